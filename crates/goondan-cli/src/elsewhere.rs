@@ -7,6 +7,7 @@ use goondan::spec::{Bundle, Resource};
 use goondan::{Elsewhere, StateRoot};
 
 use crate::commands::quoted;
+use crate::retyped;
 
 /// What there is, in words: what was found, and what to do about it. It is no error where the state root can't be read: who
 /// needs it says so.
@@ -42,8 +43,9 @@ fn what(state_root: &StateRoot, elsewhere: &Elsewhere) -> String {
 fn remedy(elsewhere: &Elsewhere, root: &Path, swarm: &Resource<Swarm>) -> String {
     let root = quoted(&root.to_string_lossy());
     format!(
-        "To go on with it here: gdn instance adopt {} --project {root} --swarm {}",
+        "To go on with it here: gdn instance adopt {} --project {root} --swarm {}{}",
         elsewhere.workspace().id,
-        swarm.id.name
+        swarm.id.name,
+        retyped::state_root()
     )
 }

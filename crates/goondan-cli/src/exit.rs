@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use goondan::spec::Code;
+use goondan::spec::reason;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -165,7 +166,10 @@ impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CliError::shown(Exit::Ok),
-            _ => CliError::failure(Code::INTERNAL_ERROR, format!("Input or output failed: {error}.")),
+            _ => CliError::failure(
+                Code::INTERNAL_ERROR,
+                format!("Input or output failed: {error}.", error = reason(&error)),
+            ),
         }
     }
 }

@@ -4,15 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use goondan::database::Database;
+use goondan::ids::InstanceId;
 use goondan::spec::Code;
 use goondan::workspace::InstanceSummary;
 use goondan::{StateRoot, Workspace};
 
+use crate::commands::quoted;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place;
 use crate::project;
 use crate::store;
+use goondan::spec::reason;
 
 /// Where conversations are looked for; the same words in every command that looks for some.
 #[derive(Debug, Clone, Args)]
@@ -90,6 +93,16 @@ pub(crate) fn in_files(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Foun
     Ok(found)
 }
 
+/// All in files that have a log, with where they lie.
+pub(crate) fn with_events(state_root: &StateRoot, scope: &Scope) -> Result<Vec<(Workspace, InstanceId)>, CliError> {
+    let mut found = Vec::new();
+    for place in workspaces(state_root, scope)? {
+        let ids = place.instances_with_events().map_err(|error| unreadable(&place, &error))?;
+        found.extend(ids.into_iter().map(|id| (place.clone(), id)));
+    }
+    Ok(found)
+}
+
 /// Those in a database.
 pub(crate) async fn in_database(
     database: &Database,
@@ -146,13 +159,21 @@ pub(crate) fn of(scope: &Scope) -> String {
     }
 }
 
+/// As [`of`], where something is looked for.
+pub(crate) fn whose(scope: &Scope) -> String {
+    match scope {
+        Scope::Project(root, _) => format!(" for the project in {}", root.display()),
+        other => of(other),
+    }
+}
+
 fn goes_by(found: &Found, name: &str) -> bool {
     found.summary.id.agent == name || found.summary.id.instance_key == name
 }
 
 fn ambiguous(name: &str, found: &[&Found]) -> CliError {
     let choices: Vec<String> =
-        found.iter().map(|found| format!("{} --workspace {}", found.name(), found.workspace.id)).collect();
+        found.iter().map(|found| format!("{} --workspace {}", quoted(&found.name()), found.workspace.id)).collect();
     CliError::usage(format!("`{name}` matches several instances."))
         .suggest(format!("Say which one:\n{}", choices.join("\n")))
 }
@@ -177,13 +198,17 @@ pub(crate) fn workspaces(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Wo
 }
 
 fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
-    CliError::configuration(format!("The state root `{}` can't be read: {error}.", state_root.0.display()))
-        .suggest("Choose another one with `--state-root` or GOONDAN_STATE_ROOT.")
+    CliError::configuration(format!(
+        "The state root `{}` can't be read: {error}.",
+        state_root.0.display(),
+        error = reason(error)
+    ))
+    .suggest("Choose another one with `--state-root` or GOONDAN_STATE_ROOT.")
 }
 
 fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::INTERNAL_ERROR,
-        format!("The workspace `{}` can't be read: {error}.", workspace.dir.display()),
+        format!("The workspace `{}` can't be read: {error}.", workspace.dir.display(), error = reason(error)),
     )
 }

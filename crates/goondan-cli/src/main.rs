@@ -19,8 +19,10 @@ mod output;
 mod packages;
 mod place;
 mod project;
+mod reading;
 mod recorder;
 mod remote;
+mod retyped;
 mod store;
 mod trust;
 

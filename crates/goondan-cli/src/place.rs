@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::exit::CliError;
 use crate::output::Output;
+use crate::project;
 
 /// The project as the argument of a command.
 #[derive(Debug, Clone, Args)]
@@ -41,6 +42,16 @@ impl ProjectPath {
 }
 
 impl ProjectOption {
+    /// As [`ProjectPath::known`].
+    pub(crate) fn known(&self, output: &Output) -> Result<Option<PathBuf>, CliError> {
+        known(self.project.as_deref(), output)
+    }
+
+    /// As [`ProjectPath::given`].
+    pub(crate) fn given(&self) -> Option<&Path> {
+        self.project.as_deref()
+    }
+
     /// As [`ProjectPath::find`].
     pub(crate) fn find(&self, output: &Output) -> Result<PathBuf, CliError> {
         find(self.project.as_deref(), output)
@@ -49,9 +60,8 @@ impl ProjectOption {
 
 fn find(given: Option<&Path>, output: &Output) -> Result<PathBuf, CliError> {
     known(given, output)?.ok_or_else(|| {
-        if Path::new("goondan.yaml").is_dir() {
-            return CliError::configuration("`goondan.yaml` in this folder is a folder, and not a file.")
-                .suggest("Rename it, then create a project with `gdn init`.");
+        if let Some(error) = project::odd_manifest(Path::new(".")) {
+            return error;
         }
         CliError::configuration("There is no goondan.yaml in this folder, nor in one above it.")
             .suggest("Create a project with `gdn init`, or name the folder that holds one.")

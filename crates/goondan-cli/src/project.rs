@@ -1,5 +1,6 @@
 //! The project that a command works on: found, loaded, and where asked for started.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,13 +10,13 @@ use goondan::inside::render;
 use goondan::ports::approval::Approver;
 use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources, reason};
 use goondan::telemetry::Settings;
-use goondan::{Project, StartError, StateRoot, Swarm, models};
+use goondan::{LockError, OpenWorkspaceError, Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::run::Asked;
-use crate::commands::{sandbox_exec, tool_host};
+use crate::commands::{quoted, sandbox_exec, tool_host};
 use crate::complete;
 use crate::elsewhere;
 use crate::exit::{CliError, Exit};
@@ -138,6 +139,7 @@ pub(crate) struct Launch<'a> {
 }
 
 /// A project that is about to be run.
+#[derive(Clone)]
 pub(crate) struct Prepared {
     pub(crate) bundle: Arc<Bundle>,
     sources: Sources,
@@ -162,7 +164,7 @@ pub(crate) async fn start(
     leave: &CancellationToken,
     state_root: &StateRoot,
     output: &Output,
-) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
+) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), NotRun> {
     tell_elsewhere(&bundle, args.swarm.as_deref(), state_root, output)?;
     let mut builder = Swarm::builder(bundle)
         .state_root(&state_root.0)
@@ -203,7 +205,7 @@ pub(crate) async fn start(
         })?;
         builder = builder.models(recorder);
     }
-    let (swarm, events) = builder.start_watched().await.map_err(|error| start_error(error, output))?;
+    let (swarm, events) = builder.start_watched().await.map_err(|error| NotRun::of(error, output))?;
     warn(&swarm.warnings(), &sources, output)?;
     Ok((swarm, events))
 }
@@ -230,27 +232,81 @@ fn tell_elsewhere(
 /// Checks that there is something to load at `path`.
 pub(crate) fn require(path: &Path) -> Result<(), CliError> {
     let shown = path.display();
-    if path.is_file() {
+    let about = std::fs::metadata(path).map_err(|error| not_there(path, &error))?;
+    if about.is_file() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         return match goondan::project::MANIFESTS.contains(&name) {
             true => Ok(()),
-            false => Err(CliError::configuration(format!("`{shown}` is neither a project folder nor a goondan.yaml."))
-                .suggest("Name the folder that holds goondan.yaml.")),
+            false => Err(no_project(format!("`{shown}` is neither a project folder nor a goondan.yaml."))),
         };
     }
-    if !path.is_dir() {
-        return Err(CliError::configuration(format!("`{shown}` does not exist."))
-            .suggest(format!("Create a project there with `gdn init {shown}`.")));
+    if !about.is_dir() {
+        return Err(no_project(format!("`{shown}` is neither a file nor a folder.")));
     }
     if goondan::manifest_in(path).is_some() {
         return Ok(());
     }
+    if let Some(error) = odd_manifest(path) {
+        return Err(error);
+    }
     let (place, command) = match path == Path::new(".") {
         true => ("this folder".to_owned(), "gdn init".to_owned()),
-        false => (format!("`{shown}`"), format!("gdn init {shown}")),
+        false => (format!("`{shown}`"), creating(path)),
     };
     Err(CliError::configuration(format!("There is no goondan.yaml in {place}."))
         .suggest(format!("Create a project with `{command}`, or name the folder that holds one.")))
+}
+
+/// The command that makes a project there.
+fn creating(path: &Path) -> String {
+    format!("gdn init {}", quoted(&path.to_string_lossy()))
+}
+
+fn no_project(message: String) -> CliError {
+    CliError::configuration(message).suggest("Name the folder that holds goondan.yaml.")
+}
+
+/// The error of a path that leads to nothing that can be looked at.
+fn not_there(path: &Path, error: &io::Error) -> CliError {
+    let shown = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound if path.is_symlink() => {
+            no_project(format!("`{shown}` is a link to something that does not exist."))
+        }
+        io::ErrorKind::NotFound => CliError::configuration(format!("`{shown}` does not exist."))
+            .suggest(format!("Create a project there with `{}`.", creating(path))),
+        _ => no_project(format!("`{shown}` can't be opened: {}.", reason(error))),
+    }
+}
+
+/// The error of a folder in which something has the name of a goondan.yaml and is none, or that can't be looked into.
+pub(crate) fn odd_manifest(folder: &Path) -> Option<CliError> {
+    let odd = |path: &Path, what: String| {
+        let shown = path.strip_prefix(".").unwrap_or(path).display();
+        CliError::configuration(format!("`{shown}` {what}."))
+    };
+    for path in goondan::project::MANIFESTS.map(|name| folder.join(name)) {
+        match std::fs::metadata(&path) {
+            Ok(about) if about.is_dir() => {
+                let error = odd(&path, "is a folder, and not a file".to_owned());
+                return Some(error.suggest("Rename it, then create a project with `gdn init`."));
+            }
+            Ok(_) => {
+                let error = odd(&path, "is not a regular file".to_owned());
+                return Some(error.suggest("Remove it, then create a project with `gdn init`."));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let error = odd(&path, "is a link to something that does not exist".to_owned());
+                return Some(error.suggest("Correct the link, or remove it."));
+            }
+            Err(error) => {
+                let error = odd(&path, format!("can't be read: {}", reason(&error)));
+                return Some(error.suggest("Name a folder that you may read, or let its owner change its mode."));
+            }
+        }
+    }
+    None
 }
 
 fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
@@ -289,10 +345,30 @@ pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
     diagnostics.iter().map(value).collect()
 }
 
-fn start_error(error: StartError, output: &Output) -> CliError {
-    match error {
-        StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
-        other => CliError { suggestion: other.suggestion(), ..CliError::failure(other.code(), other.to_string()) },
+/// Why a swarm did not start.
+pub(crate) struct NotRun {
+    pub(crate) error: CliError,
+    /// Whether another process holds the workspace, or held it at that moment.
+    pub(crate) is_held: bool,
+}
+
+impl NotRun {
+    fn of(error: StartError, output: &Output) -> Self {
+        let held = |error: &StartError| {
+            matches!(error, StartError::Workspace(OpenWorkspaceError::Locked(LockError::Held { .. })))
+        };
+        let is_held = held(&error);
+        let error = match error {
+            StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
+            other => CliError { suggestion: other.suggestion(), ..CliError::failure(other.code(), other.to_string()) },
+        };
+        NotRun { error, is_held }
+    }
+}
+
+impl From<CliError> for NotRun {
+    fn from(error: CliError) -> Self {
+        NotRun { error, is_held: false }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Whether a project may do what it wants: asked once, before anything of it is run, opened or looked up (rule S13).
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use goondan::{
 use crate::commands::quoted;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, Output, style};
+use crate::retyped;
+use goondan::spec::reason;
 
 /// The variable that, set to `1`, trusts whatever is run: for containers and services that build projects.
 const VARIABLE: &str = "GOONDAN_TRUST";
@@ -158,8 +161,7 @@ fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
         }
         false => {
             let folders = folders_to_trust(root, wants).into_iter();
-            let commands: Vec<String> =
-                folders.map(|folder| format!("`gdn trust {}`", quoted(&folder.to_string_lossy()))).collect();
+            let commands: Vec<String> = folders.map(|folder| format!("`{}`", trusting(&folder))).collect();
             format!("Look at what it wants, then run {}", commands.join(" and "))
         }
     };
@@ -170,17 +172,42 @@ fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
     error
 }
 
+/// The command that trusts `folder` where this one would look.
+pub(crate) fn trusting(folder: &Path) -> String {
+    format!("gdn trust {}{}", quoted(&folder.to_string_lossy()), retyped::state_root())
+}
+
 /// The error of a list that can't be read.
-pub(crate) fn unreadable(list: &TrustList, error: &std::io::Error) -> CliError {
-    CliError::configuration(format!("The list of trusted folders, {}, can't be read: {error}.", list.path().display()))
-        .suggest("Correct the file, or remove it: then every project is asked about again.")
+pub(crate) fn unreadable(list: &TrustList, error: &io::Error) -> CliError {
+    let place = list.path();
+    let place = place.display();
+    match is_of_content(error) {
+        true => CliError::configuration(format!("The list of trusted folders, {place}, can't be read: {error}."))
+            .suggest("Correct the file, or remove it: then every project is asked about again."),
+        false => {
+            CliError::configuration(format!("The list of trusted folders, {place}, can't be read: {}.", reason(error)))
+                .suggest(ANOTHER_ROOT)
+        }
+    }
 }
 
 /// The error of a list that can't be written.
-pub(crate) fn unwritten(list: &TrustList, error: &std::io::Error) -> CliError {
+pub(crate) fn unwritten(list: &TrustList, error: &io::Error) -> CliError {
+    if is_of_content(error) {
+        return unreadable(list, error);
+    }
+    let place = list.path();
     CliError::configuration(format!(
-        "The list of trusted folders, {}, can't be changed: {error}.",
-        list.path().display()
+        "The list of trusted folders, {}, can't be changed: {}.",
+        place.display(),
+        reason(error)
     ))
-    .suggest("Choose another folder with --state-root or GOONDAN_STATE_ROOT.")
+    .suggest(ANOTHER_ROOT)
 }
+
+/// Whether the file is there, and holds something else than such a list.
+fn is_of_content(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+}
+
+const ANOTHER_ROOT: &str = "Choose another folder with --state-root or GOONDAN_STATE_ROOT.";

@@ -81,6 +81,17 @@ pub fn live_projects(options: &Options) -> Vec<PathBuf> {
     folders.into_iter().collect()
 }
 
+/// The folders of the projects whose answers would be judged, each with the Model that its case names.
+pub fn judged_projects(options: &Options) -> Vec<(PathBuf, Option<String>)> {
+    let cases = find(options).cases;
+    let judged = cases.iter().filter(|located| located.case.is_judged());
+    let named = judged.filter_map(|located| {
+        let live = located.case.live.as_ref()?;
+        Some((located.project_folder()?, live.judge.clone()))
+    });
+    named.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// The cases that were asked for.
 fn find(options: &Options) -> FileCases {
     let mut found = discover(&options.paths);

@@ -33,7 +33,7 @@ pub use connections::{Connections, Options};
 pub use console::Console;
 pub use event::{Event, Sender};
 pub use outbox::{Reply, ReplyState};
-pub use platforms::sample;
+pub use platforms::{needs_no_approval, sample};
 pub use route::{Route, route};
 pub use senders::Pending;
 pub use shelf::{Look, Shelf};

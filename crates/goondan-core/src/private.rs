@@ -108,6 +108,40 @@ pub fn tighten(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, permissions)
 }
 
+/// Who may look into a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Its owner alone.
+    Owner,
+    /// Others, too; [`tighten`] changes that.
+    Others,
+    /// It is a folder for everybody's files.
+    Everybody,
+}
+
+/// Who may look into a folder that is there. Nothing is changed.
+///
+/// # Errors
+/// The folder is not there.
+#[cfg(unix)]
+pub fn access(folder: &Path) -> io::Result<Access> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Ok(match fs::metadata(folder)?.permissions().mode() {
+        mode if mode & OF_OTHERS == 0 => Access::Owner,
+        mode if mode & EVERYBODYS != 0 => Access::Everybody,
+        _ => Access::Others,
+    })
+}
+
+/// Who may look into a folder that is there: that is not asked here.
+///
+/// # Errors
+/// The folder is not there.
+#[cfg(not(unix))]
+pub fn access(folder: &Path) -> io::Result<Access> {
+    fs::metadata(folder).map(|_| Access::Owner)
+}
+
 /// Keeps others out of a folder that is there: nothing to do here.
 ///
 /// # Errors

@@ -3,22 +3,26 @@
 use std::cell::LazyCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::guard::Access;
 use crate::recorder::Recorder;
-use crate::service::Service;
+use crate::service;
 
 /// What a client may make the server hold.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +48,8 @@ impl Default for Limits {
     }
 }
 
+/// How long those that have just connected may take to say something when the server ends.
+const FIRST_WORDS: Duration = Duration::from_millis(200);
 /// How long connections may take to end after the last request.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -79,7 +85,11 @@ impl From<Access> for Offer {
 
 impl Server {
     /// Listens from now on.
-    pub fn listen(listener: TcpListener, service: Service, offer: impl Into<Offer>) -> std::io::Result<Server> {
+    pub fn listen(
+        listener: TcpListener,
+        service: service::Service,
+        offer: impl Into<Offer>,
+    ) -> std::io::Result<Server> {
         let offer = offer.into();
         let (address, limits) = (listener.local_addr()?, offer.limits);
         // Most swarms run without a client: routes and their description are made for the first one.
@@ -116,6 +126,16 @@ async fn accept(
 ) {
     let room = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
+    let (unheard, mut all_heard) = mpsc::channel(1);
+    let serve = |stream, router: Router, permit: OwnedSemaphorePermit| {
+        let serving = graceful.watch(connection(stream, router, unheard.clone(), limits));
+        tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::debug!(%error, "a connection has failed");
+            }
+            drop(permit);
+        });
+    };
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let accepted = tokio::select! {
@@ -131,26 +151,57 @@ async fn accept(
                 continue;
             }
         };
-        let serving = graceful.watch(connection(stream, LazyCell::force(&router).clone(), limits));
-        tokio::spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::debug!(%error, "a connection has failed");
-            }
-            drop(permit);
-        });
+        serve(stream, LazyCell::force(&router).clone(), permit);
     }
+    // Whoever has connected is told that this is the end: of a connection that breaks nobody knows what it has done.
+    for stream in connected(listener) {
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { break };
+        serve(stream, LazyCell::force(&router).clone(), permit);
+    }
+    drop(unheard);
+    let _ = tokio::time::timeout(FIRST_WORDS, all_heard.recv()).await;
     // Who does not end is dropped with the process.
     let _ = tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await;
+}
+
+/// Those that have connected and were not accepted yet. The system is asked itself: the runtime hears of them later.
+fn connected(listener: TcpListener) -> Vec<TcpStream> {
+    let accept = |listener: &std::net::TcpListener| {
+        let (stream, _) = listener.accept().ok()?;
+        stream.set_nonblocking(true).ok()?;
+        TcpStream::from_std(stream).ok()
+    };
+    let Ok(listener) = listener.into_std() else { return Vec::new() };
+    std::iter::from_fn(|| accept(&listener)).collect()
+}
+
+/// The service of one connection, which drops `unheard` with its first request.
+struct Heard {
+    router: TowerToHyperService<Router>,
+    unheard: Mutex<Option<Sender<()>>>,
+}
+
+impl Service<Request<Incoming>> for Heard {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        drop(self.unheard.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.router.call(request)
+    }
 }
 
 fn connection(
     stream: TcpStream,
     router: Router,
+    unheard: Sender<()>,
     limits: Limits,
-) -> hyper::server::conn::http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
+) -> hyper::server::conn::http1::Connection<TokioIo<TcpStream>, Heard> {
     // Small events must not wait for more.
     let _ = stream.set_nodelay(true);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(64 * 1024);
-    http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+    let heard = Heard { router: TowerToHyperService::new(router), unheard: Mutex::new(Some(unheard)) };
+    http.serve_connection(TokioIo::new(stream), heard)
 }

@@ -44,9 +44,8 @@ pub(crate) struct Inner {
 
 /// What keeps a service going. Dropping it ends its streams.
 pub struct Serving {
-    feed: JoinHandle<()>,
     reloads: JoinHandle<()>,
-    service: Service,
+    closing: CancellationToken,
 }
 
 impl Service {
@@ -83,10 +82,11 @@ impl Service {
         };
         let mut news = inner.swarm.reload_news();
         let service = Service { inner: Arc::new(inner) };
-        let feed = tokio::spawn(feed(service.clone(), events));
+        let closing = CancellationToken::new();
+        tokio::spawn(feed(service.clone(), events, closing.clone()));
         let told = service.clone();
         let reloads = tokio::spawn(async move { told.inner.reloads.follow(told.swarm(), &mut news).await });
-        (service.clone(), Serving { feed, reloads, service })
+        (service, Serving { reloads, closing })
     }
 
     /// The swarm.
@@ -106,14 +106,18 @@ impl Service {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.feed.abort();
         self.reloads.abort();
-        self.service.inner.ended.cancel();
+        self.closing.cancel();
     }
 }
 
-async fn feed(service: Service, mut events: UnboundedReceiver<SwarmEvent>) {
-    while let Some(event) = events.recv().await {
+async fn feed(service: Service, mut events: UnboundedReceiver<SwarmEvent>, closing: CancellationToken) {
+    // What has happened is told before the end.
+    while let Some(event) = tokio::select! {
+        biased;
+        event = events.recv() => event,
+        () = closing.cancelled() => None,
+    } {
         if let SwarmEvent::Runtime(event) = &event {
             service.inner.metrics.count(event);
         }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
@@ -26,6 +27,9 @@ use crate::wire::{InputState, InputStatus, Interest, QuestionBody};
 
 /// That many events may wait for a client that does not read. The others wait in the hub, then in the store.
 const AHEAD: usize = 8;
+
+/// So long a client may take, once the swarm has ended, to read what had happened before.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Clocks of instances are looked at with so much tolerance, in microseconds.
 const TOLERANCE: u64 = 2_000_000;
@@ -87,8 +91,14 @@ impl Feed {
         let listener = self.interest.approvals.then(|| self.service.inner.broker.listen());
         tokio::spawn(async move {
             let pump = Pump { last: self.interest.after.unwrap_or_default(), feed: self, out, listener };
-            // A client that is gone needs no word.
-            ended.run_until_cancelled(pump.run()).await;
+            // A client that is gone needs no word, and one that does not read gets no last one.
+            tokio::select! {
+                _ = pump.run() => {}
+                () = async {
+                    ended.cancelled().await;
+                    tokio::time::sleep(LAST_WORDS).await;
+                } => {}
+            }
         });
         Sse::new(futures::stream::poll_fn(move |context| events.poll_recv(context).map(|event| event.map(Ok))))
             .keep_alive(KeepAlive::default())
@@ -191,9 +201,11 @@ impl Pump {
     }
 
     async fn follow(&mut self, live: &mut Receiver<Arc<Seen>>) -> Result<Next, Gone> {
-        let closed = self.out.clone();
+        let (closed, ended) = (self.out.clone(), self.feed.service.inner.ended.clone());
         loop {
             tokio::select! {
+                // What has happened is told before the end.
+                biased;
                 seen = live.recv() => match seen {
                     Ok(seen) => if let Some(next) = self.pass_on(&seen).await? {
                         return Ok(next);
@@ -203,6 +215,7 @@ impl Pump {
                 },
                 Some(question) = next_question(&mut self.listener) => self.ask(&question).await?,
                 () = closed.closed() => return Err(Gone),
+                () = ended.cancelled() => return Ok(Next::End),
             }
         }
     }

@@ -50,16 +50,31 @@ pub(crate) fn excerpt(text: &str, limit: usize) -> String {
     }
 }
 
-/// Why reading or writing failed, in lower case and without the system's number.
+/// Why a file can't be used, as the end of a sentence; without the number that the system has for it.
 pub fn reason(error: &std::io::Error) -> String {
-    if error.kind() == std::io::ErrorKind::InvalidData {
-        return "it is not UTF-8 text".to_owned();
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
+        ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        ErrorKind::NotADirectory => "a part of its path is not a folder".to_owned(),
+        ErrorKind::AlreadyExists => "there is a file of that name already".to_owned(),
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+        ErrorKind::StorageFull => "the disk is full".to_owned(),
+        ErrorKind::InvalidFilename => "the name is too long".to_owned(),
+        ErrorKind::AddrInUse => "another program listens there".to_owned(),
+        _ => {
+            let words = error.to_string();
+            let words = words.split(" (os error").next().unwrap_or_default();
+            let words = words.strip_prefix("Too many levels of symbolic links").map_or(words, |_| LOOP);
+            let mut letters = words.chars();
+            letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+        }
     }
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
 }
+
+const LOOP: &str = "a link leads back to itself";
 
 /// Why a text is not a regular expression, as a part of a sentence. What checks it draws a picture of several lines.
 pub fn pattern_fault(error: &impl std::fmt::Display) -> String {
@@ -76,6 +91,17 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_in_words() {
+        for (number, words) in
+            [(2, "there is no such file or folder"), (13, "permission denied"), (5, "input/output error")]
+        {
+            assert_eq!(reason(&std::io::Error::from_raw_os_error(number)), words);
+        }
+        #[cfg(target_os = "linux")]
+        assert_eq!(reason(&std::io::Error::from_raw_os_error(40)), LOOP);
+    }
 
     #[test]
     fn the_closest_name_is_found() {

@@ -66,7 +66,7 @@ pub enum ImportError {
         found: u32,
     },
     /// It ends too early.
-    #[error("{id} has {promised} messages by its first line, and {found} follow")]
+    #[error("the first line promises {promised} messages of `{id}`, but {found} follow")]
     Incomplete {
         /// Of which instance.
         id: InstanceId,
@@ -336,7 +336,7 @@ mod tests {
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let cases = [
             (vec![], "line 1 is not part of an exported instance: it is empty"),
-            (lines[..2].concat(), "a:k has 2 messages by its first line, and 1 follow"),
+            (lines[..2].concat(), "the first line promises 2 messages of `a:k`, but 1 follow"),
             ([&bytes[..], lines[1]].concat(), "line 4 is not part of an exported instance: missing field `format`"),
             (
                 [lines[0], lines[1], lines[1]].concat(),

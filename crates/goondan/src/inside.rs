@@ -10,6 +10,8 @@ pub use goondan_core::schema::ArgumentSchema;
 pub use goondan_engine::plan::DEFER_TOKENS;
 /// The command's log, and what cases look for in every file, hold no secret.
 pub use goondan_engine::policy::redact::{Redacted, Redactor, forms_of};
+/// What was meant by a name that is none.
+pub use goondan_spec::closest;
 /// `validate --fix` repairs files, and the language server looks at them.
 pub use goondan_spec::{BasePackage, Files, OsFiles, repair::Repair};
 /// The command edits the dependencies of a project, and lists those that are installed.

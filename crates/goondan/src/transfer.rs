@@ -53,8 +53,10 @@ impl Workspace {
         target: Option<InstanceId>,
         input: &mut dyn BufRead,
     ) -> Result<Vec<InstanceMeta>, ImportFailed> {
+        // What can't be read leaves no workspace behind.
+        let read = Export::read(target, input)?;
         let store = JsonlStore::open(&self.dir)?;
-        Ok(Export::read(target, input)?.put_in(&store).await?)
+        Ok(read.put_in(&store).await?)
     }
 }
 

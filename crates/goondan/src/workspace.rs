@@ -131,6 +131,21 @@ impl Workspace {
         Ok(summaries)
     }
 
+    /// Whose runtime events lie there: all instances, and those that have had calls of tools and no turn yet.
+    pub fn instances_with_events(&self) -> io::Result<Vec<InstanceId>> {
+        let mut ids = Vec::new();
+        for dir in folders(&self.dir.join(layout::INSTANCES))? {
+            match read_meta(&dir) {
+                Ok(meta) => ids.push(meta.id()),
+                Err(_) => {
+                    let (events, _) = read_lines::<RuntimeEvent>(&dir.join(layout::RUNTIME_EVENTS))?;
+                    ids.extend(events.first().map(RuntimeEvent::instance));
+                }
+            }
+        }
+        Ok(ids)
+    }
+
     /// Base and events, folded; with warnings about lines that could not be read.
     pub fn conversation(&self, id: &InstanceId) -> io::Result<(Vec<Arc<Message>>, Vec<String>)> {
         let dir = layout::instance_dir(&self.dir, id);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use goondan::inside::private;
+use goondan::inside::private::{self, Access};
 use goondan::inside::shown;
 use goondan::spec::kinds::{Entry, McpTransport, Tool};
 use goondan::spec::{Bundle, Environment, Resource};
@@ -17,7 +17,8 @@ use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
 use crate::place::ProjectPath;
 use crate::project;
-use crate::trust::Trust;
+use crate::trust::{Trust, trusting};
+use goondan::spec::reason;
 
 mod runtimes;
 
@@ -110,21 +111,30 @@ fn version() -> Check {
     check("gdn", Status::Ok, format!("{} on {os} {machine}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Whether state can be kept, and kept from others: a file is written there and taken away again.
+/// Whether state can be kept, and kept from others: a file is written there, or where the folder would be made, and taken away
+/// again. Nothing else is changed.
 fn state(state_root: &StateRoot) -> Check {
     let folder = &state_root.0;
-    let probe = folder.join(format!(".doctor-{}", std::process::id()));
-    let written = private::make_folder(folder).and_then(|()| private::write(&probe, b"probe"));
-    let outcome = written.and_then(|()| std::fs::remove_file(&probe));
+    let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(folder);
+    let probe = there.join(format!(".doctor-{}", std::process::id()));
+    let written = private::write(&probe, b"probe").and_then(|()| std::fs::remove_file(&probe));
     let shown = folder.display();
-    match outcome {
-        Ok(()) => match state_root.prepare() {
-            Ok(()) => check("state root", Status::Ok, format!("{shown} can be written")),
-            Err(error) => check("state root", Status::Warn, format!("others may look into {shown}: {error}"))
-                .suggest("Choose a folder of your own with --state-root or GOONDAN_STATE_ROOT."),
-        },
-        Err(error) => check("state root", Status::Fail, format!("{shown} can't be written: {error}"))
-            .suggest("Choose another folder with --state-root or GOONDAN_STATE_ROOT."),
+    if let Err(error) = written {
+        return check("state root", Status::Fail, format!("{shown} can't be written: {}", reason(&error)))
+            .suggest("Choose another folder with --state-root or GOONDAN_STATE_ROOT.");
+    }
+    if there != folder {
+        return check("state root", Status::Ok, format!("{shown} can be made"));
+    }
+    let open = |why: &str| check("state root", Status::Warn, format!("others may look into {shown}{why}"));
+    match private::access(folder) {
+        Ok(Access::Others) => open("").suggest(format!(
+            "Close it with `chmod go= {}`; the next command that runs a swarm does so, too.",
+            quoted(&folder.to_string_lossy())
+        )),
+        Ok(Access::Everybody) => open(": it is a folder for everybody's files")
+            .suggest("Choose a folder of your own with --state-root or GOONDAN_STATE_ROOT."),
+        Ok(Access::Owner) | Err(_) => check("state root", Status::Ok, format!("{shown} can be written")),
     }
 }
 
@@ -172,7 +182,7 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
     match &project.bundle {
         None => vec![
             check("project", Status::Fail, format!("{} has {}", folder(path), counted(errors, "error")))
-                .suggest(format!("`gdn validate {}` shows them.", path.display())),
+                .suggest(format!("`gdn validate {}` shows them.", quoted(&path.to_string_lossy()))),
         ],
         Some(bundle) => {
             let status = if warnings == 0 { Status::Ok } else { Status::Warn };
@@ -220,8 +230,7 @@ fn trusted(trust: &Trust, project: &Project) -> Check {
                 false => format!("the project is not trusted and wants {}", counted(wants.len(), "thing")),
             };
             let folders = folders_to_trust(&project.root, &wants).into_iter();
-            let commands: Vec<String> =
-                folders.map(|folder| format!("`gdn trust {}`", quoted(&folder.to_string_lossy()))).collect();
+            let commands: Vec<String> = folders.map(|folder| format!("`{}`", trusting(&folder))).collect();
             let list = if commands.len() == 1 { "lists them, and trusts it" } else { "list them, and trust it" };
             check("trust", Status::Warn, detail).suggest(format!("{} {list}.", commands.join(" and ")))
         }

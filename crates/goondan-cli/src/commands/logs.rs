@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &LogsArgs, state_root: &StateRoot, output: &Output
     let most = args.lines.unwrap_or(if args.otlp { usize::MAX } else { LINES });
     events.drain(..events.len().saturating_sub(most));
     if events.is_empty() && !args.follow {
-        return output.note(&format!("No events found{}.", instances::of(&scope)));
+        return output.note(&format!("No events found{}.", instances::whose(&scope)));
     }
     if args.otlp {
         return otlp::send(&events, output).await;
@@ -191,18 +191,17 @@ fn read_files(
     seen: &mut Seen,
 ) -> Result<Vec<RuntimeEvent>, CliError> {
     let mut fresh = Vec::new();
-    for found in instances::in_files(state_root, scope)? {
-        let id = &found.summary.id;
-        if !is_wanted(args, id) {
+    for (workspace, id) in instances::with_events(state_root, scope)? {
+        if !is_wanted(args, &id) {
             continue;
         }
-        let paths = found.workspace.runtime_events_paths(id);
+        let paths = workspace.runtime_events_paths(&id);
         let bytes = paths.each_ref().map(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
-        let mark = seen.files.entry(found.workspace.instance_dir(id)).or_default();
+        let mark = seen.files.entry(workspace.instance_dir(&id)).or_default();
         if bytes == mark.bytes {
             continue;
         }
-        let [older, newer] = found.workspace.runtime_events(id)?;
+        let [older, newer] = workspace.runtime_events(&id)?;
         let known = mark.known(bytes);
         *mark = Mark { events: older.len() + newer.len(), older: older.len(), bytes };
         fresh.extend(older.into_iter().chain(newer).skip(known));

@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory};
 
 use crate::args::Cli;
 use crate::exit::CliError;
+use goondan::spec::reason;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +26,11 @@ pub(crate) struct ManArgs {
 pub(crate) fn run(args: &ManArgs) -> Result<(), CliError> {
     let made = fs::create_dir_all(&args.folder);
     made.and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder)).map_err(|error| {
-        CliError::configuration(format!("The pages can't be written to `{}`: {error}.", args.folder.display()))
-            .suggest("Name a folder that you may write to.")
+        CliError::configuration(format!(
+            "The pages can't be written to `{}`: {error}.",
+            args.folder.display(),
+            error = reason(&error)
+        ))
+        .suggest("Name a folder that you may write to.")
     })
 }

@@ -183,11 +183,15 @@ fn find_export<'b>(bundle: &'b Bundle, agent: &Resource<Agent>, tool: &str) -> R
         }
     }
     let error = CliError::usage(format!("The agent `{}` has no tool `{tool}` that the YAML describes.", agent.id.name));
-    Err(error.suggest(format!(
-        "Known before the swarm starts: {}. A library tells its exports later; name them in `spec.exports` of the Tool.",
-        known.join(", ")
-    )))
+    Err(error.suggest(match known.is_empty() {
+        true => NONE_KNOWN.to_owned(),
+        false => format!("Known before the swarm starts: {}. {LATER}", known.join(", ")),
+    }))
 }
+
+const LATER: &str = "A library tells its exports later; name them in `spec.exports` of the Tool.";
+const NONE_KNOWN: &str = "It has none in `spec.tools` whose exports are known before the swarm starts. A library tells its \
+                          exports later; name them in `spec.exports` of the Tool.";
 
 fn word(action: Action) -> &'static str {
     match action {

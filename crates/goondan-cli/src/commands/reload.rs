@@ -9,12 +9,13 @@ use goondan::spec::{Bundle, Code};
 use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
 use serde_json::json;
 
-use crate::commands::tool_host;
+use crate::commands::{quoted, tool_host};
 use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, plan_words, style};
 use crate::place::ProjectPath;
 use crate::project;
+use crate::retyped;
 use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
@@ -99,8 +100,11 @@ async fn preview(
             "workspace": workspace.id, "running": runs, "generation": last.generation, "plan": plan,
         }));
     }
-    let whom = if runs { "Compared with the running" } else { "Compared with the last" };
-    output.line(&format!("{whom} generation {}: {}", last.generation, plan_words(&plan)))
+    let whom = match runs {
+        true => format!("the running generation {}", last.generation),
+        false => format!("generation {}, the last one", last.generation),
+    };
+    output.line(&format!("Compared with {whom}: {}", plan_words(&plan)))
 }
 
 /// The workspace to compare with, where that is not the project's own: another copy is compared with the project around this
@@ -172,8 +176,9 @@ fn running(workspace: &Workspace, swarm: &str, project: &Path) -> Result<(u32, L
     if !is_same {
         return Err(CliError::configuration(format!("Process {process} runs the project in {}.", last.root.display()))
             .suggest(format!(
-                "Compare with `gdn reload --dry-run`; to take it up, edit that folder and `gdn reload {}`.",
-                last.root.display()
+                "Compare with `gdn reload --dry-run`; to take it up, edit that folder and `gdn reload {}{}`.",
+                quoted(&last.root.to_string_lossy()),
+                retyped::state_root()
             )));
     }
     Ok((process, last))

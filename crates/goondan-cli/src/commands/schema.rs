@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::exit::CliError;
 use crate::output::Output;
+use goondan::spec::reason;
 
 /// The schema that fits a document of any kind.
 const ANY: &str = "goondan";
@@ -58,7 +59,7 @@ fn write_all(folder: &Path, output: &Output) -> Result<(), CliError> {
     for (name, schema) in schemas() {
         let path = folder.join(&name);
         write(&path, &schema).map_err(|error| {
-            CliError::configuration(format!("`{}` can't be written: {error}.", path.display()))
+            CliError::configuration(format!("`{}` can't be written: {error}.", path.display(), error = reason(&error)))
                 .suggest("Choose a folder that you may write to.")
         })?;
         output.foreign(&format!("{}\n", path.display()))?;

@@ -144,8 +144,8 @@ pub(crate) async fn find(
         return Ok(remote);
     }
     let (bundle, id) = project::chosen_swarm(&path, swarm, output)?;
-    remote::running(&bundle, Some(&id.name), state_root).await.ok_or_else(|| {
-        CliError::failure(Code::NOT_RUNNING, format!("No process runs the swarm {}.", shown::line(&id.name)))
+    remote::running(&bundle, Some(&id.name), state_root, remote::patience()).await.ok_or_else(|| {
+        CliError::failure(Code::NOT_RUNNING, format!("No process is running the swarm `{}`.", shown::line(&id.name)))
             .suggest("Start it with `gdn serve` or `gdn run`.")
     })
 }

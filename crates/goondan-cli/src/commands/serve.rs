@@ -19,7 +19,9 @@ use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
 use crate::project::{Launch, StartArgs};
+use crate::reading;
 use crate::remote::NotStarted;
+use goondan::spec::reason;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -229,8 +231,7 @@ fn given_token(args: &ServeArgs) -> Result<Given, CliError> {
 
 fn read_token(file: &Path) -> Result<Token, CliError> {
     let shown = format!("The file `{}`", file.display());
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| CliError::configuration(format!("{shown} can't be read: {error}.")))?;
+    let text = reading::text(reading::open(file, &shown)?, &shown)?;
     Token::new(text.trim()).ok_or_else(|| no_token(&shown))
 }
 
@@ -250,8 +251,11 @@ fn workspace_token(file: &Path) -> Result<Token, CliError> {
 }
 
 fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
-    CliError::failure(Code::SERVE_ADDRESS, format!("The server can't listen at {address}: {error}."))
-        .suggest("Choose another address with `--listen`; port 0 takes any that is free.")
+    CliError::failure(
+        Code::SERVE_ADDRESS,
+        format!("The server can't listen at {address}: {error}.", error = reason(error)),
+    )
+    .suggest("Choose another address with `--listen`; port 0 takes any that is free.")
 }
 
 /// What is told of a server.

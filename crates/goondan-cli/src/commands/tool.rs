@@ -9,14 +9,15 @@ use goondan::spec::Code;
 use goondan_serve::client::segment;
 use goondan_serve::wire::CallBody;
 use serde_json::Value;
-use std::io::Read;
+use std::path::Path;
 
-use crate::commands::run::{Asked, Elsewhere, Session, Signals, watched};
+use crate::commands::run::{Asked, Elsewhere, Session, Signals, Unsaid, watched};
 use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
 use crate::place::ProjectOption;
 use crate::project::{Launch, StartArgs};
+use crate::reading;
 use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
@@ -86,7 +87,8 @@ pub(crate) async fn run(args: ToolArgs, state_root: &StateRoot, output: &Output)
 }
 
 async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (agent, tools) = match start(&args.place, signals, state_root, output).await {
+    let project = args.place.project.find(output)?;
+    let (agent, tools) = match start(&args.place, &project, signals, state_root, output).await {
         Ok(session) => {
             let agent = args.place.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
             let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
@@ -126,52 +128,65 @@ fn first_sentence(description: &str) -> &str {
     line.find(". ").map_or(line, |end| &line[..=end])
 }
 
-async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn call(args: &CallArgs, mut signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
-    let outcome = match start(&args.place, signals, state_root, output).await {
-        Ok(mut session) => {
-            let agent = args.place.agent.as_deref();
-            let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
-            session.shut_down().await?;
-            outcome
+    let project = args.place.project.find(output)?;
+    let outcome = loop {
+        match start(&args.place, &project, signals, state_root, output).await {
+            Ok(mut session) => {
+                let agent = args.place.agent.as_deref();
+                let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
+                session.shut_down().await?;
+                break outcome;
+            }
+            Err(NotStarted::Elsewhere(remote, given)) => {
+                let (agent, instance_key) = (args.place.agent.clone(), Some(args.instance_key.clone()));
+                let body = CallBody { agent, instance_key, arguments: arguments.clone() };
+                let mut there = Elsewhere::begin(*remote, "call", &args.place.start, given, output)?;
+                match there.call_tool(&args.tool, &body).await {
+                    Err(Unsaid::NotBegun(why)) => signals = there.outlive(why).await?,
+                    called => break called?,
+                }
+            }
+            Err(not_started) => return Err(not_started.into()),
         }
-        Err(NotStarted::Elsewhere(remote, signals)) => {
-            let (agent, instance_key) = (args.place.agent.clone(), Some(args.instance_key.clone()));
-            let body = CallBody { agent, instance_key, arguments };
-            let elsewhere = Elsewhere::begin(*remote, &args.place.start, signals, output)?;
-            elsewhere.call_tool(&args.tool, &body).await?
-        }
-        Err(not_started) => return Err(not_started.into()),
     };
-    show(&outcome, output)
+    show(&outcome, output).map_err(|error| match error.code == Code::TOOL_NOT_IN_CATALOG {
+        true => not_listed(&args.tool, &project, error),
+        false => error,
+    })
+}
+
+/// The error of a tool that the agent has not, where nobody is in a step.
+fn not_listed(tool: &str, project: &Path, error: CliError) -> CliError {
+    let message = format!("The agent has no tool `{tool}`.");
+    let bundle = goondan::load(project).bundle;
+    let resource = tool.split_once("__").map_or(tool, |(resource, _)| resource);
+    let is_there = bundle.is_some_and(|bundle| bundle.tools().keys().any(|id| id.name == resource));
+    let listed = error.suggestion.clone().unwrap_or_default();
+    let suggestion = match is_there && !listed.contains(&format!(" {resource}__")) {
+        true => format!("Add `- ref: Tool/{resource}` to `spec.tools` of the agent. {listed}"),
+        false => listed,
+    };
+    CliError { message, ..error }.suggest(suggestion)
 }
 
 async fn start(
     place: &Place,
+    project: &Path,
     signals: Signals,
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<Session, NotStarted> {
-    let project = place.project.find(output)?;
-    let launch = Launch {
-        project: &project,
-        args: &place.start,
-        record: None,
-        watch: false,
-        asked: Asked::Terminal,
-        waits: false,
-    };
+    let launch =
+        Launch { project, args: &place.start, record: None, watch: false, asked: Asked::Terminal, waits: false };
     Session::start(launch, signals, state_root, output).await
 }
 
 /// The arguments as a model would send them: any JSON. Whether the tool takes them is the runtime's check.
 fn arguments(text: &str) -> Result<Value, CliError> {
     let text = match text {
-        "-" => {
-            let mut piped = String::new();
-            std::io::stdin().lock().read_to_string(&mut piped)?;
-            piped
-        }
+        "-" => reading::text(std::io::stdin().lock(), "Standard input")?,
         given => given.to_owned(),
     };
     serde_json::from_str(&text).map_err(|error| {

@@ -7,11 +7,10 @@ use goondan::inside::shown;
 use goondan::{StateRoot, TrustList, Trusted, folders_to_trust, packages_to_trust, wants};
 use serde_json::json;
 
-use crate::commands::quoted;
 use crate::exit::CliError;
 use crate::output::{Output, Table, style};
 use crate::place;
-use crate::trust::{Trust, listing, unreadable, unwritten};
+use crate::trust::{Trust, listing, trusting, unreadable, unwritten};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,7 +52,8 @@ pub(crate) fn run(args: &TrustArgs, state_root: &StateRoot, output: &Output) -> 
 
 fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     if !folder.is_dir() {
-        return Err(CliError::configuration(format!("The folder `{}` does not exist.", folder.display())));
+        return Err(CliError::configuration(format!("The folder `{}` does not exist.", folder.display()))
+            .suggest("Check the path: it starts from the folder that you are in."));
     }
     if list.lies_in(folder) {
         let shown = folder.display();
@@ -77,9 +77,9 @@ fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Outpu
     };
     let folders = if open.is_empty() { Vec::new() } else { folders_to_trust(folder, &open) };
     folders.iter().try_for_each(|folder| {
-        let command = quoted(&folder.to_string_lossy());
         output.note(&format!(
-            "Something that it obeys lies outside of it: look there, and run `gdn trust {command}`, too."
+            "Something that it obeys lies outside of it: look there, and run `{}`, too.",
+            trusting(folder)
         ))
     })
 }

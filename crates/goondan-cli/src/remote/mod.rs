@@ -4,6 +4,7 @@ mod listening;
 
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use goondan::spec::{Bundle, Code};
 use goondan::{Input, LockError, OpenWorkspaceError, StartError, StateRoot, Workspace};
@@ -15,6 +16,10 @@ pub(crate) use listening::Listening;
 
 use crate::commands::run::Signals;
 use crate::exit::{CliError, Exit};
+
+/// So long a process is waited for that is about to open its door, or to end; and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A swarm that another process runs.
 #[derive(Debug, Clone)]
@@ -28,6 +33,18 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
+    /// Waits until its process has ended, which it was about to; false where that takes too long.
+    pub(crate) async fn ended(&self) -> bool {
+        let end = patience();
+        while self.workspace.running_process().is_ok_and(|holder| holder.flatten() == Some(self.pid)) {
+            if Instant::now() >= end {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        true
+    }
+
     /// Where it keeps its state.
     pub(crate) fn workspace(&self) -> &Workspace {
         &self.workspace
@@ -64,11 +81,29 @@ impl From<NotStarted> for CliError {
     }
 }
 
-/// The swarm of that name, where a process runs it. One that has died has left its door behind, and does not answer.
-pub(crate) async fn running(bundle: &Bundle, swarm: Option<&str>, state_root: &StateRoot) -> Option<Remote> {
-    // Without a swarm nothing runs; who needs one says so.
-    let swarm = bundle.choose_swarm(swarm).ok()?;
-    through_door(state_root.workspace_of(bundle, swarm)).await
+/// When a process that is about to open its door, or to end, is given up.
+pub(crate) fn patience() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// The swarm of that name, where a process runs it. One that has died has left its door behind, and does not answer. One that holds the workspace and has no door open is waited for `until` then: it has just started and opens one, or
+/// it ends.
+pub(crate) async fn running(
+    bundle: &Bundle,
+    swarm: Option<&str>,
+    state_root: &StateRoot,
+    until: Instant,
+) -> Option<Remote> {
+    let workspace = state_root.workspace_of(bundle, bundle.choose_swarm(swarm).ok()?);
+    loop {
+        if let Some(remote) = through_door(workspace.clone()).await {
+            return Some(remote);
+        }
+        if !workspace.running_process().is_ok_and(|holder| holder.is_some()) || Instant::now() >= until {
+            return None;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// The swarms that run in the workspaces of the project in `root`, whatever its files say now.
@@ -102,6 +137,15 @@ pub(crate) fn body(input: Input) -> InputBody {
         files: input.files,
         instructions: input.instructions,
         metadata: input.metadata,
+    }
+}
+
+/// Whether the process was about to end, or gone, and has not taken what it was told.
+pub(crate) fn is_not_taken(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable(_) => true,
+        ClientError::Refused(body) => [Code::SWARM_STOPPING, Code::SWARM_STOPPED].iter().any(|code| body.code == *code),
+        ClientError::Broken(_) | ClientError::Unexpected(_) => false,
     }
 }
 

@@ -29,6 +29,21 @@ fn a_case_that_fails_fails_the_command() {
 }
 
 #[test]
+fn a_judge_that_is_not_there_is_told_before_a_model_is_asked() {
+    let sandbox = Sandbox::new();
+    sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any}", ""));
+    let case = "case: x\nabout: It is polite.\nrules: [M1]\nproject: .\nlive: {runs: 2}\nmodels: {a: [{text: hi}]}\n\
+                steps: [{send: {input: go}, judge: It is polite.}]\n";
+    sandbox.write("p/x.case.yaml", case);
+    let outcome = sandbox.gdn(&["test", "p", "--live", "--judge", "nope"]);
+    assert_eq!((outcome.code, &*outcome.stdout), (2, ""), "{}", outcome.report());
+    assert!(
+        outcome.stderr.contains("There is no Model `nope` to judge; the Models of the project are m."),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn results_can_be_read_by_programs() {
     let sandbox = cases();
     let json: Value = serde_json::from_str(&sandbox.gdn(&["test", "cases", "--json"]).stdout).unwrap();

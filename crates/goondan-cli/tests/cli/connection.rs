@@ -49,6 +49,12 @@ fn the_route_of_an_event_is_shown_and_nothing_is_started() {
     assert_eq!(route["rule"], Value::Null);
     let odd = sandbox.gdn(&["connection", "test", "hook", "-p", "p", "--event", r#"{"sendr": "x"}"#]);
     assert!(odd.code == 2 && odd.stderr.contains("An event has no `sendr`."), "{}", odd.report());
+    let nope = sandbox.gdn(&["connection", "test", "hook", "-p", "p", "--event", r#"{"name": "nope"}"#]);
+    assert!(
+        nope.code == 2 && nope.stderr.contains("has no event `nope`. It has webhook_message."),
+        "{}",
+        nope.report()
+    );
     let absent = sandbox.gdn(&["connection", "test", "hok", "-p", "p"]);
     assert!(absent.code == 2 && absent.stderr.contains("CONNECTION_NOT_FOUND"), "{}", absent.report());
     assert!(absent.stderr.contains("Its connections are: hook, bot."), "{}", absent.report());
@@ -67,6 +73,8 @@ fn connections_are_listed_and_senders_let_in() {
     let listed = sandbox.gdn(&["connection", "list", "-p", "p", "--json"]);
     let rows: Value = serde_json::from_str(listed.ok()).unwrap();
     assert_eq!(rows[1]["approved"], serde_json::json!(["77"]));
+    let open = sandbox.gdn(&["connection", "approve", "hook", "1", "-p", "p"]);
+    assert!(open.code == 2 && open.stderr.contains("do not say who has sent them"), "{}", open.report());
     let none = project("").gdn(&["connection", "list", "-p", "p"]);
     assert!(none.stderr.contains("The swarm has no connections."), "{}", none.report());
 }

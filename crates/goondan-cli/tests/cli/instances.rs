@@ -50,6 +50,8 @@ fn deleting_needs_a_yes_and_forgets_everything() {
     let sandbox = talked();
     let unsure = sandbox.gdn(&["instance", "delete", "a:main"]);
     sandbox.settings().bind(|| insta::assert_snapshot!("delete without a terminal", unsure.report()));
+    let elsewhere = sandbox.gdn_in(".", &["instance", "delete", "--project", "./p", "a:main"]);
+    assert!(elsewhere.stderr.contains("gdn instance delete --project ./p a:main --force"), "{}", elsewhere.report());
     sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
     assert!(!sandbox.gdn(&["instance", "list"]).ok().contains("a:main"));
     sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
@@ -181,6 +183,21 @@ fn all_conversations_go_to_another_machine() {
         "{refused:#?}"
     );
     assert_eq!(sandbox.gdn(&["instance", "list"]).stderr, "No instances found.\n");
+    let refused = sandbox.gdn_reading(&["instance", "import", "-", "--workspace", "neww"], torn);
+    assert_eq!(refused.code, 1, "{refused:#?}");
+    assert!(!sandbox.state().join("workspaces/neww").exists(), "nothing is left behind");
+    sandbox.gdn_reading(&["instance", "import", "-", "--project", "p"], all.ok()).ok();
+    assert_eq!(sandbox.gdn_in("p", &["instance", "list", "--json"]).ok().matches("instanceKey").count(), 2);
+}
+
+#[test]
+fn calls_without_a_turn_have_a_log() {
+    let sandbox = scripted(SHOUT);
+    let args = r#"{"text": "hi", "to": "upper"}"#;
+    sandbox.gdn_in("p", &["tool", "call", "text-transform__case", "--args", args]).ok();
+    let logs = sandbox.gdn_in("p", &["logs"]);
+    assert!(logs.ok().contains("a:main tool.completed"), "{}", logs.report());
+    assert!(sandbox.gdn_in("p", &["logs", "-k", "other"]).stderr.starts_with("No events found for the project in "));
 }
 
 #[test]

@@ -293,6 +293,12 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("bytes of a build's output that are kept, of its beginning and of its end", "build/command.rs", "KEPT"),
     ("time for libraries to end with the swarm", "goondan/src/adapters.rs", "PATIENCE"),
     ("time that a second Ctrl-C leaves for the end", "run/signals.rs", "LAST_MOMENT"),
+    ("bytes of an input or a file that a command reads at once", "src/reading.rs", "LARGEST"),
+    (
+        "time that a command waits for a process that holds the workspace to let it in, or to end",
+        "remote/mod.rs",
+        "PATIENCE",
+    ),
     ("time of a conformance case", "goondan-conformance/src/run.rs", "DEFAULT_TIME_LIMIT"),
     ("time of a live run of a case", "goondan-conformance/src/run.rs", "LIVE_TIME_LIMIT"),
     ("live runs of a case", "goondan-conformance/src/case/live.rs", "MOST_RUNS"),

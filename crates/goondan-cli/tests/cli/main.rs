@@ -58,6 +58,7 @@ mod store;
 mod stream;
 #[cfg(unix)]
 mod terminal;
+mod together;
 mod tool;
 #[cfg(unix)]
 mod trust;

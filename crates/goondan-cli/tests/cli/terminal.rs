@@ -47,6 +47,29 @@ fn assert_no_imitation(seen: &str) {
 }
 
 #[test]
+fn a_warning_reads_like_a_note() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = scripted(ECHO);
+    std::fs::create_dir(sandbox.state()).unwrap();
+    std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let seen = on_terminal(&sandbox, &["run", "p", "--input", "hi", "--no-color"]);
+    assert!(seen.contains("warning: others may look into the state root"), "{seen}");
+    assert!(!seen.contains("WARN") && !seen.contains("goondan::"), "{seen}");
+    let more = on_terminal(&sandbox, &["run", "p", "--input", "hi", "--no-color", "-v"]);
+    assert!(more.contains(" WARN "), "{more}");
+}
+
+#[test]
+fn ctrl_c_at_a_question_interrupts_a_call() {
+    let sandbox = scripted(ECHO);
+    let args = r#"{"command": "rm x"}"#;
+    let mut person = Person::at(sandbox.command(&["tool", "call", "bash__exec", "-p", "p", "--args", args]));
+    person.read_until("[y");
+    person.write("\x03");
+    assert_eq!(person.exit_code(), Some(130));
+}
+
+#[test]
 fn keys_inputs_and_answers_of_conversations() {
     let sandbox = scripted(ECHO);
     let lines: String =

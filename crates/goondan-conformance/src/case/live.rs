@@ -60,6 +60,13 @@ pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
     problems
 }
 
+impl Case {
+    /// Whether it has checks that only a judge can answer.
+    pub fn is_judged(&self) -> bool {
+        judged(self).next().is_some()
+    }
+}
+
 /// The checks of a case that only a judge can answer.
 fn judged(case: &Case) -> impl Iterator<Item = String> + '_ {
     let steps = case.steps.iter().enumerate().filter(|(_, step)| step.judge.is_some());

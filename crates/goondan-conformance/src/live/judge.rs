@@ -118,7 +118,7 @@ impl Judge<'_> {
     /// The project with the judge in it.
     fn bundle(&self) -> Result<Arc<Bundle>, String> {
         let bundle = goondan::load(self.project).bundle.ok_or("the project of the judge does not load")?;
-        let model = self.model_of(&bundle)?;
+        let model = model_of(&bundle, self.model)?;
         let manifest = goondan::manifest_in(self.project).ok_or("the project has no goondan.yaml")?;
         let unwritten = |error: std::io::Error| format!("the judge can't be added to the project: {error}");
         let text = std::fs::read_to_string(&manifest).map_err(unwritten)?;
@@ -130,23 +130,26 @@ impl Judge<'_> {
             format!("the judge does not fit the project: {}", problems.join(" "))
         })
     }
+}
 
-    fn model_of(&self, bundle: &Bundle) -> Result<String, String> {
-        let names: Vec<&str> = bundle.models().values().map(|model| model.id.name.as_str()).collect();
-        let known = || format!("the Models of the project are {}", names.join(", "));
-        match (self.model, names.as_slice()) {
-            (Some(model), names) => {
-                let name = model.strip_prefix("Model/").unwrap_or(model);
-                match names.contains(&name) {
-                    true => Ok(name.to_owned()),
-                    false => Err(format!("there is no Model `{name}` to judge; {}", known())),
-                }
+/// The Model that judges: the one that is named, or the only one of the project.
+///
+/// # Errors
+/// Why none does, as a sentence without its end.
+pub fn model_of(bundle: &Bundle, named: Option<&str>) -> Result<String, String> {
+    let names: Vec<&str> = bundle.models().values().map(|model| model.id.name.as_str()).collect();
+    let known = || format!("the Models of the project are {}", names.join(", "));
+    match (named, names.as_slice()) {
+        (Some(model), names) => {
+            let name = model.strip_prefix("Model/").unwrap_or(model);
+            match names.contains(&name) {
+                true => Ok(name.to_owned()),
+                false => Err(format!("there is no Model `{name}` to judge; {}", known())),
             }
-            (None, [only]) => Ok((*only).to_owned()),
-            (None, _) => Err(format!(
-                "it is not said which Model judges: use `live: {{judge: Model/…}}` or `--judge`; {}",
-                known()
-            )),
+        }
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, _) => {
+            Err(format!("it is not said which Model judges: use `live: {{judge: Model/…}}` or `--judge`; {}", known()))
         }
     }
 }

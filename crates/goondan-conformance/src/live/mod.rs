@@ -11,7 +11,7 @@ mod report;
 mod spent;
 
 pub use checks::CheckRate;
-pub use judge::Verdict;
+pub use judge::{Verdict, model_of};
 pub use options::LiveOptions;
 pub use report::{LiveReport, RunReport};
 pub use spent::Spent;

@@ -125,8 +125,8 @@ fn problem(one: &Trajectory, calls: &[Called], asked: &[Asked]) -> Option<String
     match &one.expected {
         Expected::Called(pattern, times) => {
             let count = calls.iter().filter(|call| pattern.fits(call)).count();
-            let wrong = wrong_number(times.as_ref(), count)?;
-            Some(format!("{} was called {wrong}; the calls were{}", pattern.words(), listing(&calls)))
+            let wrong = wrong_number("called", times.as_ref(), count)?;
+            Some(format!("{} was {wrong}; the calls were{}", pattern.words(), listing(&calls)))
         }
         Expected::InOrder(patterns) => {
             let mut rest = calls.iter();
@@ -140,25 +140,36 @@ fn problem(one: &Trajectory, calls: &[Called], asked: &[Asked]) -> Option<String
         Expected::Asked(agent, times) => {
             let by = |asked: &&Asked| asked.by.as_deref().map_or(one.agent.is_none(), is_of);
             let count = asked.iter().filter(|asked| asked.agent == *agent).filter(by).count();
-            let wrong = wrong_number(times.as_ref(), count)?;
+            let wrong = wrong_number("asked", times.as_ref(), count)?;
             let names: Vec<&str> = asked.iter().map(|asked| asked.agent.as_str()).collect();
             let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
-            Some(format!("{agent} was asked {wrong}; asked were: {names}"))
+            Some(format!("{agent} was {wrong}; asked were: {names}"))
         }
     }
 }
 
-/// What is wrong with a number of times.
-fn wrong_number(times: Option<&Matcher>, count: usize) -> Option<String> {
+/// What is wrong with how often something was done, such as `never called (expected once)`.
+fn wrong_number(done: &str, times: Option<&Matcher>, count: usize) -> Option<String> {
     let words = match count {
-        0 => "never".to_owned(),
-        1 => "once".to_owned(),
-        count => format!("{count} times"),
+        0 => format!("never {done}"),
+        count => format!("{done} {}", times_in_words(count as u64)),
     };
     match times {
         None => (count == 0).then_some(words),
         Some(times) if times.matches(Some(&json!(count))) => None,
-        Some(times) => Some(format!("{words}, expected {}", times.to_value())),
+        Some(times) => {
+            let wanted = times.to_value();
+            let wanted = wanted.as_u64().map_or_else(|| wanted.to_string(), times_in_words);
+            Some(format!("{words} (expected {wanted})"))
+        }
+    }
+}
+
+fn times_in_words(count: u64) -> String {
+    match count {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
     }
 }
 

@@ -180,17 +180,37 @@ fn is_repository(name: &str) -> bool {
     })
 }
 
-pub(super) fn sample() -> Event {
-    let payload = json!({
-        "action": "opened", "issue": {"number": 12, "title": "It crashes", "body": "Hello"},
-        "repository": {"full_name": "octo/hello"}, "sender": {"login": "ada", "type": "User"},
-    });
-    event("issues", "sample".to_owned(), &payload).unwrap_or_default()
+/// An event of that name, or one about an issue.
+pub(super) fn sample(name: &str) -> Event {
+    let thing = json!({"number": 12, "title": "It crashes", "body": "Hello", "user": {"login": "ada"}});
+    let (kind, mut payload) = match name {
+        "github_push" => {
+            ("push", json!({"ref": "refs/heads/main", "commits": [], "head_commit": {"message": "Hello"}}))
+        }
+        "github_pull_request" => ("pull_request", json!({"action": "opened", "pull_request": thing})),
+        "github_issue_comment" => {
+            let comment = json!({"body": "Hello", "user": {"login": "ada"}});
+            ("issue_comment", json!({"action": "created", "issue": thing, "comment": comment}))
+        }
+        _ => ("issues", json!({"action": "opened", "issue": thing})),
+    };
+    payload["repository"] = json!({"full_name": "octo/hello"});
+    payload["sender"] = json!({"login": "ada", "type": "User"});
+    event(kind, "sample".to_owned(), &payload).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_made_up_event_is_one_that_could_come() {
+        for name in ["github_push", "github_pull_request", "github_issue", "github_issue_comment"] {
+            assert_eq!(sample(name).name, name);
+        }
+        let push = sample("github_push").properties;
+        assert!(push.contains_key("ref") && !push.contains_key("action") && !push.contains_key("number"), "{push:?}");
+    }
 
     fn comment(fields: Value) -> Value {
         let mut payload = json!({

@@ -181,18 +181,38 @@ pub(crate) fn make(bound: &Bound, console: Option<&Arc<Console>>) -> Result<Arc<
     })
 }
 
+/// Why letting a sender in changes nothing for a connection, as a sentence; `None` where it does.
+pub fn needs_no_approval(bound: &Bound) -> Option<String> {
+    let knows_senders = bound.file.is_some() || !matches!(bound.connector.as_str(), "cli" | "cron" | "webhook");
+    if !knows_senders {
+        return Some(format!("The events of the connector `{}` do not say who has sent them.", bound.connector));
+    }
+    let is_guarded =
+        bound.file.is_none() && matches!(bound.connector.as_str(), "discord" | "telegram" | "telegram-polling");
+    let lets_everybody_in = match bound.allow.as_ref().filter(|allow| allow.is_about_senders()) {
+        Some(allow) => allow.lets_everybody_in(),
+        None => !is_guarded,
+    };
+    lets_everybody_in.then(|| format!("Everybody may write to the connection `{}` already.", bound.name))
+}
+
 /// A made-up event of a connection; `given`, a JSON object, says what is different about it.
 ///
 /// # Errors
 /// A sentence about what is wrong with `given`.
 pub fn sample(bound: &Bound, given: Option<&Value>) -> Result<Event, String> {
+    let name = given.and_then(|given| given.get("name")).and_then(Value::as_str);
+    if let Some(name) = name.filter(|name| !bound.events.iter().any(|known| known == name)) {
+        let known = bound.events.join(", ");
+        return Err(format!("The connector `{}` has no event `{name}`. It has {known}.", bound.connector));
+    }
     let event = match bound.connector.as_str() {
         _ if bound.file.is_some() => script::sample(bound),
         "cli" => cli::sample(&bound.name),
         "cron" => cron::sample(bound),
         "telegram" | "telegram-polling" => telegram::sample(),
         "slack" => slack::sample(),
-        "github" => github::sample(),
+        "github" => github::sample(name.unwrap_or_default()),
         "discord" => discord::sample(),
         _ => webhook::sample(bound),
     };

@@ -358,7 +358,7 @@ fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way,
         Way::Ask => "Do it another way, or say why it is needed and try again.".to_owned(),
         Way::Approve => format!(
             "Whoever runs the swarm can allow it: {rule}, run it where somebody can be asked (`gdn run` in a terminal; an \
-             approval there can hold always), or answer every ask of a run with `--yes`."
+             approval there can be permanent), or answer every ask of a run with `--yes`."
         ),
     };
     ToolError::new(format!("{} was not run: {why}", tool.name)).code(Code::TOOL_DENIED).suggest(suggestion)

@@ -139,7 +139,11 @@ impl Module {
         findings: &mut Findings,
     ) -> Option<Module> {
         let Some(path) = candidates(path).into_iter().find(|candidate| folder.is_file(candidate)) else {
-            let message = format!("`{}` is `{}`, but there is no such file.", field.path, excerpt(path, 200));
+            let shown = excerpt(path, 200);
+            let message = match folder.is_folder(path) {
+                true => format!("`{}` is `{shown}`, which is a folder, and not a file.", field.path),
+                false => format!("`{}` is `{shown}`, but there is no such file.", field.path),
+            };
             let suggestion = match findings.is_buildable() {
                 true => "run `gdn build`, or correct the path; it starts from the folder of goondan.yaml",
                 false => "create it, or correct the path; it starts from the folder of goondan.yaml",

@@ -9,6 +9,7 @@ use goondan_connect::{Look, Pending, Reply, State, Status};
 use serde::Serialize;
 
 use super::{Found, Place};
+use crate::commands::quoted;
 use crate::exit::CliError;
 use crate::output::{Output, Table};
 
@@ -49,7 +50,7 @@ pub(super) fn run(place: &Place, state_root: &StateRoot, output: &Output) -> Res
     for line in table.lines() {
         output.line(&line)?;
     }
-    rows.iter().try_for_each(|row| details(row, output))
+    rows.iter().try_for_each(|row| details(row, place, output))
 }
 
 fn rows(found: &Found) -> Result<Vec<Row>, CliError> {
@@ -76,14 +77,14 @@ fn state(status: Option<Status>, is_running: bool) -> (&'static str, Option<Stri
     }
 }
 
-fn details(row: &Row, output: &Output) -> Result<(), CliError> {
+fn details(row: &Row, place: &Place, output: &Output) -> Result<(), CliError> {
     if let Some(why) = &row.why {
         output.note(&format!("\n{}: {}", row.name, shown::line(why)))?;
     }
     if !row.pending.is_empty() {
         output.note(&format!("\n{}: these would like to write", row.name))?;
         for Pending { id, name, .. } in &row.pending {
-            let command = format!("gdn connection approve {} {}", row.name, crate::commands::quoted(id));
+            let command = format!("gdn connection approve {} {}{}", row.name, quoted(id), place.options());
             output.note(&format!("  {}  {}  ({})", shown::line(id), shown::line(name), shown::line(command)))?;
         }
     }

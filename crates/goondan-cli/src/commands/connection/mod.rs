@@ -12,7 +12,7 @@ use goondan::inside::shown;
 use goondan::spec::kinds::Connection;
 use goondan::spec::{Bundle, Code, Resource, ResourceId};
 use goondan::{StateRoot, Workspace};
-use goondan_connect::Shelf;
+use goondan_connect::{Shelf, needs_no_approval};
 use serde_json::json;
 
 use crate::complete;
@@ -20,6 +20,7 @@ use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::place::ProjectOption;
 use crate::project;
+use crate::retyped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,6 +78,13 @@ struct Found {
 }
 
 impl Place {
+    /// The options, each with a space before it, with which another command means the same connections.
+    fn options(&self) -> String {
+        let project = self.project.given().map(|path| retyped::option("--project", &path.to_string_lossy()));
+        let swarm = self.swarm.as_deref().map(|name| retyped::option("--swarm", name));
+        [project.unwrap_or_default(), swarm.unwrap_or_default(), retyped::state_root()].concat()
+    }
+
     fn find(&self, state_root: &StateRoot, output: &Output) -> Result<Found, CliError> {
         let path: PathBuf = self.project.find(output)?;
         let (bundle, swarm) = project::chosen_swarm(&path, self.swarm.as_deref(), output)?;
@@ -127,6 +135,11 @@ fn approve(args: &ApproveArgs, state_root: &StateRoot, output: &Output) -> Resul
     let found = args.place.find(state_root, output)?;
     let connection = found.connection(&args.name)?;
     let sender = args.sender.trim();
+    if let Some(why) = needs_no_approval(&found.bound(connection)?) {
+        let suggestion = "Nothing was changed. `spec.allow.senders` of a Connection names those who may write; \
+                          `gdn connection list` shows who waits to be let in.";
+        return Err(CliError::usage(format!("Nobody has to be let in. {why}")).suggest(suggestion));
+    }
     let is_new = found.shelf(&connection.id.name).approve(sender)?;
     if output.json {
         return output.json_line(&json!({"connection": args.name, "sender": sender, "isNew": is_new}));

@@ -17,6 +17,7 @@ use self::templates::{File, GITIGNORE, Template};
 use crate::exit::CliError;
 use crate::output::{Output, style};
 use crate::trust::Trust;
+use goondan::spec::reason;
 
 /// The longest name of a resource (rule L6).
 pub(super) const NAME_LIMIT: usize = 63;
@@ -60,6 +61,7 @@ pub(crate) fn run(args: &InitArgs, state_root: &StateRoot, output: &Output) -> R
     if args.template.works_in_repository() && !args.git {
         refuse_outside_of_a_repository(&args.folder)?;
     }
+    refuse_file(&args.folder)?;
     let is_new = holds_nothing(&args.folder);
     for file in &files {
         write(&args.folder, file)?;
@@ -139,7 +141,16 @@ fn holds_nothing(folder: &Path) -> bool {
 fn trust(folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     match TrustList::of(state_root).add(folder) {
         Ok(_) => Ok(()),
-        Err(error) => output.note(&format!("The project was not noted as trusted: {error}.")),
+        Err(error) => output.note(&format!("The project was not noted as trusted: {error}.", error = reason(&error))),
+    }
+}
+
+/// Refuses a folder that can't be made because a file has its name, or that of one above it.
+fn refuse_file(folder: &Path) -> Result<(), CliError> {
+    match folder.ancestors().find(|path| path.symlink_metadata().is_ok()).filter(|path| !path.is_dir()) {
+        None => Ok(()),
+        Some(file) => Err(CliError::configuration(format!("`{}` is not a folder.", file.display()))
+            .suggest("Choose another name for the folder of the project.")),
     }
 }
 
@@ -169,7 +180,7 @@ fn write(folder: &Path, file: &File) -> Result<(), CliError> {
         false => std::fs::write(&path, &file.text),
     };
     std::fs::create_dir_all(parent).and_then(|()| write()).map_err(|error| {
-        CliError::configuration(format!("`{}` can't be written: {error}.", path.display()))
+        CliError::configuration(format!("`{}` can't be written: {error}.", path.display(), error = reason(&error)))
             .suggest("Choose a folder that you may write to.")
     })
 }
@@ -194,10 +205,11 @@ fn git_init(folder: &Path) -> Result<(), CliError> {
         Ok(status) => {
             Err(CliError::failure(Code::GIT_ERROR, format!("`git init` failed ({status}); the files are written.")))
         }
-        Err(error) => {
-            Err(CliError::failure(Code::GIT_ERROR, format!("git can't be run: {error}; the files are written."))
-                .suggest("Install git, or leave `--git` out."))
-        }
+        Err(error) => Err(CliError::failure(
+            Code::GIT_ERROR,
+            format!("git can't be run: {error}; the files are written.", error = reason(&error)),
+        )
+        .suggest("Install git, or leave `--git` out.")),
     }
 }
 
@@ -209,7 +221,8 @@ fn report(args: &InitArgs, name: &str, files: &[File], next: Vec<&str>, output: 
     }
     let good = style::GOOD;
     let place = shown::line(quoted(&args.folder.to_string_lossy())).to_string();
-    output.line(&format!("{good}Created{good:#} {name} from the template {template}, {} files:", paths.len()))?;
+    let what = if args.folder == Path::new(".") { name.to_owned() } else { place.clone() };
+    output.line(&format!("{good}Created{good:#} {what} from the template {template}, {} files:", paths.len()))?;
     for path in &paths {
         output.line(&format!("  {path}"))?;
     }
@@ -221,7 +234,7 @@ fn report(args: &InitArgs, name: &str, files: &[File], next: Vec<&str>, output: 
 
 /// `text` as one word of a shell.
 pub(crate) fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
         true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', r"'\''")),

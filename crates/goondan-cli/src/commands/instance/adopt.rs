@@ -12,6 +12,7 @@ use crate::instances::{self, Scope};
 use crate::output::Output;
 use crate::place::ProjectOption;
 use crate::project;
+use crate::retyped;
 use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance adopt`.
@@ -67,8 +68,9 @@ fn refused(error: &AdoptError) -> CliError {
         AdoptError::Store(error) => store::failed(error),
         AdoptError::Nothing(_) => refused.suggest("Nothing was changed. `gdn instance list --all` shows what there is."),
         AdoptError::Owned(workspace, _) => refused.suggest(format!(
-            "Nothing was changed. Copy conversations with `gdn instance export --all --workspace {}` and `gdn instance import`.",
-            workspace.id
+            "Nothing was changed. Copy conversations with `gdn instance export --all --workspace {}{}` and `gdn instance import`.",
+            workspace.id,
+            retyped::state_root()
         )),
         AdoptError::Own(_) | AdoptError::Io(_) => refused.suggest("Nothing was changed."),
     }

@@ -10,6 +10,7 @@ use super::{Which, not_opened};
 use crate::exit::CliError;
 use crate::instances::{self, Found};
 use crate::output::Output;
+use crate::retyped;
 use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance delete`.
@@ -49,8 +50,10 @@ pub(super) async fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Outp
 
 fn confirmed(found: &Found) -> Result<bool, CliError> {
     if !Output::stdin_is_terminal() {
-        return Err(CliError::usage("Deleting must be confirmed, and there is no terminal to ask on.")
-            .suggest(format!("Add `--force`: gdn instance delete {} --force", found.name())));
+        return Err(CliError::usage("Deleting must be confirmed, and there is no terminal to ask on.").suggest(
+            retyped::again("--force")
+                .map_or_else(|| "Add `--force` to the command.".to_owned(), |again| format!("Add `--force`: {again}")),
+        ));
     }
     let (name, messages) = (shown::line(found.name()), found.summary.messages);
     Output::note_styled(&format!("Delete {name} with {messages} messages? [y/N] "))?;

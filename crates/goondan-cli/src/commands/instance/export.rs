@@ -14,6 +14,7 @@ use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};
 use crate::output::Output;
+use crate::reading;
 use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance export`.
@@ -50,8 +51,7 @@ pub(super) async fn run(args: &ExportArgs, state_root: &StateRoot, output: &Outp
         None => write_all(database.as_ref(), &found, &mask, &mut io::stdout().lock()).await,
         Some(path) => {
             let written = write_file(database.as_ref(), &found, &mask, path).await;
-            written
-                .map_err(|error| CliError { message: format!("{} ({})", error.message, path.display()), ..error })?;
+            written.map_err(|error| reading::in_writing(path, error))?;
             let exported = found.iter().map(Found::name).collect::<Vec<_>>().join(", ");
             output.note(&format!("Exported {} to {}.", shown::line(exported), shown::line(path.display())))
         }
@@ -85,9 +85,15 @@ fn environment(scope: &Scope) -> Result<goondan::spec::Environment, CliError> {
 /// The file is there as a whole or not at all.
 async fn write_file(database: Option<&Database>, found: &[Found], mask: &Mask, path: &Path) -> Result<(), CliError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let unwritten = |error: io::Error| reading::unwritable(path, &error);
+    if path.is_dir() {
+        return Err(unwritten(io::ErrorKind::IsADirectory.into()));
+    }
+    // Its own words name a file that nobody knows.
+    let made = tempfile::NamedTempFile::new_in(folder);
+    let mut file = made.map_err(|error| unwritten(error.kind().into()))?;
     write_all(database, found, mask, file.as_file_mut()).await?;
-    file.persist(path).map_err(|error| error.error)?;
+    file.persist(path).map_err(|error| unwritten(error.error))?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::ImportError;
@@ -14,8 +14,9 @@ use goondan::{ImportFailed, StateRoot, Workspace};
 use super::{in_sentence_case, not_opened};
 use crate::exit::CliError;
 use crate::output::Output;
-use crate::place;
+use crate::place::ProjectOption;
 use crate::project;
+use crate::reading;
 use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance import`.
@@ -27,8 +28,10 @@ pub(super) struct ImportArgs {
     /// Import a single conversation under this name
     #[arg(long = "as", value_name = "AGENT:KEY", value_parser = instance_id)]
     target: Option<InstanceId>,
-    /// Import into this workspace, which need not exist yet [default: the workspace of the project in this folder, or the only workspace]
-    #[arg(long, value_name = "ID")]
+    #[command(flatten)]
+    project: ProjectOption,
+    /// Import into this workspace, which need not exist yet [default: the workspace of the project, or the only workspace]
+    #[arg(long, value_name = "ID", conflicts_with = "project")]
     workspace: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
@@ -48,9 +51,7 @@ pub(super) async fn run(args: &ImportArgs, state_root: &StateRoot, output: &Outp
     state_root.prepare_or_warn();
     let mut input: Box<dyn BufRead> = match args.file.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
-        _ => Box::new(BufReader::new(File::open(&args.file).map_err(|error| {
-            CliError::configuration(format!("The file `{}` can't be read: {error}.", args.file.display()))
-        })?)),
+        _ => Box::new(BufReader::new(file(&args.file)?)),
     };
     let imported = match &database {
         Some(database) => {
@@ -67,6 +68,15 @@ pub(super) async fn run(args: &ImportArgs, state_root: &StateRoot, output: &Outp
     output.note(&format!("Imported {} into {}.", shown::line(ids.join(", ")), shown::line(&workspace.id)))
 }
 
+fn file(path: &Path) -> Result<File, CliError> {
+    let what = format!("The file `{}`", path.display());
+    // A folder can be opened, too, and is found out when it is read.
+    match path.is_dir() {
+        true => Err(reading::unreadable(&what, &io::ErrorKind::IsADirectory.into())),
+        false => reading::open(path, &what),
+    }
+}
+
 async fn workspace(
     args: &ImportArgs,
     database: Option<&Database>,
@@ -81,7 +91,7 @@ async fn workspace(
         }
         return Ok(workspace);
     }
-    if let Some(root) = place::around(output)? {
+    if let Some(root) = args.project.known(output)? {
         let (bundle, swarm) = project::chosen_swarm(&root, None, output)?;
         return Ok(state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]));
     }

@@ -49,7 +49,7 @@ async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, outpu
     let mut session = match Session::start(launch, signals, state_root, output).await {
         Ok(session) => session,
         Err(NotStarted::Elsewhere(remote, signals)) => {
-            let there = Elsewhere::begin(*remote, &args.start, signals, output)?;
+            let there = Elsewhere::begin(*remote, "retry", &args.start, signals, output)?;
             return retry_there(args, there, state_root, output).await;
         }
         Err(not_started) => return Err(not_started.into()),

@@ -1,5 +1,7 @@
 //! What is not as it should be in a conversation: a turn that was cut off, events whose turns failed.
 
+use std::path::PathBuf;
+
 use goondan::inside::shown;
 use goondan::ports::journal::EffectKind;
 use goondan::ports::store::DeadLetter;
@@ -7,9 +9,11 @@ use goondan::workspace::UnfinishedEffect;
 use serde_json::{Value, json};
 
 use super::list::local;
+use crate::commands::quoted;
 use crate::exit::CliError;
 use crate::instances::Found;
 use crate::output::{Output, shorten, style};
+use crate::retyped;
 
 /// Effects for programs.
 pub(super) fn as_json(effects: &[UnfinishedEffect]) -> Vec<Value> {
@@ -69,14 +73,25 @@ fn words(effect: &UnfinishedEffect) -> Option<String> {
     }
 }
 
+/// The command that tries them again. From another folder it has to be told the project.
+fn retry(found: &Found) -> String {
+    let owner = found.workspace.owner().ok().flatten().map(|owner| owner.path);
+    let is_here = |path: &PathBuf| {
+        std::env::current_dir().and_then(|here| here.canonicalize()).is_ok_and(|here| here.starts_with(path))
+    };
+    let project = owner.filter(|path| !is_here(path));
+    let project = project.map(|path| retyped::option("--project", &path.to_string_lossy())).unwrap_or_default();
+    format!("gdn instance retry {}{project}{}", quoted(&found.name()), retyped::state_root())
+}
+
 /// Lists the events whose turns failed, with what tries them again.
 pub(super) fn show_dead_letters(found: &Found, letters: &[DeadLetter], output: &Output) -> Result<(), CliError> {
     let (bold, faint, red) = (style::HEADING, style::FAINT, style::ERROR);
     if letters.is_empty() {
         return Ok(());
     }
-    let name = shown::line(found.name());
-    output.line(&format!("\n{bold}Failed events{bold:#} {faint}`gdn instance retry {name}` tries again{faint:#}"))?;
+    let retry = shown::line(retry(found)).to_string();
+    output.line(&format!("\n{bold}Failed events{bold:#} {faint}`{retry}` tries again{faint:#}"))?;
     for DeadLetter { event, error, failed_at } in letters {
         let (id, code) = (shown::line(&event.id), shown::line(&error.code));
         output.line(&format!("{id}  {faint}{}{faint:#}  {}", local(*failed_at), shorten(&event.input)))?;

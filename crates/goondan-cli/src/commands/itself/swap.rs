@@ -11,6 +11,7 @@ use super::failed;
 use super::place::Place;
 use super::release::Release;
 use crate::exit::CliError;
+use goondan::spec::reason;
 
 /// Unpacks the archive beside the program, lets the new program say its version, and swaps it in. Whatever fails, the old one
 /// stays.
@@ -39,7 +40,7 @@ pub(super) fn swap(place: &Place, release: &Release, archive: &[u8]) -> Result<(
 }
 
 fn unwritten(place: &Place, error: &io::Error) -> CliError {
-    failed(format!("The files below {} can't be replaced: {error}.", place.prefix.display()))
+    failed(format!("The files below {} can't be replaced: {error}.", place.prefix.display(), error = reason(error)))
         .suggest("Run the command as the user who installed it.")
 }
 
@@ -64,7 +65,8 @@ fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
 fn says(program: &Path) -> Result<String, CliError> {
     let told = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     let told = told.map_err(|error| {
-        failed(format!("The new program can't be started here: {error}.")).suggest("Nothing was changed. Report it.")
+        failed(format!("The new program can't be started here: {error}.", error = reason(&error)))
+            .suggest("Nothing was changed. Report it.")
     })?;
     Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::exit::CliError;
 use crate::output::Output;
+use crate::reading;
 
 /// Files in which other programs keep their servers, below a project.
 const KNOWN: [&str; 4] = [".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", ".gemini/settings.json"];
@@ -35,8 +36,8 @@ pub(super) fn run(args: &ImportArgs, output: &Output) -> Result<(), CliError> {
         Some(file) => file.clone(),
         None => find(&args.project)?,
     };
-    let text = std::fs::read_to_string(&file)
-        .map_err(|error| CliError::configuration(format!("`{}` can't be read: {}.", file.display(), reason(&error))))?;
+    let what = format!("`{}`", file.display());
+    let text = reading::text(reading::open(&file, &what)?, &what)?;
     let Found { servers: found, left_out } = import(&text).map_err(|why| {
         CliError::configuration(format!("`{}` lists no MCP servers: {why}.", file.display()))
             .suggest("Name a file with `mcpServers`, such as .mcp.json.")

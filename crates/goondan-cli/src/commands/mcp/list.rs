@@ -59,6 +59,11 @@ pub(super) async fn run(args: &ListArgs, state_root: &StateRoot, output: &Output
     }
 }
 
+/// What to do about an error, unless it is what was just done.
+fn suggestion(error: Option<&ToolError>) -> Option<&str> {
+    error?.suggestion.as_deref().filter(|suggestion| !suggestion.contains("gdn mcp list --connect"))
+}
+
 /// What is known of a server.
 struct Row {
     tool: Arc<Resource<Tool>>,
@@ -122,7 +127,7 @@ impl Row {
             Some(_) => output.line(&format!("  {error}{state}{error:#}"))?,
             None => output.line(&format!("  {state}"))?,
         }
-        if let Some(suggestion) = self.error.as_ref().and_then(|error| error.suggestion.as_ref()) {
+        if let Some(suggestion) = suggestion(self.error.as_ref()) {
             output.line(&format!("  {}", shown::line(suggestion)))?;
         }
         for listed in self.catalog.iter().flat_map(|catalog| &catalog.tools) {
@@ -139,7 +144,7 @@ impl Row {
         let error = self
             .error
             .as_ref()
-            .map(|error| json!({"code": error.code, "message": error.message, "suggestion": error.suggestion}));
+            .map(|error| json!({"code": error.code, "message": error.message, "suggestion": suggestion(Some(error))}));
         json!({
             "tool": self.tool.id.name,
             "server": self.address(),

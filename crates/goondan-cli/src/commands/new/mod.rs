@@ -16,6 +16,7 @@ use super::init::{is_name, quoted};
 use crate::exit::CliError;
 use crate::output::{Output, style};
 use crate::place;
+use goondan::spec::reason;
 
 const TOOL_EXAMPLES: &str = "\
 Examples:
@@ -252,7 +253,7 @@ fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
 fn write(file: &File) -> Result<(), CliError> {
     let parent = file.path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&file.path, &file.text)).map_err(|error| {
-        CliError::configuration(format!("`{}` can't be written: {error}.", file.path.display()))
+        CliError::configuration(format!("`{}` can't be written: {error}.", file.path.display(), error = reason(&error)))
             .suggest("Choose a folder that you may write to.")
     })
 }

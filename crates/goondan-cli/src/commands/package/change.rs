@@ -15,6 +15,8 @@ use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::packages::{cache, reach, refused};
 use crate::place::{ProjectOption, ProjectPath};
+use crate::reading;
+use goondan::spec::reason;
 
 /// Arguments of `gdn package init`.
 #[derive(Debug, Args)]
@@ -181,8 +183,8 @@ fn source_of(package: &str, root: &Path) -> Result<Option<String>, CliError> {
         return Ok(None);
     }
     let (target, root) = (path.canonicalize(), root.canonicalize()?);
-    let target = target
-        .map_err(|error| CliError::configuration(format!("There is no package at {}: {error}.", path.display())))?;
+    let target =
+        target.map_err(|error| reading::unreadable(&format!("The package at `{}`", path.display()), &error))?;
     Ok(Some(format!("file:{}", seen_from(&root, &target))))
 }
 
@@ -219,8 +221,9 @@ fn manifest_path(root: &Path) -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<String, CliError> {
-    fs::read_to_string(path)
-        .map_err(|error| CliError::configuration(format!("{} cannot be read: {error}.", path.display())))
+    fs::read_to_string(path).map_err(|error| {
+        CliError::configuration(format!("{} cannot be read: {error}.", path.display(), error = reason(&error)))
+    })
 }
 
 fn by_hand(path: &Path, name: &str) -> CliError {

@@ -72,11 +72,20 @@ pub(super) async fn install_in(
     state_root: &StateRoot,
 ) -> Result<Outcome, CliError> {
     state_root.prepare_or_warn();
-    let manifest = Manifest::read(root).map_err(|error| {
-        refused(error).suggest("Only a package has dependencies: `gdn package init` makes the project one.")
-    })?;
+    let manifest = Manifest::read(root).map_err(|error| no_manifest(root, error))?;
     let reach = reach(Some(root), Some(&manifest), registry);
     install(root, &reach, &cache(state_root), options).await.map_err(refused)
+}
+
+/// The error of a project that is no package, or whose files can't be understood at all.
+fn no_manifest(root: &Path, error: goondan_packages::PackageError) -> CliError {
+    // Where it is the YAML that is wrong, its own words say what to do.
+    let is_broken =
+        |problem: &goondan::spec::Diagnostic| problem.is_error() && problem.code == goondan::spec::Code::PARSE_ERROR;
+    if goondan::load(root).diagnostics.iter().any(is_broken) {
+        return refused(error).suggest("Correct the YAML; `gdn validate` shows where it is wrong.");
+    }
+    refused(error).suggest("Only a package has dependencies: `gdn package init` makes the project one.")
 }
 
 /// Says what was installed.

@@ -17,6 +17,7 @@ use crate::output::{Output, style};
 use crate::packages::{reach, refused};
 use crate::place::{ProjectOption, ProjectPath};
 use crate::project;
+use crate::reading;
 
 /// Arguments of `gdn package pack`.
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub(super) fn pack(args: &PackArgs, output: &Output) -> Result<(), CliError> {
     let version = manifest.version.as_ref().map(ToString::to_string).unwrap_or_default();
     let name = manifest.name.trim_start_matches('@').replace('/', "-");
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.tgz")));
-    std::fs::write(&path, &packed.archive)?;
+    std::fs::write(&path, &packed.archive).map_err(|error| reading::unwritable(&path, &error))?;
     told(&manifest, &packed, output, json!({ "file": path }), &format!("Wrote {}", path.display()))
 }
 
@@ -105,7 +106,8 @@ fn checked(root: &Path, for_others: bool) -> Result<(Manifest, Packed), CliError
     let project = project::load(root)?;
     if project.bundle.is_none() {
         let count = project.diagnostics.iter().filter(|problem| problem.is_error()).count();
-        let message = format!("The package is not valid, so it was not packed: {count} errors.");
+        let errors = if count == 1 { "error" } else { "errors" };
+        let message = format!("The package is not valid, so it was not packed: {count} {errors}.");
         return Err(
             CliError::new(Exit::Validation, Code::SCHEMA_INVALID, message).suggest("See them with `gdn validate`.")
         );

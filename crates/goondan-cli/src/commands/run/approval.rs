@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, ApproveAll, Approver, Covers, Scope};
 use goondan::{Broker, Listener, QuestionEnd};
+use rustyline::error::ReadlineError;
 use tokio::sync::oneshot;
 
 pub(super) use self::question::PROMPT;
@@ -86,14 +87,14 @@ impl Question {
     }
 
     /// Shows what is asked, and reads the answer. Enter alone is a no. Where the asker goes meanwhile, that is told, and whatever is typed then is no answer. Once `given_up` is, nobody answers any more: the question stands on
-    /// until the command ends.
-    pub(crate) async fn put(self, given_up: impl Future<Output = ()>) {
+    /// until the command ends. Gives back whether the answer was Ctrl-C, which is a no as well.
+    pub(crate) async fn put(self, given_up: impl Future<Output = ()>) -> bool {
         if self.is_withdrawn() {
-            return;
+            return false;
         }
         let (request, (give, printer)) = (Arc::clone(&self.request), oneshot::channel());
         // An error is Ctrl-C, Ctrl-D, or a terminal that is gone.
-        let said = tokio::task::spawn_blocking(move || ask(&request, give).unwrap_or(ApprovalAnswer::Deny));
+        let said = tokio::task::spawn_blocking(move || ask(&request, give));
         let mut said = std::pin::pin!(said);
         let said = tokio::select! {
             said = &mut said => said,
@@ -105,9 +106,14 @@ impl Question {
                 }
                 said.await
             }
-            () = given_up => return self.answer(ApprovalAnswer::NobodyThere),
+            () = given_up => {
+                self.answer(ApprovalAnswer::NobodyThere);
+                return false;
+            }
         };
-        self.answer(said.unwrap_or(ApprovalAnswer::Deny));
+        let is_interrupted = matches!(said, Ok(Err(ReadlineError::Interrupted)));
+        self.answer(said.map_or(ApprovalAnswer::Deny, |said| said.unwrap_or(ApprovalAnswer::Deny)));
+        is_interrupted
     }
 
     /// Everything above the prompt.

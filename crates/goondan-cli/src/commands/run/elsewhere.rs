@@ -48,6 +48,27 @@ impl Ended {
     }
 }
 
+/// Why a turn has no result.
+pub(crate) enum Unsaid {
+    /// It has not begun: the process was about to end, or has ended.
+    NotBegun(CliError),
+    /// It can't be had.
+    Failed(CliError),
+}
+
+impl From<CliError> for Unsaid {
+    fn from(error: CliError) -> Self {
+        Unsaid::Failed(error)
+    }
+}
+
+impl From<Unsaid> for CliError {
+    fn from(unsaid: Unsaid) -> Self {
+        let (Unsaid::NotBegun(error) | Unsaid::Failed(error)) = unsaid;
+        error
+    }
+}
+
 /// What a signal does to a turn that is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnSignal {
@@ -73,8 +94,14 @@ struct Asking {
 
 impl Elsewhere {
     /// Says where the swarm runs, and which arguments have no effect there.
-    pub(crate) fn begin(remote: Remote, args: &StartArgs, signals: Signals, output: &Output) -> Result<Self, CliError> {
-        output.note("Another process runs this swarm: the input goes there.")?;
+    pub(crate) fn begin(
+        remote: Remote,
+        what: &str,
+        args: &StartArgs,
+        signals: Signals,
+        output: &Output,
+    ) -> Result<Self, CliError> {
+        output.note(&format!("Another process runs this swarm: the {what} goes there."))?;
         for (is_given, name) in
             [(args.env_file.is_some(), "--env-file"), (args.workdir.is_some(), "--workdir"), (args.build, "--build")]
         {
@@ -91,7 +118,7 @@ impl Elsewhere {
     }
 
     /// Asks once and prints what comes back in the wanted form.
-    pub(super) async fn ask(mut self, input: Input, format: OutputFormat) -> Result<(), CliError> {
+    pub(super) async fn ask(&mut self, input: Input, format: OutputFormat) -> Result<(), Unsaid> {
         let mut view = match format {
             OutputFormat::Text => View::text(&self.output),
             OutputFormat::Json => View::silent(),
@@ -104,7 +131,20 @@ impl Elsewhere {
             OutputFormat::Json if Output::stdout_is_terminal() => self.output.json_pretty(&ended.report())?,
             _ => self.output.json_line(&ended.report())?,
         }
-        turn_error(&ended.result).map_or(Ok(()), Err)
+        turn_error(&ended.result).map_or(Ok(()), |error| Err(Unsaid::Failed(error)))
+    }
+
+    /// Waits for the end of a process that was about to end, and gives the signals back: what it has not begun is begun here.
+    /// The error is `why` where it does not end.
+    pub(crate) async fn outlive(mut self, why: CliError) -> Result<Signals, CliError> {
+        tokio::select! {
+            ended = self.remote.ended() => if !ended {
+                return Err(why);
+            },
+            signal = self.signals.next() => return Err(CliError::stopped(signal.exit(), "Interrupted.")),
+        }
+        self.output.note("That process has ended: the swarm starts here.")?;
+        Ok(self.signals)
     }
 
     /// The swarm that it talks to.
@@ -118,10 +158,15 @@ impl Elsewhere {
     }
 
     /// Hands an input in, and shows its turn to the end.
-    pub(super) async fn say(&mut self, input: Input, view: &mut View, on_signal: OnSignal) -> Result<Ended, CliError> {
+    pub(super) async fn say(&mut self, input: Input, view: &mut View, on_signal: OnSignal) -> Result<Ended, Unsaid> {
         let asking = self.asking();
         let path = format!("/api/inputs?approvals={}", asking.is_open);
-        let events = self.remote.client.follow(&path, &remote::body(input)).await?;
+        let events = self.remote.client.follow(&path, &remote::body(input)).await;
+        // Whoever takes an input twice begins one turn; one that is broken off may not have begun any.
+        let events = events.map_err(|error| match error {
+            ClientError::Broken(_) => Unsaid::NotBegun(error.into()),
+            error => not_taken(error),
+        })?;
         self.follow(events, asking, view, on_signal).await
     }
 
@@ -140,7 +185,7 @@ impl Elsewhere {
         let state: InputState = self.remote.client.post(&place, &RetryBody { event_id: event.to_owned() }).await?;
         let path = format!("/api/inputs/{}/events?approvals={}", segment(&state.id), asking.is_open);
         let events = self.remote.client.events(&path).await?;
-        self.follow(events, asking, view, OnSignal::Leave).await
+        Ok(self.follow(events, asking, view, OnSignal::Leave).await?)
     }
 
     /// The workspace of the swarm.
@@ -159,17 +204,17 @@ impl Elsewhere {
         asking: Asking,
         view: &mut View,
         on_signal: OnSignal,
-    ) -> Result<Ended, CliError> {
+    ) -> Result<Ended, Unsaid> {
         let begin = Instant::now();
         let Asking { approver, mut questions, .. } = asking;
         let mut listening = Listening::to(events, &self.remote.client, approver);
         let mut ledger = UsageLedger::default();
         let mut is_cancelled = false;
-        let mut accepted = None;
+        let (mut accepted, mut has_begun) = (None, false);
         loop {
             tokio::select! {
                 biased;
-                told = listening.next() => match told.transpose()? {
+                told = listening.next() => match told.transpose().map_err(|error| broken(error, has_begun))? {
                     Some(Told::Accepted(state)) => {
                         ledger.follow(state.trace_id.as_deref().unwrap_or_default());
                         view.begin(&instance(&state));
@@ -177,6 +222,7 @@ impl Elsewhere {
                         accepted = Some(state);
                     }
                     Some(Told::Happened(event)) => {
+                        has_begun = true;
                         ledger.note(&event);
                         view.show(&event)?;
                     }
@@ -186,11 +232,12 @@ impl Elsewhere {
                         return Ok(Ended { state, result, ledger, took: begin.elapsed() });
                     }
                     Some(Told::Asked(_) | Told::Closed(_)) => {}
-                    None => return Err(cut_off()),
+                    None if has_begun => return Err(Unsaid::Failed(cut_off())),
+                    None => return Err(Unsaid::NotBegun(cut_off())),
                 },
                 Some(question) = questions.next() => {
                     view.pause();
-                    question.put(std::future::pending()).await;
+                    let _ = question.put(std::future::pending()).await;
                     view.resume();
                 }
                 signal = self.signals.next() => match &accepted {
@@ -200,7 +247,7 @@ impl Elsewhere {
                     }
                     _ => {
                         view.pause();
-                        return Err(left_alone(signal));
+                        return Err(Unsaid::Failed(left_alone(signal)));
                     }
                 },
             }
@@ -217,12 +264,12 @@ impl Elsewhere {
     }
 
     /// Calls a tool without a model.
-    pub(crate) async fn call_tool(mut self, tool: &str, body: &CallBody) -> Result<ToolCallResult, CliError> {
+    pub(crate) async fn call_tool(&mut self, tool: &str, body: &CallBody) -> Result<ToolCallResult, Unsaid> {
         let (approver, _, mut questions) = approver(self.yes, Asked::Terminal);
         let path = format!("/api/tools/{}", segment(tool));
         let _answering = match self.yes || questions.can_come() {
             true => {
-                let events = self.remote.client.events("/api/events?approvals=true&agent=").await?;
+                let events = self.remote.client.events("/api/events?approvals=true&agent=").await.map_err(not_taken)?;
                 Some(Listening::to(events, &self.remote.client, approver))
             }
             false => None,
@@ -231,9 +278,13 @@ impl Elsewhere {
         let mut called = std::pin::pin!(client.post(&path, body));
         loop {
             tokio::select! {
-                called = &mut called => return Ok(called?),
-                Some(question) = questions.next() => question.put(std::future::pending()).await,
-                signal = self.signals.next() => return Err(CliError::stopped(signal.exit(), "Interrupted.")),
+                called = &mut called => return called.map_err(not_taken),
+                Some(question) = questions.next() => if question.put(std::future::pending()).await {
+                    return Err(Unsaid::Failed(CliError::interrupted()));
+                },
+                signal = self.signals.next() => {
+                    return Err(Unsaid::Failed(CliError::stopped(signal.exit(), "Interrupted.")));
+                }
             }
         }
     }
@@ -255,7 +306,7 @@ impl Elsewhere {
                     Some(_) => {}
                     None => return self.output.note("The process that ran the swarm has ended."),
                 },
-                Some(question) = questions.next() => question.put(std::future::pending()).await,
+                Some(question) = questions.next() => drop(question.put(std::future::pending()).await),
                 _ = self.signals.next() => return Ok(()),
             }
         }
@@ -265,6 +316,16 @@ impl Elsewhere {
 /// The conversation of an input.
 pub(super) fn instance(state: &InputState) -> InstanceId {
     InstanceId::new(state.agent_name.as_deref().unwrap_or_default(), state.instance_key.as_deref().unwrap_or_default())
+}
+
+/// The error of a request; another process may take it where this one was about to end.
+fn not_taken(error: ClientError) -> Unsaid {
+    if remote::is_not_taken(&error) { Unsaid::NotBegun(error.into()) } else { Unsaid::Failed(error.into()) }
+}
+
+/// The error of a turn whose process can't be heard any more.
+fn broken(error: ClientError, has_begun: bool) -> Unsaid {
+    if has_begun { Unsaid::Failed(error.into()) } else { Unsaid::NotBegun(error.into()) }
 }
 
 fn left_alone(signal: Signal) -> CliError {

@@ -17,16 +17,15 @@ mod starting;
 mod terminal;
 mod view;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use goondan::connectors::Bound;
-use goondan::{Input, StateRoot};
+use goondan::{Input, StateRoot, database};
 
 pub(crate) use answers::Unasked;
 pub(crate) use approval::Asked;
-pub(crate) use elsewhere::Elsewhere;
+pub(crate) use elsewhere::{Elsewhere, Unsaid};
 pub(crate) use session::{OnInterrupt, Session, not_accepted};
 pub(crate) use signals::{Signals, watched};
 pub(crate) use view::{View, event_line};
@@ -37,6 +36,7 @@ use crate::output::Output;
 use crate::packages;
 use crate::place::ProjectPath;
 use crate::project::{self, Launch, StartArgs};
+use crate::reading;
 use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
@@ -139,7 +139,7 @@ async fn start(
     project: &Path,
     mode: Mode<String>,
     format: OutputFormat,
-    signals: Signals,
+    mut signals: Signals,
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
@@ -152,17 +152,25 @@ async fn start(
     let is_routed = args.agent.is_none() && args.instance_key.is_none();
     let instance_key = args.instance_key.unwrap_or_else(|| "main".to_owned());
     let mut input = Input { agent: args.agent, instance_key: Some(instance_key), ..Input::default() };
-    let mut session = match (Session::start(launch, signals, state_root, output).await, &mode) {
-        (Ok(session), _) => session,
-        (Err(NotStarted::Elsewhere(remote, signals)), Mode::Ask(text)) => {
-            let input = Input { text: text.clone(), ..input };
-            return Elsewhere::begin(*remote, &args.start, signals, output)?.ask(input, format).await;
+    let mut session = loop {
+        match (Session::start(launch, signals, state_root, output).await, &mode) {
+            (Ok(session), _) => break session,
+            (Err(NotStarted::Elsewhere(remote, given)), Mode::Ask(text)) => {
+                // With an id it is one input, whoever takes it in the end.
+                let id = input.id.get_or_insert_with(database::new_id).clone();
+                let input = Input { text: text.clone(), id: Some(id), ..input.clone() };
+                let mut there = Elsewhere::begin(*remote, "input", &args.start, given, output)?;
+                match there.ask(input, format).await {
+                    Err(Unsaid::NotBegun(why)) => signals = there.outlive(why).await?,
+                    said => return Ok(said?),
+                }
+            }
+            (Err(NotStarted::Elsewhere(remote, signals)), Mode::Chat) => {
+                let there = Elsewhere::begin(*remote, "input", &args.start, signals, output)?;
+                return talk(chat::There::with(there), &input, args.plain, output).await;
+            }
+            (Err(not_started), _) => return Err(not_started.into()),
         }
-        (Err(NotStarted::Elsewhere(remote, signals)), Mode::Chat) => {
-            let there = Elsewhere::begin(*remote, &args.start, signals, output)?;
-            return talk(chat::There::with(there), &input, args.plain, output).await;
-        }
-        (Err(not_started), _) => return Err(not_started.into()),
     };
     // Whoever asks once is gone before anybody else could write.
     if !matches!(mode, Mode::Ask(_)) {
@@ -258,22 +266,19 @@ fn output_format<T>(args: &RunArgs, mode: &Mode<T>, output: &Output) -> Result<O
     }
 }
 
+const STDIN: &str = "Standard input";
+
 fn from_stdin() -> Result<String, CliError> {
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes)?;
-    text(bytes, "Standard input")
+    text(&reading::text(std::io::stdin().lock(), STDIN)?, STDIN)
 }
 
 fn from_file(file: &Path) -> Result<String, CliError> {
-    let shown = file.display();
-    let bytes = std::fs::read(file)
-        .map_err(|error| CliError::configuration(format!("The input file `{shown}` can't be read: {error}.")))?;
-    text(bytes, &format!("The file `{shown}`"))
+    let what = format!("The input file `{}`", file.display());
+    text(&reading::text(reading::open(file, &what)?, &what)?, &what)
 }
 
 /// The input as text, without the line break that ends a file.
-fn text(bytes: Vec<u8>, origin: &str) -> Result<String, CliError> {
-    let text = String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{origin} is not UTF-8 text.")))?;
+fn text(text: &str, origin: &str) -> Result<String, CliError> {
     let text = text.trim_end_matches(['\r', '\n']);
     if text.trim().is_empty() {
         return Err(CliError::usage(format!("{origin} is empty, so there is no input."))

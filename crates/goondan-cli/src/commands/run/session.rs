@@ -25,7 +25,7 @@ use super::approval::{Asked, Question, Questions, approver};
 use super::door::Door;
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
-use super::starting::start_swarm;
+use super::starting::{Started, start_swarm};
 use super::terminal::Terminal;
 use super::view::View;
 use crate::commands::build;
@@ -34,7 +34,7 @@ use crate::output::{Activity, Output, TurnFacts, TurnReport, turn_error};
 use crate::place::ProjectPath;
 use crate::project::{self, Launch, Prepared, StartArgs};
 use crate::recorder::SwarmRecorder;
-use crate::remote::{self, NotStarted};
+use crate::remote::NotStarted;
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
 pub(crate) struct Session {
@@ -129,15 +129,15 @@ impl Session {
             build::before_start(launch.project, &launch.args.trust(state_root), &mut signals, output).await?;
         }
         let prepared = project::prepare(&launch, state_root, output)?;
-        if let Some(remote) = remote::running(&prepared.bundle, launch.args.swarm.as_deref(), state_root).await {
-            return Err(NotStarted::Elsewhere(Box::new(remote), signals));
-        }
         let (approver, broker, questions) = approver(launch.args.yes, launch.asked);
         // Before the turns go on that an earlier run has left: they may ask again at once.
         let somebody = (launch.asked == Asked::Clients).then(|| broker.listen());
         let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
         let recorder = recorder(&prepared, launch.args);
-        let (swarm, events) = start_swarm((prepared, launch, approver), &mut signals, state_root, output).await?;
+        let (swarm, events) = match start_swarm((prepared, launch, approver), &mut signals, state_root, output).await? {
+            Started::Here(swarm, events) => (swarm, events),
+            Started::Elsewhere(remote) => return Err(NotStarted::Elsewhere(remote, signals)),
+        };
         signals.end_when(swarm.taken_over());
         let door = Door::open(&swarm, broker, recorder);
         let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
@@ -309,7 +309,7 @@ impl Session {
                         running.retain(|id| id != instance);
                     }
                 }
-                Some(question) = self.questions.next() => self.put(question, None).await?,
+                Some(question) = self.questions.next() => drop(self.put(question, None).await?),
                 signal = self.signals.next() => match signal {
                     Signal::Interrupt => for id in &running {
                         self.swarm.cancel(id).await;
@@ -338,8 +338,8 @@ impl Session {
                 outcome = &mut outcome => return outcome.map_err(not_accepted),
                 Some(question) = self.questions.next() => {
                     activity.hide();
-                    self.put(question, None).await?;
-                    if let Some(signal) = self.stopped_by {
+                    let is_interrupted = self.put(question, None).await?;
+                    if let Some(signal) = self.stopped_by.or(is_interrupted.then_some(Signal::Interrupt)) {
                         return Err(interrupted_by(signal));
                     }
                 }
@@ -357,18 +357,18 @@ impl Session {
     }
 
     /// Puts a question. Ctrl-C that comes as a signal cancels the turn of `cancels`; other signals end the session, and then
-    /// nobody answers.
-    async fn put(&mut self, question: Question, cancels: Option<&InstanceId>) -> Result<(), CliError> {
+    /// nobody answers. Gives back whether Ctrl-C was typed as the answer.
+    async fn put(&mut self, question: Question, cancels: Option<&InstanceId>) -> Result<bool, CliError> {
         if self.is_stopping() {
             question.answer(ApprovalAnswer::NobodyThere);
-            return Ok(());
+            return Ok(false);
         }
         self.terminal.get_or_insert_with(Terminal::keep);
         let given_up = CancellationToken::new();
         let mut put = std::pin::pin!(question.put(given_up.cancelled()));
         loop {
             tokio::select! {
-                () = &mut put => return Ok(()),
+                is_interrupted = &mut put => return Ok(is_interrupted),
                 signal = self.signals.next() => match cancels.filter(|_| signal == Signal::Interrupt) {
                     Some(instance) => drop(self.swarm.cancel(instance).await),
                     None => {
@@ -451,7 +451,7 @@ impl Session {
                 biased;
                 Some(event) = self.events.recv() => self.note_unasked(&event)?,
                 _ = &mut ending => break,
-                Some(question) = self.questions.next() => self.put(question, None).await?,
+                Some(question) = self.questions.next() => drop(self.put(question, None).await?),
                 signal = self.signals.next() => self.stop(signal)?,
             }
         }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use clap::Args;
 use goondan::StateRoot;
 use goondan_conformance::case::MOST_RUNS;
-use goondan_conformance::{LIVE_TIME_LIMIT, LiveOptions, Options, live_projects};
+use goondan_conformance::live::model_of;
+use goondan_conformance::{LIVE_TIME_LIMIT, LiveOptions, Options, judged_projects, live_projects};
 
+use crate::commands::instance::in_sentence_case;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::project;
@@ -39,11 +41,22 @@ impl LiveArgs {
             return Ok(());
         }
         let trust = Trust::new(state_root, self.trust);
-        let mut environments = BTreeMap::new();
+        let (mut environments, mut bundles) = (BTreeMap::new(), BTreeMap::new());
         for folder in live_projects(options) {
-            let (root, ..) = project::load_trusted(&folder, &trust, output)?;
+            let (root, bundle, _) = project::load_trusted(&folder, &trust, output)?;
             let environment = goondan::environment(&root, None);
+            bundles.insert(folder.clone(), bundle);
             environments.insert(folder, environment.map_err(|problem| CliError::configuration(problem.message))?);
+        }
+        // Whoever judges is known before anybody is asked.
+        for (folder, named) in judged_projects(options) {
+            let Some(bundle) = bundles.get(&folder) else { continue };
+            model_of(bundle, self.judge.as_deref().or(named.as_deref())).map_err(|problem| {
+                CliError::usage(format!("{}.", in_sentence_case(&problem))).suggest(format!(
+                    "Name a Model of the project in {} with `--judge`. No model was asked.",
+                    folder.display()
+                ))
+            })?;
         }
         let Self { runs, pass_rate, judge, .. } = self;
         options.time_limit = LIVE_TIME_LIMIT;

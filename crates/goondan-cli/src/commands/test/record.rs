@@ -15,7 +15,7 @@ use goondan::spec::Code;
 use goondan::{StateRoot, Workspace};
 use goondan_conformance::record::{History, Source, Unrecordable, record};
 
-use crate::commands::block_on;
+use crate::commands::{block_on, quoted};
 use crate::exit::{CliError, Exit};
 use crate::instances::{self, Found, Scope};
 use crate::output::Output;
@@ -88,7 +88,7 @@ pub(super) fn run(args: &RecordArgs, state_root: &StateRoot, output: &Output) ->
     output.note(&format!(
         "Recorded {from} to {}: run it with `gdn test {}`.",
         shown::line(args.output.display()),
-        shown::line(args.output.display())
+        shown::line(quoted(&args.output.to_string_lossy()))
     ))
 }
 

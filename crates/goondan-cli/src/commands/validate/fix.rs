@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::exit::CliError;
 use crate::output::{Output, style};
+use goondan::spec::reason;
 
 /// How many lines a diff shows around a change.
 const CONTEXT: usize = 3;
@@ -70,5 +71,6 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn unwritten(file: &str, error: &io::Error) -> CliError {
-    CliError::configuration(format!("`{file}` can't be written: {error}.")).suggest("Check that you may write to it.")
+    CliError::configuration(format!("`{file}` can't be written: {error}.", error = reason(error)))
+        .suggest("Check that you may write to it.")
 }

@@ -10,6 +10,7 @@ use goondan::models::Mask;
 use goondan::spec::Code;
 
 use crate::exit::CliError;
+use goondan::spec::reason;
 
 /// Writes it to `file`, or to a file of this folder that is not there yet; where it is.
 /// Secrets of the project in `root` are masked.
@@ -33,7 +34,7 @@ fn write_file(dir: PathBuf, root: &Path, id: &InstanceId, path: PathBuf) -> Resu
     let failed = |error: std::io::Error| {
         CliError::failure(
             Code::INTERNAL_ERROR,
-            format!("The conversation can't be written to {}: {error}.", path.display()),
+            format!("The conversation can't be written to {}: {error}.", path.display(), error = reason(&error)),
         )
     };
     let environment =

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
+use goondan::spec::reason;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::{self, Receiver};
 
@@ -58,7 +59,7 @@ pub(crate) fn read_lines() -> Receiver<(u64, Result<Line, LineError>)> {
             let line = match next_line(&mut stdin, LINE_LIMIT) {
                 Ok(Some(line)) => line,
                 Ok(None) => return,
-                Err(error) => Err(refused(format!("Standard input can't be read: {error}."))),
+                Err(error) => Err(refused(format!("Standard input can't be read: {error}.", error = reason(&error)))),
             };
             let blank = matches!(&line, Ok(line) if line.trim_ascii().is_empty());
             if !blank && sender.blocking_send((number, line.and_then(|line| parse(&line)))).is_err() {
