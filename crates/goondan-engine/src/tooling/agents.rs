@@ -248,6 +248,8 @@ impl AgentToolRuntime for AgentCalls {
             };
             self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
         }
+        // One that was there works where it did.
+        let cwd = cwd.filter(|_| spawned);
         Ok(SpawnResult { target: target.to_owned(), instance_key, spawned, cwd })
     }
 
