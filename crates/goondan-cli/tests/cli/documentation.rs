@@ -151,8 +151,8 @@ fn the_examples_of_the_reference_are_a_valid_project() {
     let is_alone = |one: &serde_json::Value| alone.iter().any(|id| one["resource"] == *id);
     let warnings = report["warnings"].as_array().unwrap().iter().filter(|one| !is_alone(one));
     let codes: Vec<&str> = warnings.map(|warning| warning["code"].as_str().unwrap()).collect();
-    // Nobody has the keys of its models.
-    assert_eq!(codes, ["W_CONFIG_NOT_READY", "W_CONFIG_NOT_READY"], "{report:#}");
+    // Nobody has the keys of its models and connections.
+    assert!(!codes.is_empty() && codes.iter().all(|code| *code == "W_CONFIG_NOT_READY"), "{report:#}");
 }
 
 /// The headings of a page, as GitHub turns them into anchors.
