@@ -1,6 +1,5 @@
 //! The stages from a folder to a bundle. Every stage collects; the last one decides.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -493,10 +492,8 @@ fn resource<T>(document: &Document<'_>, spec: T) -> Resource<T> {
 }
 
 fn nothing_defined(root: &Path) -> Diagnostic {
-    let shown: Cow<'_, str> = match root.to_string_lossy() {
-        path if path.is_empty() || path == "." => "This folder".into(),
-        path => format!("`{path}`").into(),
-    };
+    let path = root.to_string_lossy();
+    let shown = if path.is_empty() || path == "." { "This folder".to_owned() } else { format!("`{path}`") };
     Diagnostic::new(Code::EMPTY, format!("{shown} defines no resource."))
         .suggest("add a `goondan.yaml` with a Model, an Agent and a Swarm")
 }

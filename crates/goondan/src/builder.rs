@@ -11,21 +11,22 @@ use goondan_core::ports::cluster::Crew;
 use goondan_core::ports::model::ModelFactory;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::{InstanceObserver, ToolSource};
+use goondan_core::ports::tracing::Tracing;
 use goondan_dylib::HostCommand;
-use goondan_engine::plan::PlanPorts;
+use goondan_engine::plan::{Generation, PlanPorts};
 use goondan_engine::policy::redact::Redactor;
 use goondan_engine::runtime::{NodeParts, Runtime, RuntimeParts};
 use goondan_mcp::StandIns;
 use goondan_models::Providers;
-use goondan_spec::{Bundle, Environment, OsFiles};
+use goondan_spec::{Bundle, Environment, OsFiles, ResourceId};
 use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError};
-use goondan_telemetry::Settings;
+use goondan_telemetry::{Settings, Telemetry};
 use goondan_tools::HelperCommand;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
-use crate::database::{Database, Standby, mark_of, serve_letters};
+use crate::database::{Database, Node, Standby, mark_of, serve_letters};
 use crate::generation::Notebook;
 use crate::identity::Owner;
 use crate::reload::{
@@ -262,105 +263,31 @@ impl SwarmBuilder {
     }
 
     /// As [`SwarmBuilder::start`], with a subscription that misses nothing, not even what resumes at once.
-    pub async fn start_watched(self) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
-        let environment = self.variables.read(&OsFiles, self.bundle.root())?;
-        let swarm = self.bundle.choose_swarm(self.swarm.as_deref())?;
-        let swarm_id = swarm.id.clone();
-        let environment = secrets::complete(&self.bundle, &swarm_id, environment).await?;
-        let root = StateRoot::find(self.state_root.as_deref());
-        root.prepare_or_warn();
-        let tools = self.tool_sources(&root, &environment);
-        let source = self.tools.unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
-        let source = match self.tool_stand_ins {
-            Some(stand_ins) => Arc::new(StoodIn { source, stand_ins }) as Arc<dyn ToolSource>,
-            None => source,
-        };
-        let ports = PlanPorts { tools: source, ..tools.ports(self.models) };
-        tools.mcp().prepare(&self.bundle, swarm);
-        let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);
-        let mut generation = planned.await.map_err(StartError::Diagnostics)?;
-        generation.warnings.extend(tools.mcp().notices(&self.bundle));
-        let mut generation = Arc::new(generation);
-        let mut environment = environment;
-        let workspace = match self.workspace {
-            Some(workspace) => workspace,
-            None => root.workspace_to_run(&self.bundle, swarm)?.map_err(|stranger| {
-                StartError::BelongsToAnother(root.workspace_of(&self.bundle, swarm), Box::new(stranger))
-            })?,
-        };
+    pub async fn start_watched(mut self) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
+        let mut first = self.first_generation().await?;
+        let workspace = self.workspace_to_run(&first)?;
+        let swarm = self.bundle.choose_swarm(Some(&first.swarm.name))?;
         let Begun { telemetry, watchers, tracing } =
-            telemetry::begin(self.telemetry, swarm, &self.redactor, &*self.clock);
-        let workdir = self.workdir.as_deref().map(absolute);
-        let node_parts = |generation, store| NodeParts {
-            generation,
-            store,
-            clock: Arc::clone(&self.clock),
-            redactor: self.redactor.clone(),
-            has_sandbox: goondan_tools::has_sandbox(),
-            workdir: workdir.clone(),
-            tracing: Arc::clone(&tracing),
-            observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
-        };
-        let (store, node) = match (self.store, self.database) {
-            (Some(store), _) => (store, None),
-            (None, Some(database)) => {
-                let mut standby = Standby {
-                    mark: mark_of(&self.bundle, &swarm_id).await,
-                    generation,
-                    environment,
-                    swarm: swarm_id.clone(),
-                    ports: &ports,
-                    tools: &tools,
-                    variables: &self.variables,
-                    reload_check: self.reload_check.as_ref(),
-                    redactor: &self.redactor,
-                };
-                let node = database.join(&workspace, &mut standby, node_parts).await?;
-                Standby { generation, environment, .. } = standby;
-                (Arc::clone(&node.store) as Arc<dyn Store>, Some(node))
-            }
-            (None, None) => (open_store(&workspace).await?, None),
-        };
-        let bundle = Arc::clone(&generation.bundle);
-        workspace.claim(&Owner::of(&bundle, bundle.choose_swarm(Some(&swarm_id.name))?))?;
+            telemetry::begin(self.telemetry.take(), swarm, &self.redactor, &*self.clock);
+        let (store, node) = self.opened_store(&mut first, &workspace, &tracing).await?;
+        let bundle = Arc::clone(&first.generation.bundle);
+        workspace.claim(&Owner::of(&bundle, bundle.choose_swarm(Some(&first.swarm.name))?))?;
         let reloader = Arc::new(ToolReloads::default());
-        let approvals = match self.approvals {
+        let approvals = match self.approvals.take() {
             Some(book) => book,
             None => Arc::new(ApprovalFile::of(&workspace.dir, self.bundle.root())?),
         };
         let parts = RuntimeParts {
             crew: node.as_ref().map(|node| Arc::clone(&node.crew) as Arc<dyn Crew>),
-            node: node_parts(generation, store),
+            node: self.node_parts(&first.tools, &tracing)(Arc::clone(&first.generation), store),
             watchers,
             approvals,
-            approver: self.approver,
+            approver: Arc::clone(&self.approver),
             reloader: Some(Arc::clone(&reloader) as _),
         };
         let (runtime, events) = Runtime::start(parts).await.map_err(OpenWorkspaceError::from)?;
-        let notebook = Notebook {
-            swarm: swarm_id,
-            root: self.bundle.root().to_owned(),
-            workspace,
-            reloads_at_hangup: self.reloads_at_hangup,
-        };
-        let inner = Inner {
-            node,
-            telemetry,
-            redactor: self.redactor,
-            runtime,
-            ports,
-            tools,
-            variables: self.variables,
-            contents: Arc::default(),
-            reload_check: self.reload_check,
-            state_root: root,
-            notebook,
-            reloading: Arc::default(),
-            stocktaking: Mutex::default(),
-            read_before: ReadBefore::default(),
-            reload_listeners: ReloadListeners::default(),
-        };
-        let swarm = Swarm::of(Arc::new(inner));
+        let environment = first.environment.clone();
+        let swarm = Swarm::of(Arc::new(self.inner(first, workspace, runtime, node, telemetry)));
         let stocktaking = take_stock(&swarm, environment);
         *swarm.inner().stocktaking.lock().unwrap_or_else(PoisonError::into_inner) = Some(stocktaking);
         reloader.serve(&swarm);
@@ -368,6 +295,131 @@ impl SwarmBuilder {
         serve_letters(&swarm);
         Ok((swarm, events))
     }
+
+    /// Plans the first generation of the swarm.
+    async fn first_generation(&mut self) -> Result<First, StartError> {
+        let environment = self.variables.read(&OsFiles, self.bundle.root())?;
+        let swarm = self.bundle.choose_swarm(self.swarm.as_deref())?;
+        let environment = secrets::complete(&self.bundle, &swarm.id, environment).await?;
+        let root = StateRoot::find(self.state_root.as_deref());
+        root.prepare_or_warn();
+        let tools = self.tool_sources(&root, &environment);
+        let source = self.tools.take().unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
+        let source = match self.tool_stand_ins.take() {
+            Some(stand_ins) => Arc::new(StoodIn { source, stand_ins }) as Arc<dyn ToolSource>,
+            None => source,
+        };
+        let ports = PlanPorts { tools: source, ..tools.ports(Arc::clone(&self.models)) };
+        tools.mcp().prepare(&self.bundle, swarm);
+        let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);
+        let mut generation = planned.await.map_err(StartError::Diagnostics)?;
+        generation.warnings.extend(tools.mcp().notices(&self.bundle));
+        Ok(First { swarm: swarm.id.clone(), root, environment, tools, ports, generation: Arc::new(generation) })
+    }
+
+    /// The workspace that was stated, or the project's own.
+    fn workspace_to_run(&mut self, first: &First) -> Result<Workspace, StartError> {
+        if let Some(workspace) = self.workspace.take() {
+            return Ok(workspace);
+        }
+        let swarm = self.bundle.choose_swarm(Some(&first.swarm.name))?;
+        first.root.workspace_to_run(&self.bundle, swarm)?.map_err(|stranger| {
+            StartError::BelongsToAnother(first.root.workspace_of(&self.bundle, swarm), Box::new(stranger))
+        })
+    }
+
+    /// The store of the workspace. With a database, that takes until this node leads there; what it leads with may be another
+    /// generation than the one that it came with.
+    async fn opened_store(
+        &mut self,
+        first: &mut First,
+        workspace: &Workspace,
+        tracing: &Arc<dyn Tracing>,
+    ) -> Result<(Arc<dyn Store>, Option<Node>), StartError> {
+        if let Some(store) = self.store.take() {
+            return Ok((store, None));
+        }
+        let Some(database) = self.database.take() else { return Ok((open_store(workspace).await?, None)) };
+        let mut standby = Standby {
+            mark: mark_of(&self.bundle, &first.swarm).await,
+            generation: Arc::clone(&first.generation),
+            environment: first.environment.clone(),
+            swarm: first.swarm.clone(),
+            ports: &first.ports,
+            tools: &first.tools,
+            variables: &self.variables,
+            reload_check: self.reload_check.as_ref(),
+            redactor: &self.redactor,
+        };
+        let node = database.join(workspace, &mut standby, self.node_parts(&first.tools, tracing)).await?;
+        let Standby { generation, environment, .. } = standby;
+        (first.generation, first.environment) = (generation, environment);
+        Ok((Arc::clone(&node.store) as Arc<dyn Store>, Some(node)))
+    }
+
+    /// What a node runs with, behind a generation and a store.
+    fn node_parts(
+        &self,
+        tools: &Arc<ToolSources>,
+        tracing: &Arc<dyn Tracing>,
+    ) -> impl Fn(Arc<Generation>, Arc<dyn Store>) -> NodeParts + use<> {
+        let (clock, redactor, workdir) =
+            (Arc::clone(&self.clock), self.redactor.clone(), self.workdir.as_deref().map(absolute));
+        let (tools, tracing) = (Arc::clone(tools), Arc::clone(tracing));
+        move |generation, store| NodeParts {
+            generation,
+            store,
+            clock: Arc::clone(&clock),
+            redactor: redactor.clone(),
+            has_sandbox: goondan_tools::has_sandbox(),
+            workdir: workdir.clone(),
+            tracing: Arc::clone(&tracing),
+            observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
+        }
+    }
+
+    fn inner(
+        self,
+        first: First,
+        workspace: Workspace,
+        runtime: Runtime,
+        node: Option<Node>,
+        telemetry: Option<Telemetry>,
+    ) -> Inner {
+        let notebook = Notebook {
+            swarm: first.swarm,
+            root: self.bundle.root().to_owned(),
+            workspace,
+            reloads_at_hangup: self.reloads_at_hangup,
+        };
+        Inner {
+            node,
+            telemetry,
+            redactor: self.redactor,
+            runtime,
+            ports: first.ports,
+            tools: first.tools,
+            variables: self.variables,
+            contents: Arc::default(),
+            reload_check: self.reload_check,
+            state_root: first.root,
+            notebook,
+            reloading: Arc::default(),
+            stocktaking: Mutex::default(),
+            read_before: ReadBefore::default(),
+            reload_listeners: ReloadListeners::default(),
+        }
+    }
+}
+
+/// What a swarm begins with.
+struct First {
+    swarm: ResourceId,
+    root: StateRoot,
+    environment: Environment,
+    tools: Arc<ToolSources>,
+    ports: PlanPorts,
+    generation: Arc<Generation>,
 }
 
 async fn open_store(workspace: &Workspace) -> Result<Arc<dyn Store>, StartError> {

@@ -26,6 +26,7 @@ use utoipa_axum::routes;
 
 use crate::guard::{Access, guard, no_larger, refuse_larger};
 use crate::problem::Problem;
+use crate::recorder::Recorder;
 use crate::server::Offer;
 use crate::service::Service;
 use crate::{a2a, ag_ui, openai, studio};
@@ -68,10 +69,8 @@ pub(crate) enum Problems {
 )]
 struct Document;
 
-/// All routes.
-pub(crate) fn router(service: Service, offer: Offer) -> Router {
-    let Offer { access, limits, site, studio: has_studio, recorder, further } = offer;
-    let access = Arc::new(access);
+/// The routes that the document describes. They need the token.
+fn described(has_studio: bool, recorder: Option<Arc<dyn Recorder>>) -> OpenApiRouter<Service> {
     let routes = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(swarm::swarm))
         .routes(routes!(swarm::reload))
@@ -100,11 +99,17 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .route("/a2a/{agent}/", axum::routing::post(a2a::call))
         .routes(routes!(ag_ui::run));
     let routes = if has_studio { routes.routes(routes!(studio::code)).routes(routes!(studio::end)) } else { routes };
-    let routes = match recorder.filter(|_| has_studio) {
+    match recorder.filter(|_| has_studio) {
         Some(recorder) => routes.routes(routes!(cases::record)).layer(Extension(recorder)),
         None => routes,
-    };
-    let (guarded, document) = routes.split_for_parts();
+    }
+}
+
+/// All routes.
+pub(crate) fn router(service: Service, offer: Offer) -> Router {
+    let Offer { access, limits, site, studio: has_studio, recorder, further } = offer;
+    let access = Arc::new(access);
+    let (guarded, document) = described(has_studio, recorder).split_for_parts();
     let document = document.merge_from(openai::Described::openapi());
     let document = if has_studio { document.merge_from(studio::Described::openapi()) } else { document };
     let document = finished(document, &service);
