@@ -58,13 +58,16 @@ impl Roots {
 
 /// The working folder was free of links when the call began. Where it no longer is, somebody has put a link in its place.
 pub(crate) fn still_there(ctx: &ToolContext) -> Result<(), ToolError> {
-    match ctx.workdir.canonicalize() {
-        Ok(real) if cfg!(unix) && real != ctx.workdir => {
-            let message = format!("the working folder {} leads elsewhere by a link now", ctx.workdir.display());
-            Err(ToolError::new(message).code(Code::TOOL_PATH_ESCAPE))
-        }
-        _ => Ok(()),
+    ctx.workdir.canonicalize().map_or(Ok(()), |real| unmoved(ctx, &real))
+}
+
+/// An error where the working folder is at `real` now, which is elsewhere.
+fn unmoved(ctx: &ToolContext, real: &Path) -> Result<(), ToolError> {
+    if cfg!(unix) && real != ctx.workdir {
+        let message = format!("the working folder {} leads elsewhere by a link now", ctx.workdir.display());
+        return Err(ToolError::new(message).code(Code::TOOL_PATH_ESCAPE));
     }
+    Ok(())
 }
 
 /// A path that was found to be inside the root.
@@ -79,8 +82,9 @@ pub(crate) struct Place {
 impl Root {
     /// The working directory of a call.
     pub(crate) fn of(ctx: &ToolContext) -> Result<Root, ToolError> {
-        still_there(ctx)?;
-        Root::at(&ctx.workdir)
+        let root = Root::at(&ctx.workdir)?;
+        unmoved(ctx, &root.folder)?;
+        Ok(root)
     }
 
     /// The folder `path`, which must exist.
