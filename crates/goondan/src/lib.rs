@@ -80,7 +80,7 @@ pub mod policy {
     pub use goondan_core::run_mode::{Containment, Direct, RunMode};
     pub use goondan_core::shell::What;
     pub use goondan_engine::policy::{
-        Because, Decision, PartDecision, PathArguments, PolicyQuestion, decide, stricter,
+        AskedAbout, Because, Decision, Ground, PartDecision, Places, PolicyQuestion, decide, stricter,
     };
 }
 

@@ -2,16 +2,16 @@
 
 mod approvals;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
 use goondan::inside::ArgumentSchema;
 use goondan::inside::shown;
 use goondan::policy::What;
-use goondan::policy::{self, Because, Decision, PartDecision, PathArguments, PolicyQuestion};
+use goondan::policy::{self, AskedAbout, Because, Decision, Ground, PartDecision, Places, PolicyQuestion};
 use goondan::policy::{Containment, Direct, RunMode};
-use goondan::spec::kinds::{Action, Agent, ExportSpec, Workdir, Written};
+use goondan::spec::kinds::{Action, Agent, Entry, ExportSpec, Workdir, Written};
 use goondan::spec::{Bundle, Resource};
 use serde_json::{Map, Value, json};
 
@@ -76,7 +76,7 @@ fn explain(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
     let bundle = project::load_valid(&args.project.find(output)?, output)?.1;
     let arguments = arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;
-    let export = find_export(&bundle, agent, &args.tool)?;
+    let (export, is_builtin) = find_export(&bundle, agent, &args.tool)?;
     let (arguments, refusal) =
         match ArgumentSchema::new(export.parameters.clone()).check(&Value::Object(arguments.clone())) {
             Ok(whole) => (whole, None),
@@ -84,37 +84,42 @@ fn explain(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
         };
     let marked = export.marked_arguments();
     let folder = args.workdir.clone().or_else(|| known_folder(&bundle, agent));
-    let paths = match &folder {
-        Some(folder) => PathArguments::within(&std::path::absolute(folder)?, &marked, &arguments),
-        None => PathArguments::of(&marked, &arguments),
+    let places = match &folder {
+        Some(folder) => {
+            let workdir = &std::path::absolute(folder)?;
+            let ground = Ground { bundle: &bundle, workdir, own_folder: Path::new(OF_NOBODY), is_builtin };
+            Places::of(&ground, &marked, &arguments)
+        }
+        None => Places::by_text(&marked, &arguments),
     };
+    let paths = places.arguments();
     let question = PolicyQuestion {
         tool_name: &args.tool,
         needs: &export.permissions,
         arguments: &arguments,
         marked: &marked,
-        paths: &paths,
+        paths,
     };
     let mut chain = vec![agent];
     for caller in &args.caller {
         chain.push(find_agent(&bundle, caller)?);
     }
-    let says = |agent: &Resource<Agent>| policy::decide(agent.spec.permissions.as_ref(), question);
-    let verdicts: Vec<(&str, Decision)> = chain.iter().map(|agent| (agent.id.name.as_str(), says(agent))).collect();
-    let action = verdicts.iter().fold(Action::Allow, |action, (_, one)| policy::stricter(action, one.action));
+    let says = |agent| Verdict::of(agent, question, &places);
+    let verdicts: Vec<Verdict<'_>> = chain.iter().copied().map(says).collect();
+    let action = verdicts.iter().fold(Action::Allow, |action, one| policy::stricter(action, one.action()));
     let notes = notes(refusal, folder.is_none() && !paths.is_empty());
     let callers = match args.caller.as_slice() {
         [] => goondan::chain::callers(&bundle, &agent.id),
         _ => Vec::new(),
     };
-    let callers: Vec<(&str, Decision)> = callers.iter().map(|one| (one.id.name.as_str(), says(one))).collect();
+    let callers: Vec<Verdict<'_>> = callers.iter().copied().map(says).collect();
     let has_line = marked.commands.iter().any(|name| arguments.contains_key(name));
     let mode = mode(has_line, action, &verdicts);
     if output.json {
         let mut value = as_json(&args.tool, action, &verdicts, &notes);
-        let by = |(agent, decision): &(&str, Decision)| {
-            let action = policy::stricter(action, decision.action);
-            json!({"agent": agent, "action": word(action), "because": because_json(&decision.because)})
+        let by = |one: &Verdict<'_>| {
+            let action = policy::stricter(action, one.action());
+            json!({"agent": one.agent, "action": word(action), "because": one.because_json()})
         };
         value["callers"] = callers.iter().map(by).collect();
         if let Some(mode) = &mode {
@@ -129,6 +134,46 @@ fn explain(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
     }
     notes.iter().for_each(|note| text.push_str(&format!("\nNote: {}\n", shown::line(note))));
     output.line(text.trim_end())
+}
+
+/// The folder that a conversation has for itself, where no conversation is asked about.
+const OF_NOBODY: &str = "/.gdn/workspace/conversations/nobody";
+
+/// What the policy of one agent says.
+struct Verdict<'a> {
+    agent: &'a str,
+    decision: Decision,
+    /// Why it is asked about although the rules allow it.
+    asked: Option<AskedAbout>,
+}
+
+impl<'a> Verdict<'a> {
+    fn of(agent: &'a Resource<Agent>, question: PolicyQuestion<'_>, places: &Places) -> Self {
+        let permissions = agent.spec.permissions.as_ref();
+        let decision = policy::decide(permissions, question);
+        let asked = places.asked_about(permissions, question, &decision);
+        Verdict { agent: &agent.id.name, decision, asked }
+    }
+
+    fn action(&self) -> Action {
+        if self.asked.is_some() { Action::Ask } else { self.decision.action }
+    }
+
+    fn reason(&self) -> String {
+        self.asked.as_ref().map_or_else(|| reason(&self.decision.because), |asked| asked.why.clone())
+    }
+
+    fn because_json(&self) -> Value {
+        match &self.asked {
+            Some(asked) => json!({"kind": "protected", "text": asked.why, "allowedBy": asked.rule}),
+            None => because_json(&self.decision.because),
+        }
+    }
+
+    /// How a command line runs. What is asked about runs as somebody answers.
+    fn run_mode(&self) -> RunMode {
+        if self.asked.is_some() { RunMode::Shell } else { self.decision.run_mode() }
+    }
 }
 
 /// Where the agent works, if that is the same for all of its conversations.
@@ -169,7 +214,12 @@ fn find_agent<'b>(bundle: &'b Bundle, name: &str) -> Result<&'b Resource<Agent>,
     })
 }
 
-fn find_export<'b>(bundle: &'b Bundle, agent: &Resource<Agent>, tool: &str) -> Result<&'b ExportSpec, CliError> {
+/// The export, and whether its tool is built in.
+fn find_export<'b>(
+    bundle: &'b Bundle,
+    agent: &Resource<Agent>,
+    tool: &str,
+) -> Result<(&'b ExportSpec, bool), CliError> {
     let mut known = Vec::new();
     for used in &agent.spec.tools {
         let resource = &bundle.tools()[&used.tool];
@@ -177,7 +227,7 @@ fn find_export<'b>(bundle: &'b Bundle, agent: &Resource<Agent>, tool: &str) -> R
         for export in resource.spec.exports.iter().filter(is_chosen) {
             let name = format!("{}__{}", used.tool.name, export.name);
             if name == tool {
-                return Ok(export);
+                return Ok((export, matches!(resource.spec.entry, Entry::Builtin(_))));
             }
             known.push(name);
         }
@@ -201,13 +251,15 @@ fn word(action: Action) -> &'static str {
     }
 }
 
-fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> String {
+fn as_text(tool: &str, action: Action, verdicts: &[Verdict<'_>]) -> String {
     let mut text = format!("{}: {}\n", shown::line(tool), word(action));
-    for (index, (agent, decision)) in verdicts.iter().enumerate() {
+    for (index, verdict) in verdicts.iter().enumerate() {
         let role = if index == 0 { "Agent" } else { "called by Agent" };
-        text.push_str(&format!("\n{role}/{}: {}\n", shown::line(agent), word(decision.action)));
+        let decision = &verdict.decision;
+        text.push_str(&format!("\n{role}/{}: {}\n", shown::line(verdict.agent), word(verdict.action())));
         if decision.parts.is_empty() {
-            text.push_str(&format!("  {}\n", shown::line(reason(&decision.because))));
+            let so = if verdict.asked.is_some() { ": allow" } else { "" };
+            text.push_str(&format!("  {}{so}\n", shown::line(reason(&decision.because))));
         }
         let width = decision.parts.iter().map(|part| part.part.shown.chars().count()).max().unwrap_or(0).min(48);
         for part in &decision.parts {
@@ -215,22 +267,27 @@ fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> String 
             let reason = shown::line(part_reason(part));
             text.push_str(&format!("  {part_shown:width$}  {:5}  {reason}\n", word(part.action)));
         }
+        if let Some(asked) = &verdict.asked {
+            text.push_str(&format!("  {}\n", shown::line(format!("{}, so somebody is asked", asked.why))));
+            let rule = asked.rule.iter();
+            rule.for_each(|rule| text.push_str(&format!("  This rule would allow it: {}\n", shown::line(rule))));
+        }
     }
     text
 }
 
 /// What the call comes to where another agent has it made. A chain of several is bounded by each of them.
-fn for_callers(action: Action, callers: &[(&str, Decision)]) -> String {
+fn for_callers(action: Action, callers: &[Verdict<'_>]) -> String {
     let mut text = if callers.is_empty() { String::new() } else { "\nMade for another agent, it is\n".to_owned() };
     let name = |caller: &str| shown::line(format!("Agent/{caller}")).to_string();
-    let width = callers.iter().map(|(caller, _)| name(caller).chars().count()).max().unwrap_or(0);
-    for (caller, decision) in callers {
-        let both = word(policy::stricter(action, decision.action));
-        let why = match decision.action {
+    let width = callers.iter().map(|one| name(one.agent).chars().count()).max().unwrap_or(0);
+    for one in callers {
+        let both = word(policy::stricter(action, one.action()));
+        let why = match one.action() {
             Action::Allow => String::new(),
-            Action::Ask | Action::Deny => format!("  {}", shown::line(reason(&decision.because))),
+            Action::Ask | Action::Deny => format!("  {}", shown::line(one.reason())),
         };
-        text.push_str(format!("  {:width$}  {both:5}{why}", name(caller)).trim_end());
+        text.push_str(format!("  {:width$}  {both:5}{why}", name(one.agent)).trim_end());
         text.push('\n');
     }
     text
@@ -249,13 +306,13 @@ fn part_reason(part: &PartDecision) -> String {
 }
 
 /// How a command line runs, if it does; nothing where the call has none.
-fn mode(has_line: bool, action: Action, verdicts: &[(&str, Decision)]) -> Option<RunMode> {
-    let all = verdicts.iter().map(|(_, decision)| decision.run_mode());
+fn mode(has_line: bool, action: Action, verdicts: &[Verdict<'_>]) -> Option<RunMode> {
+    let all = verdicts.iter().map(Verdict::run_mode);
     (has_line && action != Action::Deny).then(|| all.fold(RunMode::Shell, RunMode::and))
 }
 
 /// The mode in words.
-fn mode_text(mode: &RunMode, action: Action, verdicts: &[(&str, Decision)]) -> String {
+fn mode_text(mode: &RunMode, action: Action, verdicts: &[Verdict<'_>]) -> String {
     let RunMode::Direct(Direct { commands, .. }) = mode else {
         return match action {
             Action::Allow => "shell. /bin/sh runs the line: the policy allows it whatever it does.".to_owned(),
@@ -268,7 +325,7 @@ fn mode_text(mode: &RunMode, action: Action, verdicts: &[(&str, Decision)]) -> S
         return text;
     }
     for (number, containments) in commands.iter().enumerate() {
-        let shown = verdicts.iter().flat_map(|(_, decision)| &decision.parts);
+        let shown = verdicts.iter().flat_map(|one| &one.decision.parts);
         let shown = shown.filter(|part| part.part.command == Some(number)).map(|part| part.part.shown.as_str());
         let name = shown.take(1).collect::<String>();
         for containment in containments {
@@ -328,13 +385,13 @@ fn place(written: &Written) -> String {
     place.unwrap_or_else(|| "no file".to_owned())
 }
 
-fn as_json(tool: &str, action: Action, verdicts: &[(&str, Decision)], notes: &[String]) -> Value {
-    let verdicts = verdicts.iter().map(|(agent, decision)| {
-        let parts = decision.parts.iter().map(part_json);
+fn as_json(tool: &str, action: Action, verdicts: &[Verdict<'_>], notes: &[String]) -> Value {
+    let verdicts = verdicts.iter().map(|one| {
+        let parts = one.decision.parts.iter().map(part_json);
         json!({
-            "agent": agent,
-            "action": word(decision.action),
-            "because": because_json(&decision.because),
+            "agent": one.agent,
+            "action": word(one.action()),
+            "because": one.because_json(),
             "parts": parts.collect::<Vec<_>>(),
         })
     });

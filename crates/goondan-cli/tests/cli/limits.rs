@@ -186,7 +186,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("time to stop, after a time-out or a cancel", "dispatch.rs", "GRACE"),
     ("characters of a tool's name as the model sees it, `tool__export`", "kinds/export.rs", "MAX_QUALIFIED_NAME"),
     ("progress updates of a call in a second", "reporter.rs", "MOST_UPDATES"),
-    ("paths that one call names", "permission.rs", "MOST_PATHS"),
+    ("paths that one call names", "places.rs", "MOST_PATHS"),
     ("time to make the preview of an approval question", "asking.rs", "PREVIEW_TIME"),
     ("bytes of a preview", "asking.rs", "LONGEST_PREVIEW"),
     ("bytes of a program that is read to see whether an approval still holds", "grants.rs", "LARGEST"),

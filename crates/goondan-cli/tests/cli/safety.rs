@@ -260,3 +260,27 @@ fn explain_follows_links_where_it_knows_the_folder_and_says_where_it_does_not() 
     let followed = sandbox.gdn(&[&explain[..], &["--workdir", "here"]].concat());
     assert!(followed.ok().starts_with("bash__exec: deny\n") && !followed.stdout.contains("by their text"));
 }
+
+#[test]
+fn explain_tells_of_protected_places_as_a_run_does() {
+    let sandbox = Sandbox::new();
+    let with = |rules: &str| {
+        let more = format!("workdir: project\n  permissions: {{default: allow, rules: [{rules}]}}");
+        let manifest = manifest(MODEL, &more).replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/fs}");
+        sandbox.write("p/goondan.yaml", &manifest);
+    };
+    sandbox.write("p/script.yaml", RUN);
+    let explain = |tool: &str, args: &str| {
+        let explain = ["policy", "explain", "--project", "p", "--agent", "a", "--tool", tool, "--args", args];
+        sandbox.gdn(&explain).ok().to_owned()
+    };
+    let (path, line) = (r#"{"path": "goondan.yaml", "content": ""}"#, r#"{"command": "echo x > script.yaml"}"#);
+    with("");
+    insta::assert_snapshot!("explain a protected place", explain("fs__write", path));
+    assert!(explain("fs__read", r#"{"path": "goondan.yaml"}"#).starts_with("fs__read: allow\n"));
+    with(
+        r#"{tool: fs__write, args: {path: goondan.yaml}, action: allow}, {tool: bash__exec, action: ask}, {tool: bash__exec, args: {command: "echo *"}, action: allow}, {tool: bash__exec, args: {command: "> *"}, action: allow}"#,
+    );
+    assert!(explain("fs__write", path).starts_with("fs__write: allow\n"));
+    insta::assert_snapshot!("explain a protected redirection", explain("bash__exec", line));
+}

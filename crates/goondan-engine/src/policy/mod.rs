@@ -10,6 +10,7 @@ pub(crate) mod grants;
 pub(crate) mod named;
 mod paths;
 pub(crate) mod permission;
+mod places;
 pub(crate) mod protected;
 mod reach;
 pub mod redact;
@@ -18,6 +19,8 @@ mod unquoted;
 
 pub use decide::{Because, Decision, PartDecision, PolicyQuestion, decide, opens_network, stricter};
 pub use paths::PathArguments;
+pub use places::{AskedAbout, Places};
+pub use protected::Ground;
 
 #[cfg(test)]
 mod attacks;

@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use goondan_spec::Code;
-use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
+use goondan_spec::kinds::{Action, Permission, Sandbox, Workdir};
 
 use crate::engine::Engine;
 use crate::plan::AgentPlan;
 use crate::policy::asking::{self, Asked};
 use crate::policy::grants::{self, Seen};
-use crate::policy::protected::{self, Ground, Protected, Redirections};
+use crate::policy::places::{AskedAbout, MOST_PATHS, Places};
+use crate::policy::protected::Ground;
 use crate::policy::reach::{self, Reach};
 use crate::policy::taint;
 use crate::policy::{self, Because, Decision, PathArguments, PolicyQuestion};
@@ -32,16 +32,13 @@ pub(crate) struct Permit {
     pub(crate) run_mode: RunMode,
 }
 
-/// The most paths that a call may name: each is looked up before a policy decides.
-const MOST_PATHS: usize = 10_000;
-
 /// Lets the call pass and says what it may do, or why it is refused.
 pub(crate) async fn permit(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Result<Permit, ToolError> {
-    let places = Places::of(context, tool, arguments).await?;
+    let places = places(context, tool, arguments).await?;
     let needs = &tool.spec.permissions;
     let mut judged = verdicts(context, tool, needs, arguments, &places).await;
     let modes = judged.iter_mut().map(|verdict| std::mem::take(&mut verdict.run_mode));
@@ -146,22 +143,23 @@ async fn verdicts(
     places: &Places,
 ) -> Vec<Verdict> {
     let marked = &tool.marked_arguments;
-    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths: &places.arguments };
+    let own_paths = places.arguments();
+    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths: own_paths };
     let verdict = |agent: &AgentPlan, paths: &PathArguments| {
         let (question, permissions) = (PolicyQuestion { paths, ..question }, agent.permissions.as_ref());
         let decision = policy::decide(permissions, question);
-        let open = places.verdict(&agent.name, permissions, question, &decision);
-        open.unwrap_or_else(|| {
+        let asked = places.asked_about(permissions, question, &decision);
+        asked.map(|asked| of_place(&agent.name, asked)).unwrap_or_else(|| {
             let asks = decision.action == Action::Ask;
             let reach = asks.then(|| Reach::of(permissions, question, &decision, tool.builtin.is_some()));
             Verdict { reach: reach.unwrap_or_default(), ..verdict(&agent.name, &decision) }
         })
     };
-    let mut verdicts = vec![verdict(&context.facts.agent, &places.arguments)];
+    let mut verdicts = vec![verdict(&context.facts.agent, own_paths)];
     let generation = context.engine.generation.load();
     for (caller, instance) in context.facts.narrowing_agents() {
         verdicts.push(match generation.agent(caller) {
-            Some(caller) => verdict(caller, &places.seen_by(context, caller, instance)),
+            Some(caller) => verdict(caller, &seen_by(own_paths, context, caller, instance)),
             // Nobody knows any more what it was allowed.
             None => Verdict {
                 agent: caller.to_owned(),
@@ -192,98 +190,60 @@ async fn verdicts(
     verdicts
 }
 
-/// Where the paths in the arguments of a call lead.
-#[derive(Default)]
-struct Places {
-    arguments: PathArguments,
-    protected: Vec<Protected>,
-    /// Where redirections lead can't be told for all of them.
-    are_unclear: bool,
+/// Where the paths of a call lead. The file system is asked where it may block.
+async fn places(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Result<Places, ToolError> {
+    let marked = &tool.marked_arguments;
+    if !Places::are_named(marked, arguments) {
+        return Ok(Places::default());
+    }
+    if PathArguments::count(marked, arguments) > MOST_PATHS {
+        return Err(too_many_paths());
+    }
+    let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
+    let own_folder = context.engine.store.workdir(&context.facts.instance);
+    let (generation, is_builtin) = (context.engine.generation.load_full(), tool.builtin.is_some());
+    let asked = tokio::task::spawn_blocking(move || {
+        let ground = Ground { bundle: &generation.bundle, workdir: &folder, own_folder: &own_folder, is_builtin };
+        Places::of(&ground, &known, &owned)
+    });
+    Ok(asked.await.unwrap_or_else(|_| Places::by_text(marked, arguments)))
 }
 
-impl Places {
-    async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Result<Places, ToolError> {
-        let marked = &tool.marked_arguments;
-        let redirections = Redirections::of(marked, arguments, MOST_PATHS);
-        let has_paths = !marked.paths.is_empty() || !marked.trees.is_empty() || !marked.patches.is_empty();
-        if !has_paths && redirections.is_empty() {
-            return Ok(Places::default());
-        }
-        if PathArguments::count(marked, arguments) > MOST_PATHS {
-            return Err(too_many_paths());
-        }
-        let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
-        let own_folder = context.engine.store.workdir(&context.facts.instance);
-        let (generation, is_builtin) = (context.engine.generation.load_full(), tool.builtin.is_some());
-        let asked = tokio::task::spawn_blocking(move || {
-            let arguments = PathArguments::within(&folder, &known, &owned);
-            let ground = Ground { bundle: &generation.bundle, workdir: &folder, own_folder: &own_folder, is_builtin };
-            let given = known.folders.iter().filter_map(|name| Some(folder.join(owned.get(name)?.as_str()?)));
-            let mut folders: Vec<PathBuf> = given.collect();
-            if folders.is_empty() {
-                folders.push(folder.clone());
-            }
-            let protected = protected::find(&ground, &arguments, &redirections, &folders);
-            Places { arguments, protected, are_unclear: redirections.are_unclear }
-        });
-        let by_text = |_| Places { arguments: PathArguments::of(marked, arguments), ..Places::default() };
-        Ok(asked.await.unwrap_or_else(by_text))
+/// The paths as the rules of an agent above the turn see them: from its own folder. `out/*` allows what is there, and
+/// not what lies in an `out` of the folder in which somebody works for it. Where both have a folder for each of their
+/// conversations, that is the same folder by its role.
+fn seen_by<'p>(
+    paths: &'p PathArguments,
+    context: &ToolCallContext,
+    agent: &AgentPlan,
+    instance: Option<&InstanceId>,
+) -> Cow<'p, PathArguments> {
+    let (engine, facts) = (&context.engine, &context.facts);
+    let is_own = facts.workdir == engine.workdir(&facts.agent, &facts.instance, None);
+    if paths.is_empty() || (is_own && agent.workdir == facts.agent.workdir) {
+        return Cow::Borrowed(paths);
     }
-
-    /// The paths as the rules of an agent above the turn see them: from its own folder. `out/*` allows what is there, and
-    /// not what lies in an `out` of the folder in which somebody works for it. Where both have a folder for each of their
-    /// conversations, that is the same folder by its role.
-    fn seen_by(
-        &self,
-        context: &ToolCallContext,
-        agent: &AgentPlan,
-        instance: Option<&InstanceId>,
-    ) -> Cow<'_, PathArguments> {
-        let (engine, facts) = (&context.engine, &context.facts);
-        let is_own = facts.workdir == engine.workdir(&facts.agent, &facts.instance, None);
-        if self.arguments.is_empty() || (is_own && agent.workdir == facts.agent.workdir) {
-            return Cow::Borrowed(&self.arguments);
-        }
-        let folder = match (&agent.workdir, instance) {
-            (Workdir::Instance, None) => None,
-            (_, instance) => Some(engine.workdir(agent, instance.unwrap_or(&facts.instance), None)),
-        };
-        if folder.as_ref() == Some(&facts.workdir) {
-            return Cow::Borrowed(&self.arguments);
-        }
-        let folder = folder.map(|folder| real_path(&folder).unwrap_or(folder));
-        Cow::Owned(self.arguments.seen_from(folder.as_deref()))
+    let folder = match (&agent.workdir, instance) {
+        (Workdir::Instance, None) => None,
+        (_, instance) => Some(engine.workdir(agent, instance.unwrap_or(&facts.instance), None)),
+    };
+    if folder.as_ref() == Some(&facts.workdir) {
+        return Cow::Borrowed(paths);
     }
+    let folder = folder.map(|folder| real_path(&folder).unwrap_or(folder));
+    Cow::Owned(paths.seen_from(folder.as_deref()))
+}
 
-    /// What an agent's policy says of a call that it allows, and that names a protected place which no rule of it names.
-    fn verdict(
-        &self,
-        agent: &str,
-        permissions: Option<&Permissions>,
-        question: PolicyQuestion<'_>,
-        decision: &Decision,
-    ) -> Option<Verdict> {
-        if decision.action != Action::Allow {
-            return None;
-        }
-        // What a shell may run it may open, too.
-        let is_direct = matches!(decision.run_mode(), RunMode::Direct(_));
-        let is_open = |place: &&Protected| {
-            let is_opened = is_direct || !place.is_redirected_to();
-            is_opened && place.concerns(question.needs) && !place.is_named(permissions, decision)
-        };
-        let open = self.protected.iter().find(is_open);
-        let unclear = || "it changes its folder too often to tell where its redirections lead".to_owned();
-        let why = open.map(Protected::reason).or_else(|| (is_direct && self.are_unclear).then(unclear))?;
-        Some(Verdict {
-            agent: agent.to_owned(),
-            action: Action::Ask,
-            why,
-            rule: open.map(|open| open.rule(question.tool_name)),
-            is_untrusted: false,
-            run_mode: RunMode::Shell,
-            reach: Reach::default(),
-        })
+/// What an agent's policy says of a call that its rules allow, and that is asked about all the same.
+fn of_place(agent: &str, asked: AskedAbout) -> Verdict {
+    Verdict {
+        agent: agent.to_owned(),
+        action: Action::Ask,
+        why: asked.why,
+        rule: asked.rule,
+        is_untrusted: false,
+        run_mode: RunMode::Shell,
+        reach: Reach::default(),
     }
 }
 

@@ -33,13 +33,15 @@ pub(crate) struct Protected {
 }
 
 /// Where a call works.
-pub(crate) struct Ground<'a> {
-    pub(crate) bundle: &'a Bundle,
-    pub(crate) workdir: &'a Path,
+pub struct Ground<'a> {
+    /// The project.
+    pub bundle: &'a Bundle,
+    /// The working folder of the call.
+    pub workdir: &'a Path,
     /// The folder that the conversation has for itself.
-    pub(crate) own_folder: &'a Path,
-    /// The tool refuses the folder of gdn itself.
-    pub(crate) is_builtin: bool,
+    pub own_folder: &'a Path,
+    /// Whether the tool is built in: it refuses the folder of gdn itself.
+    pub is_builtin: bool,
 }
 
 /// A path that a call names.
