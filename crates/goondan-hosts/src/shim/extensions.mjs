@@ -129,7 +129,8 @@ async function register(message) {
         await begin(apiOf(session, message), message.config);
       } catch (error) {
         if (error instanceof Error && error.stack) log(message.id, 'debug', [error.stack]);
-        throw new Fault('init', `\`register\` failed: ${thrown(error).message}`);
+        const told = thrown(error);
+        throw new Fault('init', `\`register\` failed: ${told.message}`, told.suggestion);
       }
     });
     session.isOpen = false;

@@ -181,7 +181,8 @@ async def register(message, pool):
             await _called(begin, arguments, pool)
         except BaseException as error:
             log(id, "debug", traceback.format_exc())
-            raise Fault("init", "`register` failed: %s: %s" % (type(error).__name__, short(str(error)))) from None
+            words = "`register` failed: %s: %s" % (type(error).__name__, short(str(error)))
+            raise Fault("init", words, thrown(error).get("suggestion")) from None
         session.is_open = False
         layers = [{"kind": kind, "priority": priority} for kind, _, priority in session.layers]
         registered = {"layers": layers, "tools": [shape for shape, _ in session.tools.values()], "keeps": True}

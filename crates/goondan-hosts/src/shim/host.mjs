@@ -25,6 +25,10 @@ const modules = new Map();
 const sessions = new Map();
 const buses = new Map();
 let nextAsk = 1;
+// The folder of the project, which all modules of a host belong to.
+let home;
+// What is mostly thrown by the runtime, not by a module that knows what it says: where it happened tells more than the words.
+const SLIPS = new Set(['TypeError', 'ReferenceError', 'RangeError', 'SyntaxError']);
 
 // Deno knows no descriptors but its own; a socket takes any.
 const up = runtime === 'deno' ? new net.Socket({ fd: 4, readable: false, writable: true }) : undefined;
@@ -79,12 +83,17 @@ function thrown(error) {
       name: text(error.name),
       message: short(error.message || error.name || 'the handler failed'),
       code: text(error.code),
-      suggestion: text(error.suggestion),
+      suggestion: text(error.suggestion) ?? slip(error),
       helpUrl: text(error.helpUrl),
     };
   } catch {
     return { message: 'the handler threw something that cannot be shown' };
   }
+}
+
+function slip(error) {
+  const place = SLIPS.has(error.name) && !foreign.has(error) ? new Project(home).place(error.stack) : undefined;
+  return place && `Look at ${place}, where ${error.name} was thrown.`;
 }
 
 function log(id, level, args) {
@@ -150,7 +159,7 @@ function contextOf(call, signal) {
   };
 }
 
-async function load({ module, context, projectDir }) {
+async function load({ module }) {
   if (!modules.has(module)) {
     const loading = import(pathToFileURL(module).href);
     modules.set(module, loading);
@@ -161,7 +170,7 @@ async function load({ module, context, projectDir }) {
   } catch (error) {
     const told = thrown(error);
     const isTypes = told.code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.[mc]?ts$/.test(module);
-    const project = new Project(context?.projectDir ?? projectDir);
+    const project = new Project(home);
     const place = (isTypes ? undefined : await project.mistake(module, error)) ?? project.inside(module) ?? path.basename(module);
     const message = isTypes ? `Node.js ${version} does not read TypeScript` : project.told(`${told.name ?? 'Error'}: ${told.message}`);
     const suggestion = isTypes ? 'Install Node.js 22.18 or newer, or Bun, or Deno; `spec.runtime` of the Tool chooses one.'
@@ -198,13 +207,13 @@ class Project {
     const { file, line } = (error?.position ?? error?.errors?.[0]?.position) ?? {};
     const named = typeof file === 'string' && this.inside(file);
     if (named) return `${named}:${line}`;
-    const found = this.#first(error?.stack);
+    const found = this.place(error?.stack);
     if (found || runtime !== 'node' || error?.name !== 'SyntaxError') return found;
     return this.#checked(module);
   }
 
   // The first place in the project that a text names.
-  #first(text) {
+  place(text) {
     for (const [, named, line] of String(text ?? '').matchAll(/(?:^|\(|at )((?:file:\/\/)?\/[^\n()]*?):(\d+)(?::\d+)?\)?$/gm)) {
       const file = named.startsWith('file:') ? fileURLToPath(named) : named;
       const inside = file === fileURLToPath(import.meta.url) ? undefined : this.inside(file);
@@ -219,7 +228,7 @@ class Project {
       const said = await new Promise((resolve) => {
         execFile(process.execPath, ['--check', files[at]], { timeout: 5_000 }, (error, _, said) => resolve(error ? said : ''));
       });
-      const found = this.#first(said);
+      const found = this.place(said);
       if (found) return found;
       let text = '';
       try { text = fs.readFileSync(files[at], 'utf8'); } catch { /* it is not there */ }
@@ -298,6 +307,7 @@ function failed(id, error, session) {
 }
 
 function hear(message) {
+  home ??= message.context?.projectDir ?? message.projectDir;
   switch (message.kind) {
     case 'call': return void run(message);
     case 'layer': return void layer(message);

@@ -84,6 +84,18 @@ class Fault(Exception):
         self.fault, self.suggestion = fault, suggestion
 
 
+# What is mostly raised by the language, not by a module that knows what it says: where it happened tells more than the words.
+SLIPS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError)
+
+# The folder of the project, which all modules of a host belong to.
+_home = ""
+
+
+def _slip(error):
+    place = _mistake(error, _home) if isinstance(error, SLIPS) and _home else None
+    return "Look at %s, where %s was raised." % (place, type(error).__name__) if place else None
+
+
 def thrown(error):
     def text(*names):
         for name in names:
@@ -96,11 +108,14 @@ def thrown(error):
         message = short(str(error)) or type(error).__name__
         if isinstance(error, SystemExit):
             message = "the handler called `sys.exit`"
+        elif isinstance(error, KeyError):
+            # Its words are the key and nothing else.
+            message = "KeyError: " + message
         return {
             "name": None if isinstance(error, Fault) else type(error).__name__,
             "message": message,
             "code": text("code"),
-            "suggestion": text("suggestion"),
+            "suggestion": text("suggestion") or _slip(error),
             "helpUrl": text("help_url", "helpUrl"),
         }
     except Exception:
@@ -279,11 +294,10 @@ def loaded(message):
         return load(message["module"], message["package"])
     except BaseException as error:
         log(message["id"], "debug", traceback.format_exc())
-        project = message.get("projectDir") or message["context"]["projectDir"]
-        place = _mistake(error, project) or _inside(message["module"], project) or os.path.basename(message["module"])
+        place = _mistake(error, _home) or _inside(message["module"], _home) or os.path.basename(message["module"])
         # Of a mistake in the syntax, the rest is a place.
         told = error.msg if isinstance(error, SyntaxError) else str(error)
-        told = told.replace(os.path.join(project, ""), "")
+        told = told.replace(os.path.join(_home, ""), "")
         raise Fault("module", "%s can't be loaded: %s: %s" % (place, type(error).__name__, short(told, 2000))) from None
 
 
@@ -391,7 +405,9 @@ async def run(call, pool):
 
 
 def hear(message, loop, pool, tasks):
+    global _home
     kind = message["kind"]
+    _home = _home or message.get("projectDir") or (message.get("context") or {}).get("projectDir") or ""
     work = {"call": run, "layer": layer, "register": register, "connect": connect}.get(kind)
     if work:
         task = loop.create_task(work(message, pool))
