@@ -142,7 +142,10 @@ impl Engine {
         match (cwd, &agent.workdir) {
             (Some(cwd), _) => Some(cwd.to_owned()),
             (None, Workdir::Instance | Workdir::Project) => None,
-            (None, Workdir::Path(_)) => real_path(&self.generation.load().project).ok(),
+            (None, Workdir::Path(_)) => {
+                let project = &self.generation.load().project;
+                Some(real_path(project).unwrap_or_else(|_| project.clone()))
+            }
             (None, Workdir::Repository(folder)) => Some(folder.clone()),
         }
     }

@@ -59,7 +59,7 @@ pub fn reason(error: &std::io::Error) -> String {
         ErrorKind::PermissionDenied => "permission denied".to_owned(),
         ErrorKind::IsADirectory => "it is a folder".to_owned(),
         ErrorKind::NotADirectory => "a part of its path is not a folder".to_owned(),
-        ErrorKind::AlreadyExists => "there is a file of that name already".to_owned(),
+        ErrorKind::AlreadyExists => "it exists already".to_owned(),
         ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
         ErrorKind::StorageFull => "the disk is full".to_owned(),
         ErrorKind::InvalidFilename => "the name is too long".to_owned(),

@@ -3,7 +3,7 @@
 use std::io;
 
 use goondan_core::ports::tool::ToolError;
-use goondan_spec::Code;
+use goondan_spec::{Code, reason};
 
 /// The call was cancelled.
 pub(crate) fn cancelled() -> ToolError {
@@ -40,21 +40,6 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
         io::ErrorKind::InvalidFilename => "use a shorter name",
         _ => return None,
     })
-}
-
-/// The reason in words, without the number of the operating system.
-pub(crate) fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "no such file or folder".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-        io::ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
-        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
-        io::ErrorKind::StorageFull => "the disk is full".to_owned(),
-        io::ErrorKind::InvalidFilename => "the name is too long or not allowed".to_owned(),
-        io::ErrorKind::AlreadyExists => "it exists already".to_owned(),
-        _ => error.to_string(),
-    }
 }
 
 /// Runs file work where it may block, and waits for it.

@@ -11,14 +11,15 @@ use goondan_spec::{Resource, Secret};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
-use url::Url;
+use url::{Position, Url};
 
 use super::http::{Probe, chain};
 use super::key::Key;
 use super::retry_after::retry_after;
 use super::settings::Settings;
 use crate::error::{configuration, connection, protocol, suggest};
-use crate::table::Provider;
+use crate::table::{Backend, Provider};
+use crate::wire::{Wire, wire_of};
 
 /// How much of a provider's words is passed on, in characters.
 const WORDS: usize = 1000;
@@ -54,6 +55,8 @@ pub(crate) struct Caller {
     model: String,
     key_place: String,
     own_endpoint: bool,
+    /// The Model's own endpoint, if it is a bare host where the format wants a version behind it.
+    without_version: Option<String>,
     idle: Duration,
     secrets: Vec<Secret>,
 }
@@ -68,6 +71,7 @@ impl Caller {
             model: model.spec.model.clone(),
             key_place: key.place,
             own_endpoint: model.spec.endpoint.is_some(),
+            without_version: model.spec.endpoint.as_deref().filter(|_| has_version(model, provider)).and_then(bare),
             idle: settings.idle,
             secrets: key.value.into_iter().chain(headers).filter(|secret| !secret.expose().is_empty()).collect(),
         }
@@ -251,11 +255,20 @@ impl Caller {
         match status.as_u16() {
             401 | 403 => Some(format!("check the key: it comes from {}", self.key_place)),
             404 if self.provider == "ollama" => Some(format!("fetch the model with `ollama pull {}`", self.model)),
-            404 => Some(format!("check model ({}) and endpoint of {}", self.model, self.resource)),
+            404 => Some(self.after_not_found()),
             300..=399 => {
                 location().map(|to| format!("it points to {to}: put that under endpoint of {}", self.resource))
             }
             _ => None,
+        }
+    }
+
+    /// Addresses of providers mostly end in a version, which is easily left out of one's own.
+    fn after_not_found(&self) -> String {
+        let checks = format!("check model ({}) and endpoint of {}", self.model, self.resource);
+        match &self.without_version {
+            Some(endpoint) => format!("{checks}: did you mean `endpoint: {endpoint}/v1`?"),
+            None => checks,
         }
     }
 
@@ -285,6 +298,18 @@ pub(crate) fn host(base_url: &str) -> String {
         (Some(host), None) => host.to_owned(),
         (None, _) => "the provider".to_owned(),
     }
+}
+
+/// Whether addresses of what speaks this format end in `/v1`.
+fn has_version(model: &Resource<Model>, provider: &Provider) -> bool {
+    let Backend::Live { adapter, .. } = provider.backend else { return false };
+    matches!(wire_of(adapter, &model.spec.model), Wire::Anthropic | Wire::Chat | Wire::Responses)
+}
+
+/// `endpoint` without its last slash, if it is nothing but a scheme and a host.
+fn bare(endpoint: &str) -> Option<String> {
+    let url = Url::parse(endpoint.trim()).ok()?;
+    (url.path() == "/" && url.query().is_none()).then(|| url[..Position::AfterPort].to_owned())
 }
 
 /// Whether `text` begins like a web page.

@@ -34,6 +34,14 @@ async fn statuses_are_passed_on_with_words_and_patience() {
     assert!(error.message.ends_with(": The model `some-model` does not exist"), "{}", error.message);
     assert_eq!(error.suggestion.as_deref(), Some("check model (some-model) and endpoint of Model/m"));
 
+    let mock = Mock::start(vec![Canned::json("404 Not Found", json!({"detail": "Not Found"}))]).await;
+    let error = failure(&client("openai-compatible", &format!("http://{}/", mock.address), json!({})), hello()).await;
+    let expected = format!(
+        "check model (some-model) and endpoint of Model/m: did you mean `endpoint: http://{}/v1`?",
+        mock.address
+    );
+    assert_eq!(error.suggestion, Some(expected));
+
     let (_, error) =
         fail(Canned::new("502 Bad Gateway", "text/html", "<html><body>nginx</body></html>"), json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Status(502));

@@ -15,9 +15,9 @@ use tokio::process::Command;
 use super::Line;
 use crate::beneath::{How, open_without_links};
 use crate::confine::start;
-use crate::errors::reason;
 use crate::paths::Root;
 use crate::process::failed_with;
+use goondan_spec::reason;
 
 /// One end of something.
 #[derive(Clone)]

@@ -8,13 +8,6 @@ use serde_json::Value;
 use crate::output::width::{fit, width};
 use crate::output::{duration, gutter, shorten, style};
 
-/// Of what a call that went well has brought, so many rows are shown.
-const ROWS: usize = 3;
-
-/// Of one that did not: so many of the beginning, and of the end, where the reason mostly stands.
-const FIRST_ROWS: usize = 2;
-const LAST_ROWS: usize = 5;
-
 /// The field of an output that says what it is about, the most telling first.
 const TELLING: [&str; 8] = ["response", "content", "diff", "text", "result", "output", "message", "body"];
 
@@ -48,11 +41,11 @@ pub(in crate::commands::run) fn completed(
         line.push_str(&format!("{mark} {faint}{}{faint:#}", shorten(about)));
     }
     let brought = brought(&result.output);
-    std::iter::once(line).chain(rows(&brought, outcome == Outcome::Well, width)).collect()
+    std::iter::once(line).chain(rows(&brought, Part::of(&outcome, &result.output), width)).collect()
 }
 
-/// A call that is over in one row: how it went, what it was about, and the first line that it has brought; of one that failed
-/// the last line, where the reason mostly stands.
+/// A call that is over in one row: how it went, what it was about, and the first line that it has brought; of a program, and of
+/// a call that failed, the last line, where the sum or the reason mostly stands.
 pub(in crate::commands::run) fn folded(
     tool_name: &str,
     status: ToolCallStatus,
@@ -73,7 +66,7 @@ pub(in crate::commands::run) fn folded(
         Some(error) => error.message.lines().next(),
         None => result.title.as_deref().filter(|title| !title.is_empty()),
     };
-    let line = if is_good { lines.next() } else { lines.next_back() };
+    let line = if Part::of(&outcome, &result.output) == Part::START { lines.next() } else { lines.next_back() };
     let tail: Vec<String> = title.into_iter().chain(line).map(shorten).collect();
     if tail.is_empty() {
         return head;
@@ -141,18 +134,45 @@ fn brought(output: &Value) -> String {
         };
     };
     let text = |name: &&str| fields.get(*name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-    if fields.contains_key("stdout") || fields.contains_key("stderr") {
+    if is_of_program(output) {
         let written: Vec<&str> = ["stdout", "stderr"].iter().filter_map(text).map(str::trim_end).collect();
         return written.join("\n");
     }
     TELLING.iter().find_map(text).map_or_else(|| output.to_string(), str::to_owned)
 }
 
-/// The first rows; of what has failed the last ones, too.
-fn rows(text: &str, is_good: bool, width: usize) -> Vec<String> {
+/// Whether a program has written this.
+fn is_of_program(output: &Value) -> bool {
+    output.get("stdout").is_some() || output.get("stderr").is_some()
+}
+
+/// How many of an output's rows are shown, at its beginning and at its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Part {
+    first: usize,
+    last: usize,
+}
+
+impl Part {
+    const START: Part = Part { first: 3, last: 0 };
+    /// What a program says in the end sums it up.
+    const SUM: Part = Part { first: 1, last: 2 };
+    const REASON: Part = Part { first: 2, last: 5 };
+
+    fn of(outcome: &Outcome, output: &Value) -> Part {
+        match outcome {
+            Outcome::Well if is_of_program(output) => Part::SUM,
+            Outcome::Well => Part::START,
+            Outcome::Failed | Outcome::Ran(_) => Part::REASON,
+        }
+    }
+}
+
+/// Those rows of a text.
+fn rows(text: &str, part: Part, width: usize) -> Vec<String> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let row = |line: &&str| first_row(line, width);
-    let (first, last) = if is_good { (ROWS, 0) } else { (FIRST_ROWS, LAST_ROWS) };
+    let Part { first, last } = part;
     // A line that is left out takes a row itself.
     if lines.len() <= first + last + 1 {
         return lines.iter().map(row).collect();
@@ -194,7 +214,7 @@ mod tests {
         assert_eq!(ended(12, output), "← bash__exec ok 12 ms\n  │ one\n  │ two\n  │ three");
         let lines = (1..=20).map(|number| format!("line {number}\n")).collect::<String>();
         let ok = ended(2_345, json!({"exitCode": 0, "stdout": lines}));
-        assert_eq!(ok, "← bash__exec ok 2.3 s\n  │ line 1\n  │ line 2\n  │ line 3\n  ⋮ 17 more lines");
+        assert_eq!(ok, "← bash__exec ok 2.3 s\n  │ line 1\n  ⋮ 17 more lines\n  │ line 19\n  │ line 20");
         let failed = ended(65_000, json!({"exitCode": 101, "stdout": lines}));
         assert_eq!(
             failed,
@@ -239,7 +259,7 @@ mod tests {
         };
         let output = json!({"exitCode": 0, "stdout": "\none\ntwo\n"});
         let result = ShownResult { output, title: Some("ls".to_owned()), ..Default::default() };
-        assert_eq!(fold(ToolCallStatus::Ok, &result), "✓ bash__exec 2.3 s ls · one");
+        assert_eq!(fold(ToolCallStatus::Ok, &result), "✓ bash__exec 2.3 s ls · two");
         let output = json!({"exitCode": 7, "stdout": "\none\ntwo\n"});
         let result = ShownResult { output, ..Default::default() };
         assert_eq!(fold(ToolCallStatus::Ok, &result), "✗ bash__exec exit 7 2.3 s two");
