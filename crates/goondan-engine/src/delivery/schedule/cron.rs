@@ -1,14 +1,15 @@
 //! Cron expressions: five fields, in a time zone.
 
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
+
+use super::zone::Zone;
 
 /// A schedule that can be asked when it is due.
 pub struct Schedule {
     cron: Cron,
-    zone: Tz,
+    zone: Zone,
 }
 
 impl Schedule {
@@ -17,7 +18,7 @@ impl Schedule {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let cron =
             parser.parse(expression).map_err(|error| format!("`{expression}` is not a cron expression: {error}"))?;
-        let zone = zone.parse().map_err(|_| format!("`{zone}` is not a time zone"))?;
+        let zone = Zone::named(zone).ok_or_else(|| format!("`{zone}` is not a time zone"))?;
         Ok(Schedule { cron, zone })
     }
 

