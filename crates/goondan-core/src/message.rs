@@ -8,7 +8,7 @@ use crate::JsonObject;
 use crate::ports::tool::{Attachment, ToolCallError, ToolCallStatus};
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
     /// Unique in its conversation; what replace and remove point at.
@@ -25,7 +25,7 @@ pub struct Message {
 }
 
 /// Role and content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 pub struct MessageData {
     /// Who speaks.
     pub role: Role,
@@ -34,7 +34,7 @@ pub struct MessageData {
 }
 
 /// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// A summary or an instruction inside the conversation.
@@ -48,7 +48,7 @@ pub enum Role {
 }
 
 /// A piece of content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Part {
     /// Text.
@@ -65,7 +65,7 @@ pub enum Part {
 }
 
 /// A call as the model made it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
     /// Unique in its step; results point at it.
@@ -77,7 +77,7 @@ pub struct ToolCall {
 }
 
 /// A result as the model gets it back.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResultPart {
     /// The call it answers.
@@ -98,7 +98,7 @@ pub struct ToolResultPart {
 }
 
 /// What made a message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum MessageSource {
     /// An event from outside or from another agent.

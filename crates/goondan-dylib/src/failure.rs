@@ -151,26 +151,38 @@ pub(crate) struct Told {
 impl Failure {
     /// What to do next.
     pub(crate) fn suggestion(&self) -> Option<String> {
-        let fixed = match self {
+        Some(match self {
             Failure::Told(told) => return told.suggestion.clone(),
             Failure::Missing { looked_for, .. } => {
-                return Some(format!("build it first, or correct the path; looked for {}", looked_for.join(", ")));
+                format!("build it first, or correct the path; looked for {}", looked_for.join(", "))
             }
             Failure::Foreign { .. } => {
-                return Some(format!(
+                format!(
                     "build it for {ARCH} on {OS}, such as by `cargo build --target` with the triple that `rustc -vV` \
                      prints as host"
-                ));
+                )
             }
             Failure::OtherMajor { name, theirs } => {
                 let update = if *theirs > ABI_MAJOR { ", or update this program" } else { "" };
-                return Some(format!("rebuild {name} with goondan-abi {ABI_MAJOR}.x{update}"));
+                format!("rebuild {name} with goondan-abi {ABI_MAJOR}.x{update}")
             }
             Failure::NoExport { has, .. } => {
                 let has = has.join(", ");
-                return Some(format!("it has: {has}; correct `spec.exports`, or rebuild the library with that export"));
+                format!("it has: {has}; correct `spec.exports`, or rebuild the library with that export")
             }
-            Failure::NoLibrary
+            _ => self.fixed_suggestion()?.to_owned(),
+        })
+    }
+
+    /// What to do next, where it is the same each time.
+    fn fixed_suggestion(&self) -> Option<&'static str> {
+        Some(match self {
+            Failure::Told(_)
+            | Failure::Missing { .. }
+            | Failure::Foreign { .. }
+            | Failure::OtherMajor { .. }
+            | Failure::NoExport { .. }
+            | Failure::NoLibrary
             | Failure::Interrupted(_)
             | Failure::NotCopied { .. }
             | Failure::NoThread { .. }
@@ -215,8 +227,7 @@ impl Failure {
             }
             Failure::DeadHost { .. } => "the library crashes when it is loaded or opened; run it under a debugger",
             Failure::SlowHost { .. } => "the library's initialisers, `open` and `describe` must return promptly",
-        };
-        Some(fixed.to_owned())
+        })
     }
 
     /// Whether the process that was to load it is at fault, or has ended.

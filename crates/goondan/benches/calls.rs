@@ -74,15 +74,25 @@ spec:
 apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: s}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/plain}, {ref: Agent/layered}]}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/plain}, {ref: Agent/layered}, BUN_AGENT]}
 ";
 
-/// The tool that Bun runs.
+/// The tool and the layer that Bun runs.
 const BUN: &str = "---
 apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {name: bun}
 spec: {entry: ./tool.mjs, runtime: bun, exports: [{name: current, description: One., parameters: {type: object}}]}
+---
+apiVersion: goondan.ai/v1
+kind: Extension
+metadata: {name: bun}
+spec: {entry: ./extension.mjs, runtime: bun}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: layered-bun}
+spec: {modelConfig: {modelRef: Model/m}, extensions: [{ref: Extension/bun}]}
 ";
 
 /// A layer that does nothing.
@@ -118,8 +128,12 @@ fn build(arguments: &[&str]) -> PathBuf {
 fn start(runtime: &Runtime, folder: &Path) -> Swarm {
     let project = folder.join("project");
     std::fs::create_dir(&project).unwrap();
-    let (bun, tool) = if has_bun() { (BUN, "{ref: Tool/bun}") } else { ("", "") };
-    std::fs::write(project.join("goondan.yaml"), PROJECT.replace("BUN_TOOL", tool).replace("BUN", bun)).unwrap();
+    let (bun, tool, agent) = match has_bun() {
+        true => (BUN, "{ref: Tool/bun}", "{ref: Agent/layered-bun}"),
+        false => ("", "", ""),
+    };
+    let manifest = PROJECT.replace("BUN_TOOL", tool).replace("BUN_AGENT", agent).replace("BUN", bun);
+    std::fs::write(project.join("goondan.yaml"), manifest).unwrap();
     std::fs::write(project.join("extension.mjs"), LAYER).unwrap();
     std::fs::write(project.join("echo.mjs"), ECHO).unwrap();
     std::fs::write(project.join("tool.mjs"), "export const handlers = { current: () => 1 };\n").unwrap();
@@ -187,15 +201,16 @@ fn calls(criterion: &mut Criterion) {
     runtime.block_on(swarm.shutdown());
 }
 
-/// A turn of one step, without a layer and with one.
+/// A turn of one step, without a layer and with one: a call of the layer, in which it asks for the step, is twice to a process and back.
 fn turns(criterion: &mut Criterion, runtime: &Runtime, swarm: &Swarm) {
     let mut group = criterion.benchmark_group("turn");
-    for agent in ["plain", "layered"] {
+    let agents = ["plain", "layered"].into_iter().chain(has_bun().then_some("layered-bun"));
+    for agent in agents {
         let mut count = 0_u32;
         let mut turn = async || {
-            // Of many conversations, so that none grows long.
+            // Of many conversations, so that none grows long, and of no more than stay in memory.
             count += 1;
-            let instance_key = Some(format!("k{}", count % 200));
+            let instance_key = Some(format!("k{}", count % 1000));
             let input = Input { agent: Some(agent.to_owned()), instance_key, ..Input::text("hello") };
             let result = swarm.send(input).await.unwrap().result().await.unwrap();
             assert!(result.error.is_none(), "{:?}", result.error);

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::sync::Arc;
 
 use super::{Part, Splice};
@@ -27,31 +26,14 @@ struct Mark {
 
 impl Mark {
     fn of(message: &Message) -> Self {
-        let mut whole = Hashed(DefaultHasher::new());
-        // It can be written: it was read.
-        let _ = serde_json::to_writer(&mut whole, message);
-        Mark { id: hash(&message.id), whole: whole.0.finish() }
+        Mark { id: hash(&message.id), whole: hash(message) }
     }
 }
 
-fn hash(id: &str) -> u64 {
+fn hash<T: Hash + ?Sized>(what: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
+    what.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Takes text and keeps its hash.
-struct Hashed(DefaultHasher);
-
-impl io::Write for Hashed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// What stood before a turn, as an extension is told.
