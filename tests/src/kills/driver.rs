@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-use super::project::{self, LANGUAGES, Language, Who};
+use super::project::{self, Language, Who};
 
 /// A turn has at least so many; with fewer the trial would not have looked.
 const FEWEST: u32 = 15;
@@ -14,31 +14,27 @@ const FEWEST: u32 = 15;
 /// Goes through all operations, in each language, for the host and for `gdn`.
 #[allow(clippy::print_stdout, reason = "a program's result")]
 pub(super) fn run() -> anyhow::Result<()> {
-    for language in LANGUAGES {
-        if Command::new(language.program).arg("--version").output().is_err() {
-            println!("skipped: there is no {}", language.program);
-            continue;
-        }
-        for who in [Who::Host, Who::Gdn] {
+    let (languages, missing) = project::languages()?;
+    missing.iter().for_each(|name| println!("skipped: there is no {name}"));
+    for language in &languages {
+        let name = language.name;
+        for &who in language.victims {
             let mut operations = Vec::new();
-            while let Some(name) = once(language, who, operations.len() as u32 + 1).with_context(|| {
-                format!("{}: {who} was killed at operation {}", language.program, operations.len() + 1)
-            })? {
-                operations.push(name);
+            while let Some(done) = once(language, who, operations.len() as u32 + 1)
+                .with_context(|| format!("{name}: {who} was killed at operation {}", operations.len() + 1))?
+            {
+                operations.push(done);
             }
             let count = operations.len() as u32;
-            ensure!(count >= FEWEST, "{}: there are only {count} operations: {operations:?}", language.program);
-            println!(
-                "{}: {who} was killed at each of {count} operations; nothing was lost or done twice",
-                language.program
-            );
+            ensure!(count >= FEWEST, "{name}: there are only {count} operations: {operations:?}");
+            println!("{name}: {who} was killed at each of {count} operations; nothing was lost or done twice");
         }
     }
     Ok(())
 }
 
 /// Kills at one operation; its name, or nothing where the turn has fewer.
-fn once(language: Language, who: Who, number: u32) -> anyhow::Result<Option<String>> {
+fn once(language: &Language, who: Who, number: u32) -> anyhow::Result<Option<String>> {
     let folder = tempfile::tempdir()?;
     let project = project::write(folder.path(), language, who, number)?;
     let gdn =

@@ -2,8 +2,8 @@
 //! and after everything that they ask for, and at the beginning and the end of each layer and handler. Nothing may be lost and
 //! nothing done twice.
 //!
-//! The module ([`project`]) counts its operations in a file and does the killing itself, so each run hits another one. [`driver`]
-//! starts `gdn`, again where it was killed, and looks at what is left.
+//! The module ([`project`]) counts its operations in a file and does the killing itself, so each run hits another one. It is there in
+//! JavaScript, in Python and as a library. [`driver`] starts `gdn`, again where it was killed, and looks at what is left.
 
 mod driver;
 mod project;

@@ -1,10 +1,10 @@
 //! The project that is reloaded: an agent whose prompt and whose only tool say which version they are of.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use anyhow::{Context, ensure};
-use serde_json::Value;
+use anyhow::ensure;
+
+use crate::library;
 
 /// Stands in the library's answer and description.
 const MARKER: &[u8] = b"GENERATION-00000";
@@ -61,7 +61,7 @@ pub(crate) struct Library {
 impl Library {
     /// Builds it.
     pub(crate) fn build() -> anyhow::Result<Self> {
-        let content = std::fs::read(build()?)?;
+        let content = std::fs::read(library::build("hostile")?)?;
         let marks: Vec<usize> =
             content.windows(MARKER.len()).enumerate().filter(|(_, text)| *text == MARKER).map(|(at, _)| at).collect();
         ensure!(marks.len() >= 2, "the library names its version in its answer and in its description");
@@ -113,25 +113,4 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let fresh = path.with_extension("new");
     std::fs::write(&fresh, content)?;
     Ok(std::fs::rename(&fresh, path)?)
-}
-
-/// Builds the example library that holds the marker.
-fn build() -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit());
-    command.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
-    // With the command: what lies below has the same features then, and is not built a second time.
-    command.args(["-p", "hostile", "-p", "goondan-cli", "--lib"]);
-    if !cfg!(debug_assertions) {
-        command.arg("--release");
-    }
-    let output = command.output().context("cargo builds the library")?;
-    ensure!(output.status.success(), "the library is not built");
-    let lines = String::from_utf8(output.stdout)?;
-    let mut messages = lines.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let of_library =
-        |message: &Value| message["target"]["name"] == "hostile" && message["reason"] == "compiler-artifact";
-    let artifact = messages.find(of_library).context("cargo tells of the library")?;
-    artifact["filenames"][0].as_str().map(PathBuf::from).context("the library has a path")
 }
