@@ -11,7 +11,7 @@ use crate::plan::AgentPlan;
 use crate::policy::asking::{self, Asked};
 use crate::policy::grants::{self, Seen};
 use crate::policy::places::{AskedAbout, MOST_PATHS, Places};
-use crate::policy::protected::Ground;
+use crate::policy::protected::{Ground, Redirections};
 use crate::policy::reach::{self, Reach};
 use crate::policy::taint;
 use crate::policy::{self, Because, Decision, PathArguments, PolicyQuestion};
@@ -193,7 +193,9 @@ async fn verdicts(
 /// Where the paths of a call lead. The file system is asked where it may block.
 async fn places(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Result<Places, ToolError> {
     let marked = &tool.marked_arguments;
-    if !Places::are_named(marked, arguments) {
+    let redirections = Redirections::of(marked, arguments, MOST_PATHS);
+    let has_paths = !marked.paths.is_empty() || !marked.trees.is_empty() || !marked.patches.is_empty();
+    if !has_paths && redirections.is_empty() {
         return Ok(Places::default());
     }
     if PathArguments::count(marked, arguments) > MOST_PATHS {
@@ -204,7 +206,7 @@ async fn places(context: &ToolCallContext, tool: &RegisteredTool, arguments: &Js
     let (generation, is_builtin) = (context.engine.generation.load_full(), tool.builtin.is_some());
     let asked = tokio::task::spawn_blocking(move || {
         let ground = Ground { bundle: &generation.bundle, workdir: &folder, own_folder: &own_folder, is_builtin };
-        Places::of(&ground, &known, &owned)
+        Places::with(&ground, &known, &owned, &redirections)
     });
     Ok(asked.await.unwrap_or_else(|_| Places::by_text(marked, arguments)))
 }

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use goondan_core::JsonObject;
 use goondan_core::run_mode::RunMode;
-use goondan_spec::kinds::{MarkedArguments, Permissions};
+use goondan_spec::kinds::{Action, MarkedArguments, Permissions};
 
 use crate::policy::protected::{self, Ground, Protected, Redirections};
 use crate::policy::{Decision, PathArguments, PolicyQuestion};
-use goondan_spec::kinds::Action;
 
 /// The most paths that a call may name: each is looked up before a policy decides.
 pub(crate) const MOST_PATHS: usize = 10_000;
@@ -32,22 +31,25 @@ pub struct AskedAbout {
 }
 
 impl Places {
-    /// Whether a call names any.
-    pub(crate) fn are_named(marked: &MarkedArguments, arguments: &JsonObject) -> bool {
-        let has_paths = !marked.paths.is_empty() || !marked.trees.is_empty() || !marked.patches.is_empty();
-        has_paths || !Redirections::of(marked, arguments, MOST_PATHS).is_empty()
-    }
-
     /// Where they lead for a call that works on `ground`. Asks the file system.
     pub fn of(ground: &Ground<'_>, marked: &MarkedArguments, arguments: &JsonObject) -> Self {
+        Places::with(ground, marked, arguments, &Redirections::of(marked, arguments, MOST_PATHS))
+    }
+
+    /// As [`Places::of`], with the redirections of the call's command lines.
+    pub(crate) fn with(
+        ground: &Ground<'_>,
+        marked: &MarkedArguments,
+        arguments: &JsonObject,
+        redirections: &Redirections,
+    ) -> Self {
         let paths = PathArguments::within(ground.workdir, marked, arguments);
-        let redirections = Redirections::of(marked, arguments, MOST_PATHS);
         let given = marked.folders.iter().filter_map(|name| Some(ground.workdir.join(arguments.get(name)?.as_str()?)));
         let mut folders: Vec<PathBuf> = given.collect();
         if folders.is_empty() {
             folders.push(ground.workdir.to_owned());
         }
-        let protected = protected::find(ground, &paths, &redirections, &folders);
+        let protected = protected::find(ground, &paths, redirections, &folders);
         Places { arguments: paths, protected, are_unclear: redirections.are_unclear }
     }
 
