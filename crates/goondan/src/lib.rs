@@ -5,6 +5,7 @@
 
 mod adapters;
 pub mod approvals;
+mod beside;
 pub mod broker;
 pub mod build;
 pub mod builder;

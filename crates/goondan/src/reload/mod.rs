@@ -22,6 +22,7 @@ pub use self::news::ReloadNews;
 pub use self::outcome::{ReloadOutcome, ReloadTiming};
 pub(crate) use self::servers::follow_servers;
 pub(crate) use self::tools::ToolReloads;
+use crate::beside::beside;
 use crate::build::Builds;
 use crate::database::mark;
 use crate::generation::LastReload;
@@ -162,7 +163,7 @@ impl Swarm {
 
     async fn read(&self, cause: Cause) -> Read {
         let (swarm, root) = (Arc::clone(self.inner()), self.root());
-        let read = tokio::task::spawn_blocking(move || {
+        beside(move || {
             let recorder = match cause {
                 Cause::Asked => Recorder::default(),
                 Cause::Watch { .. } => Recorder::with_texts(&swarm.read_before.texts),
@@ -183,8 +184,8 @@ impl Swarm {
                     Read { project: refused(project, refusals), environment, looked }
                 }
             }
-        });
-        read.await.expect("reading a bundle does not panic, and nobody cancels it")
+        })
+        .await
     }
 
     async fn plan_and_swap(
@@ -237,19 +238,18 @@ impl Swarm {
 
     async fn basis(&self, bundle: &Arc<Bundle>, environment: &Environment, before: Option<Arc<Basis>>) -> Basis {
         let (inner, bundle, environment) = (Arc::clone(self.inner()), Arc::clone(bundle), environment.clone());
-        let made = tokio::task::spawn_blocking(move || {
+        beside(move || {
             let contents = inner.contents.of(&bundle);
             Basis::new(bundle, &inner.notebook.swarm, contents, &environment, before.as_deref())
-        });
-        made.await.expect("making a snapshot does not panic, and nobody cancels it")
+        })
+        .await
     }
 
     /// Writes down what runs now, for other processes.
     async fn write_down(&self, state: &ReloadState, last_reload: LastReload) {
         let Some(basis) = state.basis.clone() else { return };
         let (notebook, generation) = (self.inner().notebook.clone(), self.inner().runtime.generation().number);
-        let written = tokio::task::spawn_blocking(move || notebook.write(generation, &basis, Some(last_reload)));
-        written.await.expect("writing does not panic, and nobody cancels it");
+        beside(move || notebook.write(generation, &basis, Some(last_reload))).await;
     }
 
     /// The project as the generation that serves was made from it.

@@ -23,6 +23,7 @@ use self::notices::Notices;
 use self::sources::{Builder, ToolSources};
 use self::stamp::Stamp;
 use self::trace::Trace;
+use crate::beside::beside;
 use crate::build::Builds;
 use crate::identity::canonical;
 use crate::reload::Cause;
@@ -229,9 +230,7 @@ impl Watcher {
     /// Looks at files where that may take its time.
     async fn look<T: Send + 'static>(&self, look: impl FnOnce(&mut Sight) -> T + Send + 'static) -> T {
         let sight = Arc::clone(&self.sight);
-        let looking =
-            tokio::task::spawn_blocking(move || look(&mut sight.lock().unwrap_or_else(PoisonError::into_inner)));
-        looking.await.expect("looking at files does not panic, and nobody cancels it")
+        beside(move || look(&mut sight.lock().unwrap_or_else(PoisonError::into_inner))).await
     }
 
     async fn wait_for_libraries(&self, changed: &[PathBuf]) {
