@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Roster, desk};
+use crate::delivery::bus::Observer;
 use crate::delivery::dead_letters;
 use crate::delivery::orchestrator::{Command, Found, Instances, Orchestrator, Refusal};
 use crate::delivery::schedule::{self, Timetable};
@@ -199,6 +200,11 @@ impl Runtime {
     /// Everything that happens from now on.
     pub fn subscribe(&self) -> UnboundedReceiver<SwarmEvent> {
         self.engine.bus.subscribe()
+    }
+
+    /// Tells `observer` of everything that happens from now on.
+    pub fn observe(&self, observer: Observer) {
+        self.engine.bus.observe(observer);
     }
 
     /// Hands in an input; returns once it is on disk.

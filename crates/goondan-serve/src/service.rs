@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use goondan::event::SwarmEvent;
 use goondan::{Broker, Swarm};
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +24,8 @@ pub struct Service {
 pub(crate) struct Inner {
     pub(crate) swarm: Swarm,
     pub(crate) broker: Broker,
-    pub(crate) hub: Hub,
-    pub(crate) metrics: Metrics,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) version: String,
     /// What reloads have changed.
     pub(crate) reloads: Reloads,
@@ -45,32 +44,25 @@ pub(crate) struct Inner {
 /// What keeps a service going. Dropping it ends its streams.
 pub struct Serving {
     reloads: JoinHandle<()>,
-    closing: CancellationToken,
+    ended: CancellationToken,
 }
 
 impl Service {
-    /// Serves `swarm`, whose questions go to `broker`. `events` are a subscription of its own; `version` is the program's.
-    pub fn begin(
-        swarm: Swarm,
-        broker: Broker,
-        events: UnboundedReceiver<SwarmEvent>,
-        version: impl Into<String>,
-    ) -> (Service, Serving) {
-        Service::with_hub(Hub::after(swarm.sequence_at_start()), swarm, broker, events, version.into())
+    /// Serves `swarm`, whose questions go to `broker`. `version` is the program's.
+    pub fn begin(swarm: Swarm, broker: Broker, version: impl Into<String>) -> (Service, Serving) {
+        Service::with_hub(Hub::after(swarm.sequence_at_start()), swarm, broker, version.into())
     }
 
-    pub(crate) fn with_hub(
-        hub: Hub,
-        swarm: Swarm,
-        broker: Broker,
-        events: UnboundedReceiver<SwarmEvent>,
-        version: String,
-    ) -> (Service, Serving) {
+    pub(crate) fn with_hub(hub: Hub, swarm: Swarm, broker: Broker, version: String) -> (Service, Serving) {
+        let ended = CancellationToken::new();
+        let (hub, metrics) = (Arc::new(hub), Arc::new(Metrics::new(&version)));
+        // A task that is woken by every event would keep a second processor busy with nothing but waking up.
+        swarm.observe(note(Arc::clone(&hub), Arc::clone(&metrics), ended.clone()));
         let inner = Inner {
             swarm,
             broker,
             hub,
-            metrics: Metrics::new(&version),
+            metrics,
             version,
             reloads: Reloads::default(),
             openai: Arc::default(),
@@ -78,15 +70,13 @@ impl Service {
             a2a: Told::default(),
             given: Given::default(),
             is_draining: AtomicBool::new(false),
-            ended: CancellationToken::new(),
+            ended: ended.clone(),
         };
         let mut news = inner.swarm.reload_news();
         let service = Service { inner: Arc::new(inner) };
-        let closing = CancellationToken::new();
-        tokio::spawn(feed(service.clone(), events, closing.clone()));
         let told = service.clone();
         let reloads = tokio::spawn(async move { told.inner.reloads.follow(told.swarm(), &mut news).await });
-        (service, Serving { reloads, closing })
+        (service, Serving { reloads, ended })
     }
 
     /// The swarm.
@@ -107,21 +97,17 @@ impl Service {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.reloads.abort();
-        self.closing.cancel();
+        self.ended.cancel();
     }
 }
 
-async fn feed(service: Service, mut events: UnboundedReceiver<SwarmEvent>, closing: CancellationToken) {
-    // What has happened is told before the end.
-    while let Some(event) = tokio::select! {
-        biased;
-        event = events.recv() => event,
-        () = closing.cancelled() => None,
-    } {
-        if let SwarmEvent::Runtime(event) = &event {
-            service.inner.metrics.count(event);
+/// Counts what happens and passes it on, until the end.
+fn note(hub: Arc<Hub>, metrics: Arc<Metrics>, ended: CancellationToken) -> impl FnMut(&SwarmEvent) -> bool + Send {
+    move |event| {
+        if let SwarmEvent::Runtime(event) = event {
+            metrics.count(event);
         }
-        service.inner.hub.publish(event);
+        hub.publish(event.clone());
+        !ended.is_cancelled()
     }
-    service.inner.ended.cancel();
 }

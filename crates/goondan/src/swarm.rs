@@ -273,6 +273,12 @@ impl Swarm {
         self.inner.runtime.subscribe()
     }
 
+    /// Tells `observer` of everything that happens from now on, where it happens, for as long as it answers `true`. The whole
+    /// swarm waits for it meanwhile: it may take note of something, and must neither wait nor call the swarm.
+    pub fn observe(&self, observer: impl FnMut(&SwarmEvent) -> bool + Send + 'static) {
+        self.inner.runtime.observe(Box::new(observer));
+    }
+
     /// The conversation of `instance` as it stands.
     pub async fn conversation(&self, instance: &InstanceId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.inner.runtime.conversation(instance).await

@@ -1,7 +1,7 @@
 //! Carries events to whoever watches, and to the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -14,6 +14,10 @@ use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::store::Store;
 
+/// Is told of each event where it happens, in order, and says whether it wants to hear more. All turns wait for it meanwhile: it
+/// only takes note, and never publishes anything itself.
+pub type Observer = Box<dyn FnMut(&SwarmEvent) -> bool + Send>;
+
 /// Publishes events in the order in which they happen.
 pub struct EventBus {
     store: Arc<dyn Store>,
@@ -21,9 +25,7 @@ pub struct EventBus {
     redactor: Redactor,
     /// The node that leads, where this one works for it: everything goes there.
     uplink: Option<Arc<Uplink>>,
-    // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
-    // subscriber that has had enough drops its receiver.
-    subscribers: Mutex<Vec<UnboundedSender<SwarmEvent>>>,
+    observers: Mutex<Vec<Observer>>,
     /// The extensions of the turns that run on this node.
     ears: Ears,
     /// What [`EventBus::sequence_at_start`] gives.
@@ -40,9 +42,9 @@ impl EventBus {
         uplink: Option<Arc<Uplink>>,
     ) -> Self {
         let first_sequence = u64::try_from(clock.now().timestamp_micros()).unwrap_or_default();
-        let (subscribers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
+        let (observers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
         let ears = Ears::default();
-        EventBus { store, clock, redactor, uplink, subscribers, ears, first_sequence, last_sequence }
+        EventBus { store, clock, redactor, uplink, observers, ears, first_sequence, last_sequence }
     }
 
     /// A number that lies between the events of earlier processes and those of this one.
@@ -52,14 +54,21 @@ impl EventBus {
 
     /// Everything from now on.
     pub fn subscribe(&self) -> UnboundedReceiver<SwarmEvent> {
+        // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
+        // subscriber that has had enough drops its receiver.
         let (sender, receiver) = unbounded_channel();
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        self.pass_to(sender);
         receiver
     }
 
-    /// Passes everything from now on to `observer`, too.
-    pub(crate) fn pass_to(&self, observer: UnboundedSender<SwarmEvent>) {
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(observer);
+    /// Passes everything from now on to `receiver`, too.
+    pub(crate) fn pass_to(&self, receiver: UnboundedSender<SwarmEvent>) {
+        self.observe(Box::new(move |event| receiver.send(event.clone()).is_ok()));
+    }
+
+    /// Tells `observer` of everything from now on.
+    pub(crate) fn observe(&self, observer: Observer) {
+        self.observers().push(observer);
     }
 
     /// Something happened in an instance: it is stored and published.
@@ -83,10 +92,10 @@ impl EventBus {
     /// Something happened, here or on another node: it gets its number, is stored and published.
     pub(crate) fn happened(&self, event: RuntimeEvent) {
         // Numbered and published under one lock: who reads on from a number must not have missed a smaller one.
-        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut observers = self.observers();
         let event = Arc::new(RuntimeEvent { sequence: self.next_sequence(), ..event });
         self.store.record(&event);
-        pass_on(&mut subscribers, &SwarmEvent::Runtime(event));
+        tell(&mut observers, &SwarmEvent::Runtime(event));
     }
 
     /// A number that is greater than all before it, also than those of earlier processes: it follows the clock.
@@ -117,12 +126,16 @@ impl EventBus {
         if let Some(uplink) = &self.uplink {
             return uplink.publish(event);
         }
-        pass_on(&mut self.subscribers.lock().unwrap_or_else(PoisonError::into_inner), &event);
+        tell(&mut self.observers(), &event);
+    }
+
+    fn observers(&self) -> MutexGuard<'_, Vec<Observer>> {
+        self.observers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn pass_on(subscribers: &mut Vec<UnboundedSender<SwarmEvent>>, event: &SwarmEvent) {
-    subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
+fn tell(observers: &mut Vec<Observer>, event: &SwarmEvent) {
+    observers.retain_mut(|observer| observer(event));
 }
 
 /// Texts that somebody else wrote may hold a secret; ids and names come from the project and the engine.

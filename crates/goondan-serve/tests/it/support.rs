@@ -91,8 +91,8 @@ impl Running {
             .workspace(goondan::Workspace { id: "w".to_owned(), dir: state.join("w") })
             .environment(Environment::default())
             .approver(std::sync::Arc::new(broker.clone()));
-        let (swarm, events) = with(builder).start_watched().await.unwrap();
-        let (service, serving) = Service::begin(swarm.clone(), broker.clone(), events, "0");
+        let swarm = with(builder).start().await.unwrap();
+        let (service, serving) = Service::begin(swarm.clone(), broker.clone(), "0");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let token = Token::random();
         let offer = offer(Offer { limits, ..Access::local(token.clone()).into() });

@@ -25,8 +25,7 @@ pub(crate) struct Door {
 impl Door {
     /// Opens it, beside whatever the command does. That it can't be opened is no reason to run nothing.
     pub(crate) fn open(swarm: &Swarm, broker: Broker, recorder: Arc<dyn Recorder>) -> Self {
-        let events = swarm.subscribe();
-        let (service, serving) = Service::begin(swarm.clone(), broker.clone(), events, env!("CARGO_PKG_VERSION"));
+        let (service, serving) = Service::begin(swarm.clone(), broker.clone(), env!("CARGO_PKG_VERSION"));
         let opening = Some(tokio::spawn(listen(service.clone(), Arc::clone(&recorder))));
         Door { service, broker, recorder, serving: Some(serving), opening, open: None }
     }

@@ -54,9 +54,9 @@ async fn serving(text: &str, folder: &std::path::Path) -> (Service, Swarm, Broke
         .state_root(folder)
         .environment(Environment::default())
         .approver(std::sync::Arc::new(broker.clone()));
-    let (swarm, events) = builder.start_watched().await.unwrap();
+    let swarm = builder.start().await.unwrap();
     let hub = Hub::keeping(4, swarm.sequence_at_start());
-    let (service, serving) = Service::with_hub(hub, swarm.clone(), broker.clone(), events, String::new());
+    let (service, serving) = Service::with_hub(hub, swarm.clone(), broker.clone(), String::new());
     (service, swarm, broker, serving)
 }
 
