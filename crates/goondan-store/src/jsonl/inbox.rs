@@ -120,11 +120,11 @@ impl Inbox {
 
     /// Appends in the order of the calls, and never waits for the disk.
     pub(super) fn submit(&self, record: &InboxRecord) -> Ticket {
-        let (mut queue, ticket) = match self.admit(record) {
+        let (queue, ticket) = match self.admit(record) {
             Ok(admitted) => admitted,
             Err(error) => return Ticket::settled(Err(error)),
         };
-        self.shared.wake_thread(&mut queue);
+        self.shared.wake_thread(queue);
         ticket
     }
 
@@ -194,9 +194,11 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake_thread(&self, queue: &mut Queue) {
+    /// Leaves the work to the thread. It is woken when the queue is free: else it would wait for that first.
+    fn wake_thread(&self, mut queue: MutexGuard<'_, Queue>) {
         if queue.at_work == Worker::Nobody {
             queue.at_work = Worker::Thread;
+            drop(queue);
             self.wake.notify_one();
         }
     }
@@ -204,7 +206,7 @@ impl Shared {
     /// Does the work here where that is quick and nobody is at it; else it is left to the thread.
     fn work_or_wake(&self, mut queue: MutexGuard<'_, Queue>) {
         if queue.at_work != Worker::Nobody || queue.is_crowded || !self.disk.is_quick() {
-            return self.wake_thread(&mut queue);
+            return self.wake_thread(queue);
         }
         queue.at_work = Worker::Submitter;
         let batch = queue.take_batch();
@@ -214,7 +216,7 @@ impl Shared {
         queue.at_work = Worker::Nobody;
         queue.is_crowded = queue.is_awaited();
         if is_large || queue.is_awaited() || queue.is_over {
-            self.wake_thread(&mut queue);
+            self.wake_thread(queue);
         }
     }
 

@@ -266,7 +266,9 @@ impl Server<'_> {
             self.settle(event.trace.trace_id.clone());
         }
         self.ledger.note(event);
-        if let Some(line) = event_line(event).filter(|_| self.events) {
+        if self.events
+            && let Some(line) = event_line(event)
+        {
             self.output.json_line(&line)?;
         }
         self.withdraw()?;
