@@ -126,14 +126,17 @@ impl Hub {
     }
 
     /// Passes an event on.
-    pub(crate) fn publish(&self, event: SwarmEvent) {
+    pub(crate) fn publish(&self, event: &SwarmEvent) {
         let mut now = self.now();
-        if let SwarmEvent::Runtime(event) = &event {
+        if let SwarmEvent::Runtime(event) = event {
             now.sequence = now.sequence.max(event.sequence);
         }
-        let trace_id = note(&mut now.running, &event);
-        // Nobody may be listening.
-        let _ = self.events.send(Arc::new(Seen { event, trace_id, line: OnceLock::new() }));
+        let trace_id = note(&mut now.running, event);
+        // Most of the time nobody listens, and nobody begins to while this is held.
+        if self.events.receiver_count() > 0 {
+            let (event, trace_id) = (event.clone(), trace_id.map(str::to_owned));
+            let _ = self.events.send(Arc::new(Seen { event, trace_id, line: OnceLock::new() }));
+        }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -142,10 +145,10 @@ impl Hub {
 }
 
 /// Keeps track of what is being said, and tells to which chain an event belongs.
-fn note(running: &mut HashMap<InstanceId, Running>, event: &SwarmEvent) -> Option<String> {
+fn note<'a>(running: &'a mut HashMap<InstanceId, Running>, event: &'a SwarmEvent) -> Option<&'a str> {
     match event {
         SwarmEvent::Runtime(event) => {
-            let trace_id = event.trace.trace_id.clone();
+            let trace_id = &event.trace.trace_id;
             match &event.kind {
                 RuntimeEventKind::TurnStarted { turn_id, .. } => {
                     let (turn_id, text) = (turn_id.clone(), String::new());
@@ -158,21 +161,21 @@ fn note(running: &mut HashMap<InstanceId, Running>, event: &SwarmEvent) -> Optio
                 }
                 _ => {}
             }
-            Some(trace_id)
+            Some(trace_id.as_str())
         }
         SwarmEvent::Text { instance, delta, .. } => {
             let turn = running.get_mut(instance)?;
             turn.text.push_str(delta);
-            Some(turn.trace_id.clone())
+            Some(&turn.trace_id)
         }
         SwarmEvent::TextReset { instance, .. } => {
             let turn = running.get_mut(instance)?;
             turn.text.clear();
-            Some(turn.trace_id.clone())
+            Some(&turn.trace_id)
         }
         SwarmEvent::TurnEnded { instance, trace_id, .. } => {
             running.remove(instance);
-            Some(trace_id.clone())
+            Some(trace_id)
         }
     }
 }

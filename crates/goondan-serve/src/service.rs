@@ -107,7 +107,7 @@ fn note(hub: Arc<Hub>, metrics: Arc<Metrics>, ended: CancellationToken) -> impl 
         if let SwarmEvent::Runtime(event) = event {
             metrics.count(event);
         }
-        hub.publish(event.clone());
+        hub.publish(event);
         !ended.is_cancelled()
     }
 }
