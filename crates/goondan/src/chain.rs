@@ -1,7 +1,5 @@
 //! Who can have which agent do something. What an agent may do is what it may and all that call it may (rule S1b).
 
-use std::collections::BTreeMap;
-
 use goondan_spec::kinds::{Agent, Entry};
 use goondan_spec::{Bundle, Resource, ResourceId};
 
@@ -13,14 +11,29 @@ const REACHING: [(&str, &[&str]); 4] = [
     ("task", &["run"]),
 ];
 
-/// The agents that can call `agent`: those that share a swarm with it and have a built-in tool that reaches others. What
-/// libraries of the project do is not known before they run.
-pub fn callers<'b>(bundle: &'b Bundle, agent: &ResourceId) -> Vec<&'b Resource<Agent>> {
-    let swarms = bundle.swarms().values().filter(|swarm| swarm.spec.agents.contains(agent));
-    let members = swarms.flat_map(|swarm| &swarm.spec.agents).filter(|member| *member != agent);
-    let members: BTreeMap<String, &Resource<Agent>> =
-        members.filter_map(|member| Some((member.to_string(), bundle.agents().get(member)?.as_ref()))).collect();
-    members.into_values().filter(|member| reaches_others(bundle, &member.spec)).collect()
+/// The agents that have a built-in tool that reaches others, ordered by their ids. What libraries of the project do is not known
+/// before they run.
+pub struct Callers<'b> {
+    bundle: &'b Bundle,
+    agents: Vec<&'b Resource<Agent>>,
+}
+
+impl<'b> Callers<'b> {
+    /// Those of a project.
+    pub fn of(bundle: &'b Bundle) -> Self {
+        let agents = bundle.agents().values().map(AsRef::as_ref);
+        let mut agents: Vec<_> = agents.filter(|agent| reaches_others(bundle, &agent.spec)).collect();
+        agents.sort_by_cached_key(|agent| agent.id.to_string());
+        Callers { bundle, agents }
+    }
+
+    /// Those that can call `agent`: they share a swarm with it.
+    pub fn of_agent(&self, agent: &ResourceId) -> impl Iterator<Item = &'b Resource<Agent>> {
+        let swarms = self.bundle.swarms().values();
+        let swarms: Vec<_> = swarms.map(|swarm| &swarm.spec.agents).filter(|agents| agents.contains(agent)).collect();
+        let others = self.agents.iter().copied().filter(move |caller| caller.id != *agent);
+        others.filter(move |caller| swarms.iter().any(|agents| agents.contains(&caller.id)))
+    }
 }
 
 fn reaches_others(bundle: &Bundle, agent: &Agent) -> bool {

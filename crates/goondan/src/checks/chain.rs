@@ -8,17 +8,18 @@ use goondan_spec::kinds::{Action, Agent, ExportSpec, Permission, PermissionRule,
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, pattern};
 use serde_json::{Value, json};
 
-use crate::chain::callers;
+use crate::chain::Callers;
 
 /// The most calls that a warning names.
 const MOST: usize = 3;
 
 /// A warning for each agent and each that can call it and grants it less without saying so.
 pub(super) fn check(bundle: &Bundle) -> Vec<Diagnostic> {
-    let pairs = bundle.agents().values().flat_map(|agent| {
-        let callers = callers(bundle, &agent.id);
-        callers.into_iter().filter_map(|caller| between(bundle, agent, caller))
-    });
+    let callers = Callers::of(bundle);
+    let pairs = bundle
+        .agents()
+        .values()
+        .flat_map(|agent| callers.of_agent(&agent.id).filter_map(|caller| between(bundle, agent, caller)));
     pairs.collect()
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use goondan::chain::Callers;
 use goondan::inside::ArgumentSchema;
 use goondan::policy::{Ground, Places, PolicyQuestion};
 use goondan::spec::kinds::{Agent, Entry, ExportSpec, MarkedArguments, Workdir};
@@ -67,7 +68,7 @@ pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
         verdicts.push(says(find_agent(&bundle, caller)?));
     }
     let callers = match args.caller.as_slice() {
-        [] => goondan::chain::callers(&bundle, &agent.id),
+        [] => Callers::of(&bundle).of_agent(&agent.id).collect(),
         _ => Vec::new(),
     };
     let explanation = Explanation {
