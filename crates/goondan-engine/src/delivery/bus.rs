@@ -169,3 +169,33 @@ fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use goondan_core::ports::clock::SystemClock;
+    use goondan_store::memory::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn an_observer_is_told_where_it_happens_until_it_has_heard_enough() {
+        let store = Arc::new(MemoryStore::new("/nowhere".into()));
+        let bus = EventBus::new(store, Arc::new(SystemClock), Redactor::new(), None);
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&heard);
+        bus.observe(Box::new(move |event| {
+            let SwarmEvent::Text { delta, .. } = event else { return false };
+            let mut notes = notes.lock().unwrap();
+            notes.push(delta.clone());
+            notes.len() < 2
+        }));
+        let mut all = bus.subscribe();
+        for (delta, until_then) in [("a", 1), ("b", 2), ("c", 2)] {
+            let (instance, turn_id) = (InstanceId::new("a", "main"), "t".to_owned());
+            bus.publish(SwarmEvent::Text { instance, turn_id, delta: delta.to_owned() });
+            // Nothing ran in between that could have passed it on.
+            assert_eq!(heard.lock().unwrap().len(), until_then, "{delta}");
+            assert!(all.try_recv().is_ok(), "who subscribes hears all of it");
+        }
+    }
+}
