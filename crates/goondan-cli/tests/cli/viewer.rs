@@ -8,8 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nix::pty::{OpenptyResult, Winsize, openpty};
+use nix::pty::{OpenptyResult, openpty};
 use nix::sys::termios::{LocalFlags, tcgetattr};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::sandbox::Sandbox;
 
@@ -43,8 +44,9 @@ impl Viewer {
     /// In front of `command`, in a terminal of that size.
     pub(crate) fn at(command: Command, rows: u16, columns: u16) -> Self {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         let terminal = File::from(slave);
+        tcsetwinsize(&terminal, size).unwrap();
         let copy = || Stdio::from(terminal.try_clone().unwrap());
         // The command leads a session, and the terminal is that session's.
         let mut leader = Command::new("setsid");
@@ -152,13 +154,13 @@ impl Viewer {
         String::from_utf8(self.shown.lock().unwrap().bytes.clone()).unwrap()
     }
 
-    /// The terminal becomes another size.
+    /// The terminal becomes another size. What shows it and the system change at once: what is drawn in between is drawn for a
+    /// terminal that is not there any more.
     pub(crate) fn resize(&self, height: u16, width: u16) {
-        self.shown.lock().unwrap().parser.screen_mut().set_size(height, width);
-        let stdin = Stdio::from(self.terminal.try_clone().unwrap());
-        let size = [height.to_string(), width.to_string()];
-        let status = Command::new("stty").args(["rows", &size[0], "cols", &size[1]]).stdin(stdin).status();
-        assert!(status.unwrap().success());
+        let mut shown = self.shown.lock().unwrap();
+        shown.parser.screen_mut().set_size(height, width);
+        let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.terminal, size).unwrap();
     }
 
     pub(crate) fn signal(&self, name: &str) {
