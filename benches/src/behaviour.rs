@@ -21,7 +21,9 @@ pub enum Reply {
 
 /// How long the model takes for its answer: a name such as `after:50:text` says so in milliseconds.
 pub fn delay(model: &str) -> Duration {
-    let millis = model.strip_prefix("after:").and_then(|rest| rest.split(':').next()?.parse().ok());
+    let millis = model
+        .strip_prefix("after:")
+        .and_then(|rest| rest.split(':').next()?.parse().ok());
     Duration::from_millis(millis.unwrap_or_default())
 }
 
@@ -32,19 +34,28 @@ pub fn reply(body: &[u8]) -> Reply {
     if parts.next() != Some("calls") {
         return Reply::Text("fine");
     }
-    let wanted: usize = parts.next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    let wanted: usize = parts
+        .next()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(0);
     if results_of_turn(body) >= wanted {
         return Reply::Text("done");
     }
     let tool = parts.next().unwrap_or_default().to_owned();
-    Reply::Call { tool, arguments: parts.next().unwrap_or("{}").to_owned() }
+    Reply::Call {
+        tool,
+        arguments: parts.next().unwrap_or("{}").to_owned(),
+    }
 }
 
 /// The name of the model that is asked; empty where there is none.
 pub fn model(body: &[u8]) -> String {
     const KEY: &[u8] = b"\"model\":";
-    let Some(start) = memmem::find(body, KEY) else { return String::new() };
-    let mut values = serde_json::Deserializer::from_slice(&body[start + KEY.len()..]).into_iter::<String>();
+    let Some(start) = memmem::find(body, KEY) else {
+        return String::new();
+    };
+    let mut values =
+        serde_json::Deserializer::from_slice(&body[start + KEY.len()..]).into_iter::<String>();
     values.next().and_then(Result::ok).unwrap_or_default()
 }
 
@@ -58,9 +69,10 @@ fn results_of_turn(body: &[u8]) -> usize {
 pub fn whole(reply: &Reply, number: u64) -> Vec<u8> {
     let (message, reason) = match reply {
         Reply::Text(text) => (json!({"role": "assistant", "content": text}), "stop"),
-        Reply::Call { .. } => {
-            (json!({"role": "assistant", "content": null, "tool_calls": [call(reply, number)]}), "tool_calls")
-        }
+        Reply::Call { .. } => (
+            json!({"role": "assistant", "content": null, "tool_calls": [call(reply, number)]}),
+            "tool_calls",
+        ),
     };
     let body = json!({
         "id": format!("bench-{number}"), "object": "chat.completion", "created": 0, "model": "bench",
@@ -74,7 +86,10 @@ pub fn whole(reply: &Reply, number: u64) -> Vec<u8> {
 pub fn streamed(reply: &Reply, number: u64) -> Vec<u8> {
     let (delta, reason) = match reply {
         Reply::Text(text) => (json!({"role": "assistant", "content": text}), "stop"),
-        Reply::Call { .. } => (json!({"role": "assistant", "tool_calls": [call(reply, number)]}), "tool_calls"),
+        Reply::Call { .. } => (
+            json!({"role": "assistant", "tool_calls": [call(reply, number)]}),
+            "tool_calls",
+        ),
     };
     let chunk = |delta: Value, reason: Option<&str>| {
         json!({
@@ -87,7 +102,10 @@ pub fn streamed(reply: &Reply, number: u64) -> Vec<u8> {
         "choices": [], "usage": usage(),
     });
     let events = [chunk(delta, None), chunk(json!({}), Some(reason)), last];
-    let lines: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let lines: String = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
     format!("{lines}data: [DONE]\n\n").into_bytes()
 }
 
@@ -117,7 +135,10 @@ mod tests {
                 r#"{{"model":"calls:2:wait__seconds:{{\"seconds\":0}}","messages":[{{"role":"user","content":"hi"}}{results}]}}"#
             )
         };
-        let call = Reply::Call { tool: "wait__seconds".to_owned(), arguments: r#"{"seconds":0}"#.to_owned() };
+        let call = Reply::Call {
+            tool: "wait__seconds".to_owned(),
+            arguments: r#"{"seconds":0}"#.to_owned(),
+        };
         assert_eq!(reply(request(1).as_bytes()), call);
         assert_eq!(reply(request(2).as_bytes()), Reply::Text("done"));
     }

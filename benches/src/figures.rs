@@ -21,7 +21,11 @@ impl Spread {
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_unstable_by(f64::total_cmp);
         let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-        Spread { min: at(0), median: at(values.len() / 2), max: at(values.len().saturating_sub(1)) }
+        Spread {
+            min: at(0),
+            median: at(values.len() / 2),
+            max: at(values.len().saturating_sub(1)),
+        }
     }
 }
 
@@ -67,20 +71,43 @@ impl Summary {
     /// Over `runs`, which all have the same figures.
     pub fn of(scenario: &str, runs: &[Run]) -> Self {
         let mut figures = Map::new();
-        for (index, (name, _)) in runs.first().map(|run| run.figures.as_slice()).unwrap_or_default().iter().enumerate()
+        for (index, (name, _)) in runs
+            .first()
+            .map(|run| run.figures.as_slice())
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
         {
-            let values = runs.iter().filter_map(|run| run.figures.get(index).map(|(_, value)| *value)).collect();
-            figures.insert(name.clone(), serde_json::to_value(Spread::of(values)).unwrap_or_default());
+            let values = runs
+                .iter()
+                .filter_map(|run| run.figures.get(index).map(|(_, value)| *value))
+                .collect();
+            figures.insert(
+                name.clone(),
+                serde_json::to_value(Spread::of(values)).unwrap_or_default(),
+            );
         }
-        Summary { scenario: scenario.to_owned(), runs: runs.len(), figures }
+        Summary {
+            scenario: scenario.to_owned(),
+            runs: runs.len(),
+            figures,
+        }
     }
 
     /// One table row a figure: scenario, figure, median, smallest to largest.
     pub fn rows(&self) -> Vec<String> {
         let number = |spread: &Value, key: &str| short(spread[key].as_f64().unwrap_or(f64::NAN));
         let row = |(name, spread): (&String, &Value)| {
-            let (median, min, max) = (number(spread, "median"), number(spread, "min"), number(spread, "max"));
-            format!("| {} | {} | {median} | {min} – {max} |", self.scenario, name.replace('_', " "))
+            let (median, min, max) = (
+                number(spread, "median"),
+                number(spread, "min"),
+                number(spread, "max"),
+            );
+            format!(
+                "| {} | {} | {median} | {min} – {max} |",
+                self.scenario,
+                name.replace('_', " ")
+            )
         };
         self.figures.iter().map(row).collect()
     }
@@ -112,7 +139,12 @@ mod tests {
 
     #[test]
     fn a_summary_spans_its_runs() {
-        let runs: Vec<Run> = [3.0, 1.0, 2.0].map(|value| Run::default().with("wall_ms", value)).to_vec();
-        assert_eq!(Summary::of("x", &runs).rows(), ["| x | wall ms | 2.00 | 1.00 – 3.00 |"]);
+        let runs: Vec<Run> = [3.0, 1.0, 2.0]
+            .map(|value| Run::default().with("wall_ms", value))
+            .to_vec();
+        assert_eq!(
+            Summary::of("x", &runs).rows(),
+            ["| x | wall ms | 2.00 | 1.00 – 3.00 |"]
+        );
     }
 }

@@ -22,16 +22,26 @@ impl Gdn {
     /// The command, with its state and without a question of trust.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(arguments).arg("--state-root").arg(&self.state).stderr(Stdio::inherit());
+        command
+            .args(arguments)
+            .arg("--state-root")
+            .arg(&self.state)
+            .stderr(Stdio::inherit());
         // The projects are the benchmark's own.
-        command.env("GOONDAN_TRUST", "1").envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+            .env("GOONDAN_TRUST", "1")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 
     /// Runs to the end. Gives back when it began, and how long it took.
     pub fn run(&self, arguments: &[&str]) -> anyhow::Result<(Instant, Duration)> {
         let began = Instant::now();
-        let status = self.command(arguments).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+        let status = self
+            .command(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()?;
         let took = began.elapsed();
         anyhow::ensure!(status.success(), "gdn {arguments:?} ended with {status}");
         Ok((began, took))
@@ -39,8 +49,16 @@ impl Gdn {
 
     /// Runs to the end, and gives back what it prints.
     pub(crate) fn output(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let output = self.command(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).output()?;
-        anyhow::ensure!(output.status.success(), "gdn {arguments:?} ended with {}", output.status);
+        let output = self
+            .command(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .output()?;
+        anyhow::ensure!(
+            output.status.success(),
+            "gdn {arguments:?} ended with {}",
+            output.status
+        );
         Ok(String::from_utf8(output.stdout)?)
     }
 
@@ -52,11 +70,31 @@ impl Gdn {
     /// A swarm that takes one input a line, run with `options`.
     pub fn serve_with(&self, project: &Path, options: &[&str]) -> anyhow::Result<Serving> {
         let project = project.to_str().context("the project's path is no text")?;
-        let arguments = [&["run", project, "--input-format", "stream-json", "--yes", "-q"], options].concat();
-        let mut child = self.command(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let arguments = [
+            &[
+                "run",
+                project,
+                "--input-format",
+                "stream-json",
+                "--yes",
+                "-q",
+            ],
+            options,
+        ]
+        .concat();
+        let mut child = self
+            .command(&arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let input = child.stdin.take().context("no standard input")?;
         let results = BufReader::new(child.stdout.take().context("no standard output")?);
-        Ok(Serving { child, input: Some(input), results, line: String::new() })
+        Ok(Serving {
+            child,
+            input: Some(input),
+            results,
+            line: String::new(),
+        })
     }
 }
 
@@ -80,7 +118,10 @@ impl Serving {
     pub fn result(&mut self) -> anyhow::Result<()> {
         let line = self.next_line()?;
         let result: serde_json::Value = serde_json::from_str(line).context("a result is JSON")?;
-        anyhow::ensure!(result["finishReason"] == "text_response", "a turn failed: {line}");
+        anyhow::ensure!(
+            result["finishReason"] == "text_response",
+            "a turn failed: {line}"
+        );
         Ok(())
     }
 
@@ -94,13 +135,22 @@ impl Serving {
 
     /// Tells it to look at its project anew, as `gdn reload` does.
     pub fn hang_up(&self) -> anyhow::Result<()> {
-        let process = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        rustix::process::kill_process(process.context("no process")?, rustix::process::Signal::HUP)?;
+        let process = i32::try_from(self.child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(
+            process.context("no process")?,
+            rustix::process::Signal::HUP,
+        )?;
         Ok(())
     }
 
     /// Hands in many inputs, one for each key, with at most `ahead` of them unanswered, and waits for all results.
-    pub fn flood(&mut self, keys: impl Iterator<Item = String>, ahead: usize) -> anyhow::Result<()> {
+    pub fn flood(
+        &mut self,
+        keys: impl Iterator<Item = String>,
+        ahead: usize,
+    ) -> anyhow::Result<()> {
         let mut open = 0;
         for key in keys {
             self.send(&key, "go")?;
@@ -149,7 +199,10 @@ impl Usage {
     pub fn of(process: u32) -> anyhow::Result<Self> {
         const PAGE: u64 = 4096;
         let field = Self::fields(process)?;
-        Ok(Usage { resident: field(24) * PAGE, cpu: Self::time(field(14) + field(15)) })
+        Ok(Usage {
+            resident: field(24) * PAGE,
+            cpu: Self::time(field(14) + field(15)),
+        })
     }
 
     /// The time of a process and of its children that have ended.
@@ -165,10 +218,17 @@ impl Usage {
 
     /// The numbers that Linux tells of a process, as proc(5) counts them.
     fn fields(process: u32) -> anyhow::Result<impl Fn(usize) -> u64> {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("only Linux tells")?;
+        let stat =
+            std::fs::read_to_string(format!("/proc/{process}/stat")).context("only Linux tells")?;
         // The name before the last bracket may hold anything.
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let fields: Vec<u64> = fields.map(|field| field.parse().unwrap_or_default()).collect();
+        let fields = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace();
+        let fields: Vec<u64> = fields
+            .map(|field| field.parse().unwrap_or_default())
+            .collect();
         Ok(move |number: usize| fields.get(number - 3).copied().unwrap_or_default())
     }
 }

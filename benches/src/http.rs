@@ -29,12 +29,18 @@ impl Served {
     /// Starts it, and waits until it listens.
     pub fn start(gdn: &Gdn, project: &Path) -> anyhow::Result<Self> {
         let mut command: Command = gdn.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
-        command.arg(project).env("GOONDAN_TOKEN", TOKEN).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+            .arg(project)
+            .env("GOONDAN_TOKEN", TOKEN)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no standard output")?).read_line(&mut line)?;
         let listening: Value = serde_json::from_str(&line).context("the server does not listen")?;
-        let url = listening["url"].as_str().context("the server tells no address")?;
+        let url = listening["url"]
+            .as_str()
+            .context("the server tells no address")?;
         let address = url.trim_start_matches("http://").parse()?;
         Ok(Served { child, address })
     }
@@ -93,18 +99,33 @@ impl Client {
             .header("host", "127.0.0.1")
             .header("authorization", format!("Bearer {TOKEN}"))
             .header("content-type", "application/json")
-            .header("accept", if stream { "text/event-stream" } else { "application/json" })
-            .body(body.map(|body| Full::new(Bytes::from(body.to_string()))).unwrap_or_default())?;
+            .header(
+                "accept",
+                if stream {
+                    "text/event-stream"
+                } else {
+                    "application/json"
+                },
+            )
+            .body(
+                body.map(|body| Full::new(Bytes::from(body.to_string())))
+                    .unwrap_or_default(),
+            )?;
         Ok(self.sender.send_request(request).await?)
     }
 
     /// Hands in an input for a conversation, and waits for the end of its turn, which must be a good one.
     pub async fn turn(&mut self, key: &str) -> anyhow::Result<()> {
         let input = serde_json::json!({"text": "go", "instanceKey": key});
-        let response = self.send(Method::POST, "/api/inputs?wait=true", Some(input), false).await?;
+        let response = self
+            .send(Method::POST, "/api/inputs?wait=true", Some(input), false)
+            .await?;
         let body = response.into_body().collect().await?.to_bytes();
         let answer: Value = serde_json::from_slice(&body)?;
-        anyhow::ensure!(answer["result"]["finishReason"] == "text_response", "a turn failed: {answer}");
+        anyhow::ensure!(
+            answer["result"]["finishReason"] == "text_response",
+            "a turn failed: {answer}"
+        );
         Ok(())
     }
 }

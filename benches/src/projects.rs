@@ -4,14 +4,27 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// An agent `a` whose model behaves as `behaviour` says, with `tools` (`Tool/x` references).
-pub fn one_agent(folder: &Path, endpoint: &str, behaviour: &str, tools: &[&str]) -> anyhow::Result<()> {
-    let text = [model("m", endpoint, behaviour), agent("a", "m", tools), swarm(&["a"])].join("---\n");
+pub fn one_agent(
+    folder: &Path,
+    endpoint: &str,
+    behaviour: &str,
+    tools: &[&str],
+) -> anyhow::Result<()> {
+    let text = [
+        model("m", endpoint, behaviour),
+        agent("a", "m", tools),
+        swarm(&["a"]),
+    ]
+    .join("---\n");
     write(folder, &text)
 }
 
 /// An agent `a` that asks an agent `b` `count` times.
 pub fn two_agents(folder: &Path, endpoint: &str, count: usize) -> anyhow::Result<()> {
-    let ask = format!("calls:{count}:agents__request:{}", r#"{"target":"b","input":"hi","instanceKey":"b"}"#);
+    let ask = format!(
+        "calls:{count}:agents__request:{}",
+        r#"{"target":"b","input":"hi","instanceKey":"b"}"#
+    );
     let parts = [
         model("asks", endpoint, &ask),
         model("answers", endpoint, "text"),
@@ -30,24 +43,44 @@ pub fn scripted(folder: &Path) -> anyhow::Result<()> {
                   spec: {entry: \"builtin:message-window\", config: {maxMessages: 20}}\n";
     let agent = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\n\
                  spec: {modelConfig: {modelRef: Model/m}, extensions: [{ref: Extension/window}]}\n";
-    write(folder, &[model, window, agent, &swarm(&["a"])].join("---\n"))
+    write(
+        folder,
+        &[model, window, agent, &swarm(&["a"])].join("---\n"),
+    )
 }
 
 /// An agent that calls one export through each form of a tool: `text-transform__slice`, a library here and one in a process of
 /// its own (a copy of `library`), a program through `custom-tools__run`, and command lines through `bash__exec`: a pattern allows
 /// `uname -r`, and the default any other. Which one is called, `behaviour` says.
-pub fn every_form(folder: &Path, endpoint: &str, behaviour: &str, library: &Path) -> anyhow::Result<()> {
+pub fn every_form(
+    folder: &Path,
+    endpoint: &str,
+    behaviour: &str,
+    library: &Path,
+) -> anyhow::Result<()> {
     let native = |name: &str, isolation: &str| {
         format!(
             "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\n\
              spec: {{entry: ./counter, isolation: {isolation}}}\n"
         )
     };
-    let tools = ["Tool/text-transform", "Tool/here", "Tool/hosted", "Tool/custom-tools", "Tool/bash"];
+    let tools = [
+        "Tool/text-transform",
+        "Tool/here",
+        "Tool/hosted",
+        "Tool/custom-tools",
+        "Tool/bash",
+    ];
     let rule = "{tool: bash__exec, args: {command: uname -r*}, action: allow}";
-    let agent = agent("a", "m", &tools) + &format!("  permissions: {{default: allow, rules: [{rule}]}}\n");
-    let parts =
-        [model("m", endpoint, behaviour), native("here", "none"), native("hosted", "process"), agent, swarm(&["a"])];
+    let agent =
+        agent("a", "m", &tools) + &format!("  permissions: {{default: allow, rules: [{rule}]}}\n");
+    let parts = [
+        model("m", endpoint, behaviour),
+        native("here", "none"),
+        native("hosted", "process"),
+        agent,
+        swarm(&["a"]),
+    ];
     write(folder, &parts.join("---\n"))?;
     std::fs::copy(library, folder.join("libcounter.so"))?;
     executable(&folder.join("tools/hello"))
@@ -72,26 +105,42 @@ pub fn many_resources(folder: &Path, count: usize) -> anyhow::Result<()> {
     let mut names = (0..count).map(|number| format!("tool-{number}"));
     let mut file = 0;
     loop {
-        let text: Vec<String> = names.by_ref().take(a_file).map(|name| tool(&name)).collect();
+        let text: Vec<String> = names
+            .by_ref()
+            .take(a_file)
+            .map(|name| tool(&name))
+            .collect();
         if text.is_empty() {
             break;
         }
         std::fs::create_dir_all(folder.join("tools"))?;
-        std::fs::write(folder.join(format!("tools/{file}.yaml")), text.join("---\n"))?;
+        std::fs::write(
+            folder.join(format!("tools/{file}.yaml")),
+            text.join("---\n"),
+        )?;
         file += 1;
     }
-    let agents: Vec<String> = (0..(count / 50).max(1)).map(|number| format!("agent-{number}")).collect();
+    let agents: Vec<String> = (0..(count / 50).max(1))
+        .map(|number| format!("agent-{number}"))
+        .collect();
     let mut parts = vec![
         "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\n\
          spec: {provider: scripted, model: script, options: {default: {text: fine}}}\n"
             .to_owned(),
     ];
     for (number, name) in agents.iter().enumerate() {
-        let tools: Vec<String> =
-            (0..10).map(|offset| format!("Tool/tool-{}", (number * 50 + offset) % count)).collect();
-        parts.push(agent(name, "m", &tools.iter().map(String::as_str).collect::<Vec<_>>()));
+        let tools: Vec<String> = (0..10)
+            .map(|offset| format!("Tool/tool-{}", (number * 50 + offset) % count))
+            .collect();
+        parts.push(agent(
+            name,
+            "m",
+            &tools.iter().map(String::as_str).collect::<Vec<_>>(),
+        ));
     }
-    parts.push(swarm(&agents.iter().map(String::as_str).collect::<Vec<_>>()));
+    parts.push(swarm(
+        &agents.iter().map(String::as_str).collect::<Vec<_>>(),
+    ));
     write(folder, &parts.join("---\n"))
 }
 

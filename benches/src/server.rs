@@ -45,10 +45,17 @@ pub struct ModelServer {
 impl ModelServer {
     /// Listens on `port` of the loopback address (0: any free one), on a thread of its own.
     pub fn start(port: u16) -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", port))).context("no port to listen on")?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let listener = runtime
+            .block_on(TcpListener::bind(("127.0.0.1", port)))
+            .context("no port to listen on")?;
         let (address, log) = (listener.local_addr()?, Arc::new(Log::default()));
-        let server = ModelServer { address, log: Arc::clone(&log) };
+        let server = ModelServer {
+            address,
+            log: Arc::clone(&log),
+        };
         std::thread::spawn(move || runtime.block_on(accept(listener, log)));
         Ok(server)
     }
@@ -65,15 +72,32 @@ impl ModelServer {
 
     /// Everything since the last time, in the order in which it came.
     pub fn take(&self) -> Vec<Exchange> {
-        std::mem::take(&mut *self.log.exchanges.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(
+            &mut *self
+                .log
+                .exchanges
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Waits until `count` requests were answered since the last [`ModelServer::take`].
     pub fn wait_for(&self, count: usize, limit: Duration) -> anyhow::Result<()> {
-        let exchanges = self.log.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.log.grew.wait_timeout_while(exchanges, limit, |exchanges| exchanges.len() < count);
+        let exchanges = self
+            .log
+            .exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .log
+            .grew
+            .wait_timeout_while(exchanges, limit, |exchanges| exchanges.len() < count);
         let (exchanges, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
-        anyhow::ensure!(!timed_out.timed_out(), "only {} of {count} requests came within {limit:?}", exchanges.len());
+        anyhow::ensure!(
+            !timed_out.timed_out(),
+            "only {} of {count} requests came within {limit:?}",
+            exchanges.len()
+        );
         Ok(())
     }
 }
@@ -94,11 +118,21 @@ async fn serve(stream: TcpStream, log: Arc<Log>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| answer(request, Arc::clone(&log)));
     // A client that goes away is no fault.
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
-async fn answer(request: Request<Incoming>, log: Arc<Log>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let Ok(body) = request.into_body().collect().await.map(http_body_util::Collected::to_bytes) else {
+async fn answer(
+    request: Request<Incoming>,
+    log: Arc<Log>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let Ok(body) = request
+        .into_body()
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+    else {
         return Ok(Response::new(Full::default()));
     };
     let came = Instant::now();
@@ -115,23 +149,36 @@ async fn answer(request: Request<Incoming>, log: Arc<Log>) -> Result<Response<Fu
     } else {
         ("application/json", behaviour::whole(&reply, number))
     };
-    exchanges.push(Exchange { model, came, left: Instant::now(), bytes: body.len() });
+    exchanges.push(Exchange {
+        model,
+        came,
+        left: Instant::now(),
+        bytes: body.len(),
+    });
     drop(exchanges);
     log.grew.notify_all();
-    let response = Response::builder().header("content-type", format).body(Full::new(Bytes::from(bytes)));
+    let response = Response::builder()
+        .header("content-type", format)
+        .body(Full::new(Bytes::from(bytes)));
     Ok(response.unwrap_or_default())
 }
 
 /// The median time from sending a request of about `bytes` bytes to the last byte of its answer, over one connection.
 pub fn round_trip(address: SocketAddr, bytes: usize, times: usize) -> anyhow::Result<Duration> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let head = r#"{"model":"text","stream":true,"messages":[{"role":"user","content":""#;
-        let body = Bytes::from(format!("{head}{}\"}}]}}", "x".repeat(bytes.saturating_sub(head.len() + 4))));
+        let body = Bytes::from(format!(
+            "{head}{}\"}}]}}",
+            "x".repeat(bytes.saturating_sub(head.len() + 4))
+        ));
         let mut took = Vec::with_capacity(times);
         for _ in 0..times {
             let began = Instant::now();
@@ -139,7 +186,12 @@ pub fn round_trip(address: SocketAddr, bytes: usize, times: usize) -> anyhow::Re
                 .header("host", "127.0.0.1")
                 .header("content-type", "application/json")
                 .body(Full::new(body.clone()))?;
-            sender.send_request(request).await?.into_body().collect().await?;
+            sender
+                .send_request(request)
+                .await?
+                .into_body()
+                .collect()
+                .await?;
             took.push(began.elapsed());
         }
         took.sort_unstable();

@@ -47,9 +47,16 @@ async fn scenario(folder: &Path, tools: usize) -> anyhow::Result<Value> {
     let project = folder.join("project");
     lay_out(&project, tools)?;
     let loaded = goondan::load(&project);
-    let bundle = loaded.bundle.ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
-    let builder = Swarm::builder(bundle).state_root(folder.join("state")).environment(Environment::default());
-    let swarm = builder.start().await.map_err(|error| anyhow!("{error:?}"))?;
+    let bundle = loaded
+        .bundle
+        .ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
+    let builder = Swarm::builder(bundle)
+        .state_root(folder.join("state"))
+        .environment(Environment::default());
+    let swarm = builder
+        .start()
+        .await
+        .map_err(|error| anyhow!("{error:?}"))?;
     let mut news = swarm.reload_news();
     let watch = swarm.watch(WatchOptions::default());
     // The first edit finds folders that may not be watched yet.
@@ -69,9 +76,14 @@ async fn scenario(folder: &Path, tools: usize) -> anyhow::Result<Value> {
 
 fn lay_out(project: &Path, tools: usize) -> anyhow::Result<()> {
     std::fs::create_dir_all(project.join("tools"))?;
-    let names: Vec<String> = (0..tools).map(|number| format!("{{ref: Tool/t{number}}}")).collect();
+    let names: Vec<String> = (0..tools)
+        .map(|number| format!("{{ref: Tool/t{number}}}"))
+        .collect();
     let used = format!("prompt.md}}, tools: [{}]}}", names.join(", "));
-    std::fs::write(project.join("goondan.yaml"), BUNDLE.replace("prompt.md}}", &used))?;
+    std::fs::write(
+        project.join("goondan.yaml"),
+        BUNDLE.replace("prompt.md}}", &used),
+    )?;
     std::fs::write(project.join("prompt.md"), "first")?;
     for number in 0..tools {
         let tool = format!(
@@ -90,7 +102,9 @@ fn edit(project: &Path, round: usize) -> anyhow::Result<Instant> {
 
 async fn next(news: &mut UnboundedReceiver<ReloadNews>) -> anyhow::Result<ReloadOutcome> {
     loop {
-        let told = tokio::time::timeout(PATIENCE, news.recv()).await.context("no reload comes")?;
+        let told = tokio::time::timeout(PATIENCE, news.recv())
+            .await
+            .context("no reload comes")?;
         if let ReloadNews::Reloaded(outcome) = told.context("the swarm ended")? {
             return Ok(outcome.as_ref().clone());
         }
@@ -109,13 +123,22 @@ struct Figures {
 }
 
 impl Figures {
-    fn add(&mut self, written: Instant, told: Instant, outcome: &ReloadOutcome) -> anyhow::Result<()> {
+    fn add(
+        &mut self,
+        written: Instant,
+        told: Instant,
+        outcome: &ReloadOutcome,
+    ) -> anyhow::Result<()> {
         let timing = &outcome.timing;
         let noticed = timing.noticed.context("somebody asked for the reload")?;
-        outcome.result.as_ref().map_err(|diagnostics| anyhow!("{diagnostics:?}"))?;
+        outcome
+            .result
+            .as_ref()
+            .map_err(|diagnostics| anyhow!("{diagnostics:?}"))?;
         let ms = |time: Duration| time.as_secs_f64() * 1000.0;
         // The system may tell of a write before it has returned.
-        self.notice.push(ms(noticed.saturating_duration_since(written)));
+        self.notice
+            .push(ms(noticed.saturating_duration_since(written)));
         self.settle.push(ms(timing.settle));
         self.load.push(ms(timing.load));
         self.plan.push(ms(timing.plan));

@@ -10,8 +10,14 @@ use serde_json::Value;
 pub(crate) fn build(package: &str) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit());
-    command.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
+    command
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stderr(Stdio::inherit());
+    command.args([
+        "build",
+        "--quiet",
+        "--message-format=json-render-diagnostics",
+    ]);
     // With the command: what lies below has the same features then, and is not built a second time.
     command.args(["-p", package, "-p", "goondan-cli", "--lib"]);
     if !cfg!(debug_assertions) {
@@ -20,8 +26,18 @@ pub(crate) fn build(package: &str) -> anyhow::Result<PathBuf> {
     let output = command.output().context("cargo builds the library")?;
     ensure!(output.status.success(), "the library is not built");
     let lines = String::from_utf8(output.stdout)?;
-    let mut messages = lines.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let of_library = |message: &Value| message["target"]["name"] == package && message["reason"] == "compiler-artifact";
-    let artifact = messages.find(of_library).context("cargo tells of the library")?;
-    artifact["filenames"][0].as_str().map(PathBuf::from).context("the library has a path")
+    let mut messages = lines
+        .lines()
+        .rev()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let of_library = |message: &Value| {
+        message["target"]["name"] == package && message["reason"] == "compiler-artifact"
+    };
+    let artifact = messages
+        .find(of_library)
+        .context("cargo tells of the library")?;
+    artifact["filenames"][0]
+        .as_str()
+        .map(PathBuf::from)
+        .context("the library has a path")
 }

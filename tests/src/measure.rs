@@ -18,7 +18,9 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use goondan::event::{RuntimeEventKind, SwarmEvent};
 use goondan::message::Role;
-use goondan::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan::ports::model::{
+    ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
+};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
 use goondan::{Input, Swarm};
@@ -59,7 +61,12 @@ const EXTENSIONS: &str = "  extensions:
 struct ConstantModel;
 
 impl ModelFactory for ConstantModel {
-    fn client(&self, _: &Resource<Model>, _: &Path, _: &Environment) -> Result<Arc<dyn ModelClient>, ModelError> {
+    fn client(
+        &self,
+        _: &Resource<Model>,
+        _: &Path,
+        _: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
         Ok(Arc::new(ConstantModel))
     }
 }
@@ -71,7 +78,11 @@ impl ModelClient for ConstantModel {
         let calls = last.is_some_and(|last| last.data.role == Role::Tool || last.text() == "steps");
         let answer = if calls {
             let (id, name) = ("c".to_owned(), "json-query__count".to_owned());
-            ModelChunk::ToolCall { id, name, arguments: json!({"data": "[1, 2]"}) }
+            ModelChunk::ToolCall {
+                id,
+                name,
+                arguments: json!({"data": "[1, 2]"}),
+            }
         } else {
             ModelChunk::Text("fine".to_owned())
         };
@@ -82,7 +93,9 @@ impl ModelClient for ConstantModel {
 /// Measures what the command line names.
 #[tokio::main]
 pub async fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let [what, count] = arguments else { anyhow::bail!("usage: trials measure steps|turns|instances|reload COUNT") };
+    let [what, count] = arguments else {
+        anyhow::bail!("usage: trials measure steps|turns|instances|reload COUNT")
+    };
     let count: usize = count.parse().context("the count")?;
     let folder = tempfile::tempdir()?;
     match what.as_str() {
@@ -108,13 +121,24 @@ async fn start(folder: &Path, bundle: String) -> anyhow::Result<Swarm> {
     std::fs::create_dir_all(&project)?;
     std::fs::write(project.join("goondan.yaml"), bundle)?;
     let loaded = goondan::load(&project);
-    let bundle = loaded.bundle.ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
-    let builder = Swarm::builder(Arc::clone(&bundle)).state_root(folder.join("state")).models(Arc::new(ConstantModel));
-    builder.environment(Environment::default()).start().await.map_err(|error| anyhow!("{error:?}"))
+    let bundle = loaded
+        .bundle
+        .ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
+    let builder = Swarm::builder(Arc::clone(&bundle))
+        .state_root(folder.join("state"))
+        .models(Arc::new(ConstantModel));
+    builder
+        .environment(Environment::default())
+        .start()
+        .await
+        .map_err(|error| anyhow!("{error:?}"))
 }
 
 async fn steps(folder: &Path, extensions: &str, count: usize) -> anyhow::Result<()> {
-    let bundle = with_extensions(extensions).replace("maxStepsPerTurn: 1000000", &format!("maxStepsPerTurn: {count}"));
+    let bundle = with_extensions(extensions).replace(
+        "maxStepsPerTurn: 1000000",
+        &format!("maxStepsPerTurn: {count}"),
+    );
     let swarm = start(folder, bundle).await?;
     let mut events = swarm.subscribe();
     let began = Instant::now();
@@ -138,7 +162,12 @@ async fn turns(folder: &Path, extensions: &str, count: usize) -> anyhow::Result<
     let began = Instant::now();
     let mut ends = Vec::with_capacity(count);
     for _ in 0..count {
-        swarm.send(Input::text("hello")).await?.result().await.context("a result")?;
+        swarm
+            .send(Input::text("hello"))
+            .await?
+            .result()
+            .await
+            .context("a result")?;
         ends.push(Instant::now());
     }
     compare("turns", extensions, began, &ends);
@@ -147,13 +176,18 @@ async fn turns(folder: &Path, extensions: &str, count: usize) -> anyhow::Result<
 }
 
 fn with_extensions(extensions: &str) -> String {
-    BUNDLE.replace("  tools: [{ref: Tool/json-query}]\n", &format!("  tools: [{{ref: Tool/json-query}}]\n{extensions}"))
+    BUNDLE.replace(
+        "  tools: [{ref: Tool/json-query}]\n",
+        &format!("  tools: [{{ref: Tool/json-query}}]\n{extensions}"),
+    )
 }
 
 /// Tells how long each of them took at the start, behind the first 20, and at the end.
 fn compare(what: &str, extensions: &str, began: Instant, ends: &[Instant]) {
     let count = ends.len();
-    let each = |from: usize, to: usize| (ends[to - 1] - ends[from]) / u32::try_from(to - 1 - from).unwrap_or(1);
+    let each = |from: usize, to: usize| {
+        (ends[to - 1] - ends[from]) / u32::try_from(to - 1 - from).unwrap_or(1)
+    };
     let window = 500.min(count / 4);
     let (first, last) = (each(20, 20 + window), each(count - window, count));
     let extensions = extensions.lines().count().saturating_sub(1);
@@ -176,7 +210,10 @@ async fn instances(folder: &Path, count: usize) -> anyhow::Result<()> {
             futures::future::try_join_all(batch).await?;
         }
     }
-    println!("{count} instances with 10 messages each in {:?}", began.elapsed());
+    println!(
+        "{count} instances with 10 messages each in {:?}",
+        began.elapsed()
+    );
     report("idle, with the instances of this run", before, count);
     swarm.shutdown().await;
     drop(swarm);
@@ -184,28 +221,50 @@ async fn instances(folder: &Path, count: usize) -> anyhow::Result<()> {
     let (before, began) = (resident(), Instant::now());
     let swarm = start(folder, BUNDLE.to_owned()).await?;
     let known = swarm.instances().await.len();
-    println!("started again in {:?} with {known} instances", began.elapsed());
+    println!(
+        "started again in {:?} with {known} instances",
+        began.elapsed()
+    );
     report("after the start", before, count);
     let began = Instant::now();
     ask(&swarm, count / 2).await?;
-    println!("the first turn of a cold instance took {:?}", began.elapsed());
+    println!(
+        "the first turn of a cold instance took {:?}",
+        began.elapsed()
+    );
     Ok(())
 }
 
 async fn ask(swarm: &Swarm, number: usize) -> anyhow::Result<()> {
-    let input = Input { instance_key: Some(format!("i{number}")), ..Input::text("hello") };
-    swarm.send(input).await?.result().await.context("a result").map(drop)
+    let input = Input {
+        instance_key: Some(format!("i{number}")),
+        ..Input::text("hello")
+    };
+    swarm
+        .send(input)
+        .await?
+        .result()
+        .await
+        .context("a result")
+        .map(drop)
 }
 
 fn report(what: &str, before: usize, count: usize) {
     let now = resident();
     let each = now.saturating_sub(before) / count.max(1);
-    println!("{what}: {} KiB resident, {each} bytes more per instance", now / 1024);
+    println!(
+        "{what}: {} KiB resident, {each} bytes more per instance",
+        now / 1024
+    );
 }
 
 /// Resident bytes of this process; 0 where the system does not tell.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: usize = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    let pages: usize = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .unwrap_or(0);
     pages * 4096
 }

@@ -1,6 +1,10 @@
 //! Runs scenarios and prints one JSON object for each: `bench start steps-200`, `bench --all --table results.md`.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures are a program's result")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "figures are a program's result"
+)]
 
 use std::path::PathBuf;
 
@@ -35,16 +39,26 @@ struct Arguments {
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     if arguments.list {
-        SCENARIOS.iter().for_each(|scenario| println!("{:16} {}", scenario.name, scenario.about));
+        SCENARIOS
+            .iter()
+            .for_each(|scenario| println!("{:16} {}", scenario.name, scenario.about));
         return Ok(());
     }
     let program = std::path::absolute(&arguments.gdn)?;
-    anyhow::ensure!(program.exists(), "{} is not there: build it with `cargo build --release`", program.display());
-    let mut rows =
-        vec!["| scenario | figure | median | smallest – largest |".to_owned(), "|---|---|---|---|".to_owned()];
+    anyhow::ensure!(
+        program.exists(),
+        "{} is not there: build it with `cargo build --release`",
+        program.display()
+    );
+    let mut rows = vec![
+        "| scenario | figure | median | smallest – largest |".to_owned(),
+        "|---|---|---|---|".to_owned(),
+    ];
     for scenario in chosen(&arguments)? {
         let runs = arguments.runs.unwrap_or(scenario.runs);
-        let summary = scenario.measure(&program, arguments.state.as_deref(), runs).context(scenario.name)?;
+        let summary = scenario
+            .measure(&program, arguments.state.as_deref(), runs)
+            .context(scenario.name)?;
         println!("{}", serde_json::to_string(&summary)?);
         rows.extend(summary.rows());
     }
@@ -56,7 +70,10 @@ fn main() -> anyhow::Result<()> {
 
 fn chosen(arguments: &Arguments) -> anyhow::Result<Vec<&'static Scenario>> {
     if arguments.all {
-        return Ok(SCENARIOS.iter().filter(|scenario| scenario.runs > 1).collect());
+        return Ok(SCENARIOS
+            .iter()
+            .filter(|scenario| scenario.runs > 1)
+            .collect());
     }
     let find = |name: &String| {
         let found = SCENARIOS.iter().find(|scenario| scenario.name == *name);

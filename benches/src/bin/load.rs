@@ -61,12 +61,19 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// What each turn took of those that began after `begins` and ended before `ends`.
-async fn talk(args: &Args, number: usize, begins: Instant, ends: Instant) -> anyhow::Result<Vec<Duration>> {
+async fn talk(
+    args: &Args,
+    number: usize,
+    begins: Instant,
+    ends: Instant,
+) -> anyhow::Result<Vec<Duration>> {
     let mut client = Client::connect(args.server).await?;
     if let [path, body] = args.open.as_slice() {
         ask(&mut client, path, body, number).await?;
     }
-    let [path, body] = args.turn.as_slice() else { anyhow::bail!("--turn is missing") };
+    let [path, body] = args.turn.as_slice() else {
+        anyhow::bail!("--turn is missing")
+    };
     let mut took = Vec::new();
     loop {
         let began = Instant::now();
@@ -85,9 +92,12 @@ async fn talk(args: &Args, number: usize, begins: Instant, ends: Instant) -> any
 async fn ask(client: &mut Client, path: &str, body: &str, number: usize) -> anyhow::Result<String> {
     let filled = |text: &str| text.replace("{n}", &format!("{number:012}"));
     let body: Value = serde_json::from_str(&filled(body)).context("a body is JSON")?;
-    let response = client.send(Method::POST, &filled(path), Some(body), false).await?;
+    let response = client
+        .send(Method::POST, &filled(path), Some(body), false)
+        .await?;
     let status = response.status();
-    let answer = String::from_utf8_lossy(&response.into_body().collect().await?.to_bytes()).into_owned();
+    let answer =
+        String::from_utf8_lossy(&response.into_body().collect().await?.to_bytes()).into_owned();
     anyhow::ensure!(status.is_success(), "{path}: {status} {answer}");
     Ok(answer)
 }

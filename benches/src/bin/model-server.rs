@@ -6,7 +6,10 @@ use anyhow::Context;
 use goondan_benches::server::ModelServer;
 
 fn main() -> anyhow::Result<()> {
-    let port = std::env::args().nth(1).map_or(Ok(0), |port| port.parse()).context("the port is a number")?;
+    let port = std::env::args()
+        .nth(1)
+        .map_or(Ok(0), |port| port.parse())
+        .context("the port is a number")?;
     let server = ModelServer::start(port)?;
     println!("{}", server.endpoint());
     loop {

@@ -39,17 +39,24 @@ pub(super) fn edits(setup: &Setup, tools: usize) -> anyhow::Result<Run> {
         let change = json!({ "range": { "start": place, "end": end }, "text": if is_wrong { "x" } else { "" } });
         let document = json!({ "uri": uri, "version": version });
         let (worked, began) = (editor.worked()?, Instant::now());
-        editor.tell("textDocument/didChange", &json!({ "textDocument": document, "contentChanges": [change] }))?;
+        editor.tell(
+            "textDocument/didChange",
+            &json!({ "textDocument": document, "contentChanges": [change] }),
+        )?;
         let found = editor.published(&uri)?;
         edits.push(began.elapsed());
         edits_work.push(editor.worked()?.saturating_sub(worked));
-        anyhow::ensure!(found.is_empty() != is_wrong, "the diagnostics do not fit: {found:?}");
+        anyhow::ensure!(
+            found.is_empty() != is_wrong,
+            "the diagnostics do not fit: {found:?}"
+        );
         let asked = json!({ "textDocument": { "uri": uri }, "position": place });
         let worked = editor.worked()?;
         completions.push(editor.ask("textDocument/completion", &asked)?);
         completions_work.push(editor.worked()?.saturating_sub(worked));
         let context = json!({ "includeDeclaration": true });
-        let asked = json!({ "textDocument": { "uri": uri }, "position": place, "context": context });
+        let asked =
+            json!({ "textDocument": { "uri": uri }, "position": place, "context": context });
         references.push(editor.ask("textDocument/references", &asked)?);
     }
     editor.end()?;
@@ -73,11 +80,24 @@ struct Editor {
 
 impl Editor {
     fn start(setup: &Setup) -> anyhow::Result<Self> {
-        let mut child = setup.gdn.command(&["lsp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = setup
+            .gdn
+            .command(&["lsp"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let input = child.stdin.take().context("no standard input")?;
         let output = BufReader::new(child.stdout.take().context("no standard output")?);
-        let mut editor = Editor { child, input, output, next: 0 };
-        editor.ask("initialize", &json!({ "processId": null, "rootUri": null, "capabilities": {} }))?;
+        let mut editor = Editor {
+            child,
+            input,
+            output,
+            next: 0,
+        };
+        editor.ask(
+            "initialize",
+            &json!({ "processId": null, "rootUri": null, "capabilities": {} }),
+        )?;
         editor.tell("initialized", &json!({}))?;
         Ok(editor)
     }
@@ -91,7 +111,11 @@ impl Editor {
     fn receive(&mut self) -> anyhow::Result<Value> {
         let mut header = String::new();
         self.output.read_line(&mut header)?;
-        let length = header.trim().strip_prefix("Content-Length: ").context("a message has a length")?.parse()?;
+        let length = header
+            .trim()
+            .strip_prefix("Content-Length: ")
+            .context("a message has a length")?
+            .parse()?;
         self.output.read_line(&mut header)?;
         let mut body = vec![0; length];
         self.output.read_exact(&mut body)?;
@@ -121,8 +145,12 @@ impl Editor {
     fn published(&mut self, uri: &str) -> anyhow::Result<Vec<Value>> {
         loop {
             let mut message = self.receive()?;
-            if message["method"] == "textDocument/publishDiagnostics" && message["params"]["uri"] == uri {
-                return Ok(serde_json::from_value(message["params"]["diagnostics"].take())?);
+            if message["method"] == "textDocument/publishDiagnostics"
+                && message["params"]["uri"] == uri
+            {
+                return Ok(serde_json::from_value(
+                    message["params"]["diagnostics"].take(),
+                )?);
             }
         }
     }
@@ -130,9 +158,15 @@ impl Editor {
     /// How long the server has had a processor.
     fn worked(&self) -> anyhow::Result<Duration> {
         let mut nanos = 0;
-        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("only Linux tells")? {
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))
+            .context("only Linux tells")?
+        {
             let told = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-            nanos += told.split_whitespace().next().context("a time")?.parse::<u64>()?;
+            nanos += told
+                .split_whitespace()
+                .next()
+                .context("a time")?
+                .parse::<u64>()?;
         }
         Ok(Duration::from_nanos(nanos))
     }

@@ -13,7 +13,12 @@ const AHEAD: usize = 64;
 /// That many instances begin at once and ask the model three times each.
 pub(super) fn fan_out(setup: &Setup, count: usize) -> anyhow::Result<Run> {
     let behaviour = r#"calls:2:json-query__count:{"data":"[1, 2]"}"#;
-    projects::one_agent(&setup.project, &setup.server.endpoint(), behaviour, &["Tool/json-query"])?;
+    projects::one_agent(
+        &setup.project,
+        &setup.server.endpoint(),
+        behaviour,
+        &["Tool/json-query"],
+    )?;
     let mut swarm = setup.gdn.serve(&setup.project)?;
     warm_up(&mut swarm)?;
     setup.server.take();
@@ -24,7 +29,11 @@ pub(super) fn fan_out(setup: &Setup, count: usize) -> anyhow::Result<Run> {
     let usage = swarm.usage()?;
     swarm.end()?;
     let calls = setup.server.take().len();
-    anyhow::ensure!(calls == 3 * count, "{calls} model calls instead of {}", 3 * count);
+    anyhow::ensure!(
+        calls == 3 * count,
+        "{calls} model calls instead of {}",
+        3 * count
+    );
     Ok(Run::default()
         .millis("wall", wall)
         .millis("cpu", usage.cpu.saturating_sub(before.cpu))
@@ -77,7 +86,10 @@ pub(super) fn long_run(setup: &Setup, turns: usize) -> anyhow::Result<Run> {
         .megabytes("memory_after_10000", early)
         .megabytes("memory_at_the_end", usage.resident)
         .with("memory_ratio", usage.resident as f64 / early as f64)
-        .with("turns_per_second", turns.saturating_sub(EARLY) as f64 / wall.as_secs_f64().max(1e-9)))
+        .with(
+            "turns_per_second",
+            turns.saturating_sub(EARLY) as f64 / wall.as_secs_f64().max(1e-9),
+        ))
 }
 
 /// The first turn opens files and connections.

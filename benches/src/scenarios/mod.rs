@@ -58,7 +58,12 @@ pub const SCENARIOS: &[Scenario] = &[
         runs: 5,
         run: |s| one_shot::validate(s, 10_000),
     },
-    Scenario { name: "steps-200", about: "one turn of 200 tool steps", runs: 5, run: |s| conversation::steps(s, 200) },
+    Scenario {
+        name: "steps-200",
+        about: "one turn of 200 tool steps",
+        runs: 5,
+        run: |s| conversation::steps(s, 200),
+    },
     Scenario {
         name: "steps-2000",
         about: "one turn of 2,000 tool steps",
@@ -71,7 +76,12 @@ pub const SCENARIOS: &[Scenario] = &[
         runs: 5,
         run: |s| conversation::requests(s, 200),
     },
-    Scenario { name: "tool-call", about: "one tool step with each form of a tool", runs: 5, run: tool_call::each_form },
+    Scenario {
+        name: "tool-call",
+        about: "one tool step with each form of a tool",
+        runs: 5,
+        run: tool_call::each_form,
+    },
     Scenario {
         name: "store",
         about: "1,000 turns one after another, the state on disk and in memory",
@@ -108,7 +118,12 @@ pub const SCENARIOS: &[Scenario] = &[
         runs: 3,
         run: |s| lsp::edits(s, 10_000),
     },
-    Scenario { name: "fan-out-1", about: "one instance with three model calls", runs: 5, run: |s| many::fan_out(s, 1) },
+    Scenario {
+        name: "fan-out-1",
+        about: "one instance with three model calls",
+        runs: 5,
+        run: |s| many::fan_out(s, 1),
+    },
     Scenario {
         name: "fan-out-64",
         about: "64 instances at once, three model calls each",
@@ -181,8 +196,18 @@ pub const SCENARIOS: &[Scenario] = &[
         runs: 1,
         run: |s| postgres::idle(s, 100_000),
     },
-    Scenario { name: "idle-1000", about: "memory of 1,000 idle instances", runs: 5, run: |s| many::idle(s, 1_000) },
-    Scenario { name: "idle-10000", about: "memory of 10,000 idle instances", runs: 5, run: |s| many::idle(s, 10_000) },
+    Scenario {
+        name: "idle-1000",
+        about: "memory of 1,000 idle instances",
+        runs: 5,
+        run: |s| many::idle(s, 1_000),
+    },
+    Scenario {
+        name: "idle-10000",
+        about: "memory of 10,000 idle instances",
+        runs: 5,
+        run: |s| many::idle(s, 10_000),
+    },
     Scenario {
         name: "idle-100000",
         about: "memory of 100,000 idle instances",
@@ -199,7 +224,12 @@ pub const SCENARIOS: &[Scenario] = &[
 
 impl Scenario {
     /// Runs it `runs` times, each with a fresh state, and once before that to warm the disk's cache.
-    pub fn measure(&self, program: &Path, state: Option<&Path>, runs: usize) -> anyhow::Result<Summary> {
+    pub fn measure(
+        &self,
+        program: &Path,
+        state: Option<&Path>,
+        runs: usize,
+    ) -> anyhow::Result<Summary> {
         let server = ModelServer::start(0)?;
         // Deleted at the end: a file system remembers for seconds what was deleted, and makes new files more slowly then.
         let mut folders = Vec::new();
@@ -208,8 +238,16 @@ impl Scenario {
                 Some(below) => tempfile::tempdir_in(below)?,
                 None => tempfile::tempdir()?,
             };
-            let gdn = Gdn { program: program.to_owned(), state: folder.path().join("state"), variables: Vec::new() };
-            let setup = Setup { gdn, server: server.clone(), project: folder.path().join("project") };
+            let gdn = Gdn {
+                program: program.to_owned(),
+                state: folder.path().join("state"),
+                variables: Vec::new(),
+            };
+            let setup = Setup {
+                gdn,
+                server: server.clone(),
+                project: folder.path().join("project"),
+            };
             folders.push(folder);
             server.take();
             (self.run)(&setup)

@@ -15,8 +15,13 @@ pub(super) fn start(setup: &Setup) -> anyhow::Result<Run> {
         "text",
         &["Tool/file-system", "Tool/text-transform"],
     )?;
-    let project = setup.project.to_str().context("the project's path is no text")?;
-    let (began, whole) = setup.gdn.run(&["run", project, "--input", "hello", "--yes", "-q"])?;
+    let project = setup
+        .project
+        .to_str()
+        .context("the project's path is no text")?;
+    let (began, whole) = setup
+        .gdn
+        .run(&["run", project, "--input", "hello", "--yes", "-q"])?;
     let exchanges = setup.server.take();
     let first = exchanges.first().context("the model was not asked")?;
     let raw = round_trip(setup.server.address(), first.bytes, 50)?;
@@ -30,7 +35,10 @@ pub(super) fn start(setup: &Setup) -> anyhow::Result<Run> {
 /// Checks that many resources.
 pub(super) fn validate(setup: &Setup, tools: usize) -> anyhow::Result<Run> {
     projects::many_resources(&setup.project, tools)?;
-    let project = setup.project.to_str().context("the project's path is no text")?;
+    let project = setup
+        .project
+        .to_str()
+        .context("the project's path is no text")?;
     let (_, whole) = setup.gdn.run(&["validate", project, "-q"])?;
     Ok(Run::default().millis("whole", whole))
 }

@@ -15,11 +15,18 @@ pub(super) fn alone(setup: &Setup, turns: usize) -> anyhow::Result<Run> {
     one_by_one(&mut swarm, 50)?;
     let took = one_by_one(&mut swarm, turns)?;
     swarm.end()?;
-    Ok(Run::default().millis("p50", at(&took, 0.5)).millis("p99", at(&took, 0.99)))
+    Ok(Run::default()
+        .millis("p50", at(&took, 0.5))
+        .millis("p99", at(&took, 0.99)))
 }
 
 /// Turns with so many under way at all times, on that many nodes.
-pub(super) fn crowd(setup: &Setup, ahead: usize, turns: usize, nodes: usize) -> anyhow::Result<Run> {
+pub(super) fn crowd(
+    setup: &Setup,
+    ahead: usize,
+    turns: usize,
+    nodes: usize,
+) -> anyhow::Result<Run> {
     let (database, gdn) = begin(setup)?;
     let mut swarm = gdn.serve(&setup.project)?;
     one_by_one(&mut swarm, 1)?;
@@ -30,11 +37,17 @@ pub(super) fn crowd(setup: &Setup, ahead: usize, turns: usize, nodes: usize) -> 
     let began = Instant::now();
     swarm.flood(keys(turns), ahead)?;
     let wall = began.elapsed();
-    let (usage, in_database) = (swarm.usage()?, database.cpu()?.saturating_sub(database_before));
+    let (usage, in_database) = (
+        swarm.usage()?,
+        database.cpu()?.saturating_sub(database_before),
+    );
     let a_turn = |time: Duration| time.as_secs_f64() * 1e3 / turns as f64;
     let run = Run::default()
         .with("turns_per_second", turns as f64 / wall.as_secs_f64())
-        .with("cpu_ms_a_turn_of_the_leader", a_turn(usage.cpu.saturating_sub(before.cpu)))
+        .with(
+            "cpu_ms_a_turn_of_the_leader",
+            a_turn(usage.cpu.saturating_sub(before.cpu)),
+        )
         .with("cpu_ms_a_turn_of_the_database", a_turn(in_database))
         .megabytes("memory_of_the_leader", usage.resident);
     drop(workers);
@@ -165,11 +178,25 @@ impl Workers {
         let mut workers = Workers(Vec::new());
         for number in 0..count {
             // As if it were on a machine of its own.
-            let gdn = Gdn { state: gdn.state.with_file_name(format!("worker-{number}")), ..gdn.clone() };
+            let gdn = Gdn {
+                state: gdn.state.with_file_name(format!("worker-{number}")),
+                ..gdn.clone()
+            };
             let mut command = gdn.command(&["serve", "--listen", "127.0.0.1:0"]);
-            workers.0.push(command.arg(&setup.project).stdin(std::process::Stdio::null()).spawn()?);
+            workers.0.push(
+                command
+                    .arg(&setup.project)
+                    .stdin(std::process::Stdio::null())
+                    .spawn()?,
+            );
         }
-        while count > 0 && gdn.output(&["nodes", "--json"])?.matches("\"works\"").count() < count {
+        while count > 0
+            && gdn
+                .output(&["nodes", "--json"])?
+                .matches("\"works\"")
+                .count()
+                < count
+        {
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(workers)

@@ -92,7 +92,12 @@ fn edits(setup: &Setup, options: &[&str], under_way: usize) -> anyhow::Result<Ed
 }
 
 /// Reads lines until one of `kind`. Each turn that ends meanwhile is followed by another one where `again`.
-fn wait_for(swarm: &mut Serving, kind: &str, edits: &mut Edits, again: bool) -> anyhow::Result<Line> {
+fn wait_for(
+    swarm: &mut Serving,
+    kind: &str,
+    edits: &mut Edits,
+    again: bool,
+) -> anyhow::Result<Line> {
     loop {
         let line: Line = serde_json::from_str(swarm.next_line()?).context("a line is JSON")?;
         if line.kind == "result" {
@@ -113,10 +118,15 @@ fn wait_for(swarm: &mut Serving, kind: &str, edits: &mut Edits, again: bool) -> 
 fn save(project: &Path, number: usize) -> anyhow::Result<()> {
     let file = project.join("tools/0.yaml");
     let text = std::fs::read_to_string(&file)?;
-    let (first, rest) = text.split_once("description: ").context("the tool has a description")?;
+    let (first, rest) = text
+        .split_once("description: ")
+        .context("the tool has a description")?;
     let (_, rest) = rest.split_once('\n').context("the description is a line")?;
     let fresh = project.join("tools/.0.yaml.new");
-    std::fs::write(&fresh, format!("{first}description: Waits, says edit {number}.\n{rest}"))?;
+    std::fs::write(
+        &fresh,
+        format!("{first}description: Waits, says edit {number}.\n{rest}"),
+    )?;
     std::fs::rename(fresh, file)?;
     Ok(())
 }

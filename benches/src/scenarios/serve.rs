@@ -34,13 +34,20 @@ pub(super) fn turns(setup: &Setup, conversations: usize, turns: usize) -> anyhow
             .with("turns_per_second", took.len() as f64 / wall.as_secs_f64())
             .millis("p50", at(0.5))
             .millis("p99", at(0.99))
-            .with("cpu_share", usage.cpu.saturating_sub(before.cpu).as_secs_f64() / wall.as_secs_f64())
+            .with(
+                "cpu_share",
+                usage.cpu.saturating_sub(before.cpu).as_secs_f64() / wall.as_secs_f64(),
+            )
             .megabytes("memory_after", usage.resident))
     })
 }
 
 /// What each turn took.
-async fn talk(served: &Served, conversations: usize, turns: usize) -> anyhow::Result<Vec<Duration>> {
+async fn talk(
+    served: &Served,
+    conversations: usize,
+    turns: usize,
+) -> anyhow::Result<Vec<Duration>> {
     let mut talks = JoinSet::new();
     for number in 0..conversations {
         let mut client = served.client().await?;
@@ -83,7 +90,9 @@ pub(super) fn streams(setup: &Setup, count: usize) -> anyhow::Result<Run> {
         }
         let told = began.elapsed();
         let after = served.usage()?.resident;
-        Ok(Run::default().megabytes("more", after.saturating_sub(before)).millis("ten_turns_told", told))
+        Ok(Run::default()
+            .megabytes("more", after.saturating_sub(before))
+            .millis("ten_turns_told", told))
     })
 }
 
@@ -97,12 +106,19 @@ pub(super) fn first_byte(setup: &Setup, turns: usize) -> anyhow::Result<Run> {
         for _ in 0..turns {
             setup.server.take();
             let input = serde_json::json!({"text": "go", "instanceKey": "main"});
-            let response = client.send(Method::POST, "/api/inputs", Some(input), true).await?;
+            let response = client
+                .send(Method::POST, "/api/inputs", Some(input), true)
+                .await?;
             let mut body = response.into_body();
             read_until(&mut body, "event: text.delta", 1).await?;
             let came = Instant::now();
             body.collect().await?;
-            let left = setup.server.take().first().context("the model was not asked")?.left;
+            let left = setup
+                .server
+                .take()
+                .first()
+                .context("the model was not asked")?
+                .left;
             late.push(came.saturating_duration_since(left));
         }
         late.sort_unstable();
@@ -162,7 +178,10 @@ async fn junk(address: SocketAddr, count: usize) -> anyhow::Result<()> {
         let mut answer = Vec::new();
         // Some are cut off without an answer.
         let _ = stream.read_to_end(&mut answer).await;
-        anyhow::ensure!(!answer.starts_with(b"HTTP/1.1 2") && !answer.starts_with(b"HTTP/1.1 5"), "junk was taken");
+        anyhow::ensure!(
+            !answer.starts_with(b"HTTP/1.1 2") && !answer.starts_with(b"HTTP/1.1 5"),
+            "junk was taken"
+        );
     }
     Ok(())
 }
@@ -185,7 +204,10 @@ async fn large(address: SocketAddr, bytes: usize) -> anyhow::Result<()> {
     let mut answer = [0; 12];
     // Or the connection was cut while the body was on its way.
     if stream.read_exact(&mut answer).await.is_ok() {
-        anyhow::ensure!(&answer == b"HTTP/1.1 413", "a body of {bytes} bytes was taken");
+        anyhow::ensure!(
+            &answer == b"HTTP/1.1 413",
+            "a body of {bytes} bytes was taken"
+        );
     }
     Ok(())
 }
@@ -205,7 +227,11 @@ async fn unread(
 }
 
 /// Reads a stream until it has held `what` so many times.
-async fn read_until(body: &mut hyper::body::Incoming, what: &str, times: usize) -> anyhow::Result<()> {
+async fn read_until(
+    body: &mut hyper::body::Incoming,
+    what: &str,
+    times: usize,
+) -> anyhow::Result<()> {
     let (mut seen, mut rest) = (0, Vec::new());
     while seen < times {
         let frame = body.frame().await.context("the stream ended early")??;
@@ -224,5 +250,8 @@ fn served(setup: &Setup, behaviour: &str) -> anyhow::Result<Served> {
 }
 
 fn block_on<T>(what: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(what)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(what)
 }

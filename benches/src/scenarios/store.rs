@@ -17,7 +17,10 @@ pub(super) fn turns(setup: &Setup) -> anyhow::Result<Run> {
     projects::scripted(&setup.project)?;
     let on_disk = turn(&setup.gdn, &setup.project)?;
     let memory = tempfile::tempdir_in("/dev/shm")?;
-    let in_memory = Gdn { state: memory.path().join("state"), ..setup.gdn.clone() };
+    let in_memory = Gdn {
+        state: memory.path().join("state"),
+        ..setup.gdn.clone()
+    };
     let in_memory = turn(&in_memory, &setup.project)?;
     let sync = sync(&setup.project)?;
     let disk = on_disk.saturating_sub(in_memory);
@@ -25,7 +28,10 @@ pub(super) fn turns(setup: &Setup) -> anyhow::Result<Run> {
         .millis("turn", on_disk)
         .millis("turn_in_memory", in_memory)
         .millis("sync", sync)
-        .with("syncs_a_turn", disk.as_secs_f64() / sync.as_secs_f64().max(1e-9)))
+        .with(
+            "syncs_a_turn",
+            disk.as_secs_f64() / sync.as_secs_f64().max(1e-9),
+        ))
 }
 
 /// The median time from an input to its result.
@@ -44,7 +50,10 @@ fn turn(gdn: &Gdn, project: &Path) -> anyhow::Result<Duration> {
 
 /// The median time of appending a record to a file and having it on the disk.
 fn sync(folder: &Path) -> anyhow::Result<Duration> {
-    let mut file = OpenOptions::new().create(true).append(true).open(folder.join("synced"))?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join("synced"))?;
     let mut took = Vec::new();
     for _ in 0..200 {
         file.write_all(&[b'x'; 400])?;

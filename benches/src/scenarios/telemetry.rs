@@ -26,7 +26,10 @@ pub(super) fn turns(setup: &Setup) -> anyhow::Result<Run> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let mut took = vec![Vec::with_capacity(TURNS); with.len() + 1];
     for _ in 0..TURNS {
-        for (swarm, took) in std::iter::once(&mut without).chain(&mut with).zip(&mut took) {
+        for (swarm, took) in std::iter::once(&mut without)
+            .chain(&mut with)
+            .zip(&mut took)
+        {
             took.push(turn(swarm)?);
         }
     }
@@ -41,9 +44,18 @@ pub(super) fn turns(setup: &Setup) -> anyhow::Result<Run> {
 }
 
 fn swarm(setup: &Setup, name: &str, receiver: Option<&str>) -> anyhow::Result<Serving> {
-    let variable = |address: &str| ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), format!("http://{address}"));
+    let variable = |address: &str| {
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
+            format!("http://{address}"),
+        )
+    };
     let variables = receiver.map(variable).into_iter().collect();
-    let gdn = Gdn { state: setup.gdn.state.join(name), variables, ..setup.gdn.clone() };
+    let gdn = Gdn {
+        state: setup.gdn.state.join(name),
+        variables,
+        ..setup.gdn.clone()
+    };
     gdn.serve(&setup.project)
 }
 
@@ -87,7 +99,12 @@ fn answer(mut stream: TcpStream) -> std::io::Result<()> {
 fn whole(seen: &[u8]) -> Option<usize> {
     let head = seen.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let text = String::from_utf8_lossy(&seen[..head]).to_ascii_lowercase();
-    let body = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    let body = text.lines().find_map(|line| {
+        line.strip_prefix("content-length:")?
+            .trim()
+            .parse::<usize>()
+            .ok()
+    });
     let length = head + body.unwrap_or_default();
     (seen.len() >= length).then_some(length)
 }

@@ -91,7 +91,10 @@ pub struct Bytes {
 impl Bytes {
     /// Borrows `slice`. Whoever passes the result on keeps `slice` alive for that call.
     pub fn of(slice: &[u8]) -> Bytes {
-        Bytes { ptr: slice.as_ptr(), len: slice.len() }
+        Bytes {
+            ptr: slice.as_ptr(),
+            len: slice.len(),
+        }
     }
 
     /// The bytes; `None` for a null pointer with a length, or a length that no memory has.
@@ -115,7 +118,8 @@ impl Bytes {
 pub type PutFn = unsafe extern "C" fn(sink: *mut c_void, bytes: Bytes);
 
 /// [`Plugin::open`].
-pub type OpenFn = unsafe extern "C" fn(host: *const Host, out: *mut Library, out_size: usize) -> Status;
+pub type OpenFn =
+    unsafe extern "C" fn(host: *const Host, out: *mut Library, out_size: usize) -> Status;
 
 /// What the symbol `goondan_plugin` is: plain data that a host reads before it calls anything.
 #[derive(Debug, Clone, Copy)]
@@ -144,13 +148,16 @@ pub struct Library {
     /// The library's own; first argument of everything below.
     pub this: *mut c_void,
     /// Writes the manifest (`wire::Manifest`) into `put`, in one piece or several.
-    pub describe: Option<unsafe extern "C" fn(this: *mut c_void, sink: *mut c_void, put: PutFn) -> Status>,
+    pub describe:
+        Option<unsafe extern "C" fn(this: *mut c_void, sink: *mut c_void, put: PutFn) -> Status>,
     /// Begins a call (`wire::CallRequest`) and returns promptly. `OK`: [`Host::complete`] will come exactly once for it.
     pub start: Option<unsafe extern "C" fn(this: *mut c_void, call: u64, request: Bytes) -> Status>,
     /// Asks a call to end soon. May come for a call that is over.
     pub cancel: Option<unsafe extern "C" fn(this: *mut c_void, call: u64)>,
     /// The answer to [`Host::request`]: a result (`OK`), or an error object.
-    pub reply: Option<unsafe extern "C" fn(this: *mut c_void, operation: u64, status: Status, bytes: Bytes)>,
+    pub reply: Option<
+        unsafe extern "C" fn(this: *mut c_void, operation: u64, status: Status, bytes: Bytes),
+    >,
     /// Ends the library's own threads, within `grace_ms` milliseconds. `OK`: none is left.
     pub close: Option<unsafe extern "C" fn(this: *mut c_void, grace_ms: u32) -> Status>,
 }
@@ -163,7 +170,8 @@ pub struct ExtendingLibrary {
     pub library: Library,
     /// Begins what an extension is told (`wire::ExtensionMessage`) and returns promptly; ends like [`Library::start`], with a
     /// `wire::Ended` as its output. Nothing is completed for [`NO_CALL`]. Null where there is no extension.
-    pub extend: Option<unsafe extern "C" fn(this: *mut c_void, call: u64, message: Bytes) -> Status>,
+    pub extend:
+        Option<unsafe extern "C" fn(this: *mut c_void, call: u64, message: Bytes) -> Status>,
 }
 
 /// What a library calls: from any thread, at any time.
@@ -182,15 +190,24 @@ pub struct Host {
     pub max_payload: u64,
     /// Answers a call: `OK` with a `wire::ToolOutput`, anything else with a `wire::ToolError` or nothing. A refused payload
     /// answers the call too, with an error that says why.
-    pub complete: Option<unsafe extern "C" fn(ctx: *mut c_void, call: u64, status: Status, bytes: Bytes) -> Status>,
+    pub complete: Option<
+        unsafe extern "C" fn(ctx: *mut c_void, call: u64, status: Status, bytes: Bytes) -> Status,
+    >,
     /// Tells whoever watches (`wire::Progress`).
     pub progress: Option<unsafe extern "C" fn(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status>,
     /// Logs (`wire::LogLine`), about a call or [`NO_CALL`].
     pub log: Option<unsafe extern "C" fn(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status>,
     /// Asks the host for something by name, such as `runtime.request`. `OK`: [`Library::reply`] will come for `operation`, a
     /// number of the library's choice.
-    pub request:
-        Option<unsafe extern "C" fn(ctx: *mut c_void, call: u64, operation: u64, name: Bytes, bytes: Bytes) -> Status>,
+    pub request: Option<
+        unsafe extern "C" fn(
+            ctx: *mut c_void,
+            call: u64,
+            operation: u64,
+            name: Bytes,
+            bytes: Bytes,
+        ) -> Status,
+    >,
     /// 1 where the call should end: it was cancelled, is answered, or never was.
     pub cancelled: Option<unsafe extern "C" fn(ctx: *mut c_void, call: u64) -> i32>,
 }
@@ -220,7 +237,9 @@ pub unsafe fn read_prefix<T: Table>(source: *const T, size: usize) -> T {
     let mut value = MaybeUninit::<T>::zeroed();
     let length = size.min(size_of::<T>());
     // SAFETY: `length` is within both: the caller promises the source, the target is a whole `T`.
-    unsafe { core::ptr::copy_nonoverlapping(source.cast::<u8>(), value.as_mut_ptr().cast::<u8>(), length) };
+    unsafe {
+        core::ptr::copy_nonoverlapping(source.cast::<u8>(), value.as_mut_ptr().cast::<u8>(), length)
+    };
     // SAFETY: zeros are a value by `Table`, and the copied fields were written by a neighbour that has them in the same places.
     unsafe { value.assume_init() }
 }
@@ -233,7 +252,13 @@ pub unsafe fn read_prefix<T: Table>(source: *const T, size: usize) -> T {
 pub unsafe fn write_prefix<T: Table>(value: &T, target: *mut T, size: usize) {
     let length = size.min(size_of::<T>());
     // SAFETY: `length` is within both: the source is a whole `T`, the caller promises the target.
-    unsafe { core::ptr::copy_nonoverlapping(core::ptr::from_ref(value).cast::<u8>(), target.cast::<u8>(), length) };
+    unsafe {
+        core::ptr::copy_nonoverlapping(
+            core::ptr::from_ref(value).cast::<u8>(),
+            target.cast::<u8>(),
+            length,
+        )
+    };
 }
 
 #[cfg(test)]
@@ -253,7 +278,10 @@ mod tests {
         };
         // SAFETY: `whole` has more bytes than are read.
         let short = unsafe { read_prefix(&raw const whole, 16) };
-        assert_eq!((short.magic, short.abi_minor, short.struct_size, short.flags), (MAGIC, 7, 16, 0));
+        assert_eq!(
+            (short.magic, short.abi_minor, short.struct_size, short.flags),
+            (MAGIC, 7, 16, 0)
+        );
         // SAFETY: at most a whole `Plugin` is read, however large the size.
         let long = unsafe { read_prefix(&raw const whole, 10_000) };
         assert_eq!(long.flags, FLAG_PANICS_STOP_HERE);
@@ -262,10 +290,37 @@ mod tests {
     #[test]
     fn null_bytes_are_empty_or_refused() {
         // SAFETY: null is allowed.
-        assert_eq!(unsafe { Bytes { ptr: core::ptr::null(), len: 0 }.as_slice() }, Some(&[][..]));
+        assert_eq!(
+            unsafe {
+                Bytes {
+                    ptr: core::ptr::null(),
+                    len: 0,
+                }
+                .as_slice()
+            },
+            Some(&[][..])
+        );
         // SAFETY: null is allowed.
-        assert_eq!(unsafe { Bytes { ptr: core::ptr::null(), len: 3 }.as_slice() }, None);
+        assert_eq!(
+            unsafe {
+                Bytes {
+                    ptr: core::ptr::null(),
+                    len: 3,
+                }
+                .as_slice()
+            },
+            None
+        );
         // SAFETY: an impossible length is refused before anything is read.
-        assert_eq!(unsafe { Bytes { ptr: [1_u8].as_ptr(), len: usize::MAX }.as_slice() }, None);
+        assert_eq!(
+            unsafe {
+                Bytes {
+                    ptr: [1_u8].as_ptr(),
+                    len: usize::MAX,
+                }
+                .as_slice()
+            },
+            None
+        );
     }
 }

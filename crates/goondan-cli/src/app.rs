@@ -29,15 +29,23 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     }
     hide_memory();
     // What clap refuses must be printed as asked for, too, so these two are looked up before it has its say.
-    let given =
-        |flag: &str| arguments.iter().skip(1).take_while(|word| *word != "--").any(|word| word == OsStr::new(flag));
+    let given = |flag: &str| {
+        arguments
+            .iter()
+            .skip(1)
+            .take_while(|word| *word != "--")
+            .any(|word| word == OsStr::new(flag))
+    };
     let json = given("--json");
     if given("--no-color") {
         anstream::ColorChoice::Never.write_global();
     }
     std::panic::set_hook(Box::new(tell_panic));
     let exit = match parse(&arguments) {
-        Ok(Cli { command: Command::SandboxExec(args), .. }) => return sandbox_exec::run(&args),
+        Ok(Cli {
+            command: Command::SandboxExec(args),
+            ..
+        }) => return sandbox_exec::run(&args),
         Ok(cli) => run(cli),
         Err(error) => Err(error),
     };
@@ -84,8 +92,14 @@ fn parse(arguments: &[OsString]) -> Result<Cli, CliError> {
 /// The words of the command that was meant, such as `gdn new tool`, as far as there is one.
 fn command_of(arguments: &[OsString]) -> String {
     let (mut words, mut command) = ("gdn".to_owned(), Cli::command());
-    for argument in arguments.iter().skip(1).filter_map(|argument| argument.to_str()) {
-        let Some(next) = command.find_subcommand(argument).cloned() else { continue };
+    for argument in arguments
+        .iter()
+        .skip(1)
+        .filter_map(|argument| argument.to_str())
+    {
+        let Some(next) = command.find_subcommand(argument).cloned() else {
+            continue;
+        };
         words = format!("{words} {}", next.get_name());
         command = next;
     }
@@ -100,9 +114,10 @@ fn told(error: &clap::Error, command: &str, arguments: &[OsString]) -> Option<St
         _ => None,
     };
     match error.kind() {
-        ErrorKind::InvalidSubcommand => {
-            Some(format!("There is no command `{command} {}`.", said(ContextKind::InvalidSubcommand)?))
-        }
+        ErrorKind::InvalidSubcommand => Some(format!(
+            "There is no command `{command} {}`.",
+            said(ContextKind::InvalidSubcommand)?
+        )),
         ErrorKind::UnknownArgument => {
             let argument = said(ContextKind::InvalidArg)?;
             Some(match argument.starts_with('-') {
@@ -117,9 +132,10 @@ fn told(error: &clap::Error, command: &str, arguments: &[OsString]) -> Option<St
                 None => format!("`{command}` needs {}.", missing.trim_end_matches("...")),
             })
         }
-        ErrorKind::InvalidValue if said(ContextKind::InvalidValue)?.is_empty() => {
-            Some(format!("`{}` needs a value.", said(ContextKind::InvalidArg)?))
-        }
+        ErrorKind::InvalidValue if said(ContextKind::InvalidValue)?.is_empty() => Some(format!(
+            "`{}` needs a value.",
+            said(ContextKind::InvalidArg)?
+        )),
         _ => None,
     }
 }
@@ -128,23 +144,38 @@ fn told(error: &clap::Error, command: &str, arguments: &[OsString]) -> Option<St
 fn asking(missing: &str, command: &str, arguments: &[OsString]) -> Option<String> {
     let is_missing = |words: &[&str]| {
         let all = command.split(' ').chain(words.iter().copied());
-        let error = Cli::try_parse_from(all).err().filter(|error| error.kind() == ErrorKind::MissingRequiredArgument);
-        let said = error.as_ref().and_then(|error| error.get(ContextKind::InvalidArg));
+        let error = Cli::try_parse_from(all)
+            .err()
+            .filter(|error| error.kind() == ErrorKind::MissingRequiredArgument);
+        let said = error
+            .as_ref()
+            .and_then(|error| error.get(ContextKind::InvalidArg));
         said.is_some_and(|said| said.to_string() == missing)
     };
     if !missing.starts_with("--") || is_missing(&[]) {
         return None;
     }
-    let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
-    let options = words.iter().enumerate().filter(|(_, word)| word.starts_with("--"));
+    let words: Vec<&str> = arguments
+        .iter()
+        .filter_map(|argument| argument.to_str())
+        .collect();
+    let options = words
+        .iter()
+        .enumerate()
+        .filter(|(_, word)| word.starts_with("--"));
     let alone = |at: usize| (1..=2).any(|many| words.get(at..at + many).is_some_and(is_missing));
-    let option = options.filter(|(at, _)| alone(*at)).map(|(_, word)| *word).next()?;
+    let option = options
+        .filter(|(at, _)| alone(*at))
+        .map(|(_, word)| *word)
+        .next()?;
     Some(option.split('=').next().unwrap_or(option).to_owned())
 }
 
 /// The command that was meant by a word that is none, where one is near.
 fn near(error: &clap::Error, command: &str) -> Option<String> {
-    let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else { return None };
+    let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else {
+        return None;
+    };
     let mut parent = Cli::command();
     for word in command.split(' ').skip(1) {
         parent = parent.find_subcommand(word)?.clone();
@@ -154,11 +185,19 @@ fn near(error: &clap::Error, command: &str) -> Option<String> {
         letters.sort_unstable();
         letters
     };
-    let names: Vec<&str> =
-        parent.get_subcommands().filter(|known| !known.is_hide_set()).map(clap::Command::get_name).collect();
+    let names: Vec<&str> = parent
+        .get_subcommands()
+        .filter(|known| !known.is_hide_set())
+        .map(clap::Command::get_name)
+        .collect();
     // Letters in another order are the mistake that a distance of edits takes for two.
-    let meant = names.iter().find(|name| sorted(name) == sorted(typed)).copied();
-    meant.or_else(|| goondan::inside::closest(typed, &names)).map(|name| format!("Did you mean `{name}`?"))
+    let meant = names
+        .iter()
+        .find(|name| sorted(name) == sorted(typed))
+        .copied();
+    meant
+        .or_else(|| goondan::inside::closest(typed, &names))
+        .map(|name| format!("Did you mean `{name}`?"))
 }
 
 /// Turns clap's several lines into a message and a suggestion.
@@ -166,7 +205,11 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
     let (kind, command) = (error.kind(), &*command_of(arguments));
     let mut message = Vec::new();
     let mut hints = Vec::new();
-    for line in rendered.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+    for line in rendered
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty())
+    {
         if let Some(tip) = line.trim_start().strip_prefix("tip: ") {
             hints.push(capitalised(tip));
         } else if line.starts_with("Usage: ") {
@@ -178,7 +221,11 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
     }
     if let Some(told) = told(error, command, arguments) {
         // The lines below the first one are the arguments that are missing, or the values that are possible.
-        message.truncate(if kind == ErrorKind::MissingRequiredArgument { 0 } else { message.len() });
+        message.truncate(if kind == ErrorKind::MissingRequiredArgument {
+            0
+        } else {
+            message.len()
+        });
         message.splice(..message.len().min(1), [told]);
     }
     if kind == ErrorKind::InvalidSubcommand && !hints.iter().any(|hint| hint.contains("similar")) {
@@ -205,9 +252,15 @@ fn in_range(message: String) -> String {
 
 /// Why a value can't be read, as libraries say it and as people do.
 const PLAIN: [(&str, &str); 3] = [
-    ("number would be zero for non-zero type", "must be at least 1"),
+    (
+        "number would be zero for non-zero type",
+        "must be at least 1",
+    ),
     ("invalid digit found in string", "write a whole number"),
-    ("invalid socket address syntax", "write an address with its port, such as 127.0.0.1:4747"),
+    (
+        "invalid socket address syntax",
+        "write an address with its port, such as 127.0.0.1:4747",
+    ),
 ];
 
 fn capitalised(text: &str) -> String {
@@ -231,7 +284,10 @@ fn hide_memory() {
 fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name").to_owned();
-    let _ = writeln!(redactor().writer(screen::Messages), "a fault of gdn: thread {name}: {panic}");
+    let _ = writeln!(
+        redactor().writer(screen::Messages),
+        "a fault of gdn: thread {name}: {panic}"
+    );
 }
 
 /// Knows the secrets of the swarm that this process runs, once it runs. Logging begins before that.
@@ -248,7 +304,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let (colour, word) = match *event.metadata().level() {
             Level::ERROR => (style::ERROR, "error"),
             Level::WARN => (style::WARNING, "warning"),
@@ -258,7 +319,9 @@ where
             true => write!(writer, "{colour}{word}{colour:#}: ")?,
             false => write!(writer, "{word}: ")?,
         }
-        context.field_format().format_fields(writer.by_ref(), event)?;
+        context
+            .field_format()
+            .format_fields(writer.by_ref(), event)?;
         writeln!(writer)
     }
 }

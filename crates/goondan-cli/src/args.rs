@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    acp, attach, build, completions, connection, doctor, explain, init, instance, itself, logs, lsp, man, mcp, new,
-    nodes, package, policy, reload, run, sandbox_exec, schema, send, serve, studio, test, tool, tool_host, trust,
-    validate,
+    acp, attach, build, completions, connection, doctor, explain, init, instance, itself, logs,
+    lsp, man, mcp, new, nodes, package, policy, reload, run, sandbox_exec, schema, send, serve,
+    studio, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -25,7 +25,11 @@ Documentation: https://github.com/goondan/gdn/blob/main/docs/getting-started.md"
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "gdn", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 100)]
-#[command(arg_required_else_help = true, disable_help_subcommand = true, disable_help_flag = true)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    disable_help_flag = true
+)]
 pub(crate) struct Cli {
     /// What every command takes.
     #[command(flatten)]
@@ -149,13 +153,28 @@ mod tests {
 
     /// How many commands and arguments there are. Each has one sentence, which clap shows without its full stop.
     fn described(command: &clap::Command) -> usize {
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let about = command
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         assert!(about.len() > 10, "{}", command.get_name());
-        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
-            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        for argument in command
+            .get_arguments()
+            .filter(|argument| !argument.is_hide_set())
+        {
+            let help = argument
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             let is_sentence = help.starts_with(char::is_uppercase) && !help.ends_with('.');
-            assert!(is_sentence, "{} {}: {help}", command.get_name(), argument.get_id());
+            assert!(
+                is_sentence,
+                "{} {}: {help}",
+                command.get_name(),
+                argument.get_id()
+            );
         }
-        1 + command.get_arguments().count() + command.get_subcommands().map(described).sum::<usize>()
+        1 + command.get_arguments().count()
+            + command.get_subcommands().map(described).sum::<usize>()
     }
 }

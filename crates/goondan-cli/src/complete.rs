@@ -26,14 +26,28 @@ const VARIABLE: &str = "GOONDAN_COMPLETE";
 
 /// Answers the shell that asks what a line may go on with; none where no shell asks.
 pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
-    let name = std::env::var(VARIABLE).ok().filter(|name| !name.is_empty())?;
+    let name = std::env::var(VARIABLE)
+        .ok()
+        .filter(|name| !name.is_empty())?;
     let shells = Shells::builtins();
-    let Some(shell) = shells.completer(&name) else { return Some(Exit::Usage.into()) };
-    let words = arguments.iter().skip_while(|word| *word != "--").skip(1).cloned().collect();
+    let Some(shell) = shells.completer(&name) else {
+        return Some(Exit::Usage.into());
+    };
+    let words = arguments
+        .iter()
+        .skip_while(|word| *word != "--")
+        .skip(1)
+        .cloned()
+        .collect();
     let mut command = Cli::command();
     command.build();
     let mut answer = Vec::new();
-    let found = shell.write_complete(&mut command, words, std::env::current_dir().ok().as_deref(), &mut answer);
+    let found = shell.write_complete(
+        &mut command,
+        words,
+        std::env::current_dir().ok().as_deref(),
+        &mut answer,
+    );
     let told = found.and_then(|()| std::io::stdout().lock().write_all(&answer));
     // Nobody reads an error there; the shell offers nothing.
     Some(told.map_or(Exit::Failure, |()| Exit::Ok).into())
@@ -47,8 +61,9 @@ const AUTOLOADED: &str = "[ \"$funcstack[1]\" != _gdn ] || _clap_dynamic_complet
 pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, CliError> {
     let shells = Shells::builtins();
     let name = shell.to_string();
-    let completer: &dyn EnvCompleter =
-        shells.completer(&name).ok_or_else(|| CliError::usage(format!("There are no completions for {name}.")))?;
+    let completer: &dyn EnvCompleter = shells
+        .completer(&name)
+        .ok_or_else(|| CliError::usage(format!("There are no completions for {name}.")))?;
     let mut script = Vec::new();
     completer.write_registration(VARIABLE, "gdn", "gdn", "gdn", &mut script)?;
     if shell == Shell::Zsh {
@@ -59,30 +74,57 @@ pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, CliError> {
 
 /// The agents of the project.
 pub(crate) fn agents() -> ArgValueCandidates {
-    of_project(|bundle| bundle.agents().keys().map(|id| id.name.to_string()).collect())
+    of_project(|bundle| {
+        bundle
+            .agents()
+            .keys()
+            .map(|id| id.name.to_string())
+            .collect()
+    })
 }
 
 /// Its swarms.
 pub(crate) fn swarms() -> ArgValueCandidates {
-    of_project(|bundle| bundle.swarms().keys().map(|id| id.name.to_string()).collect())
+    of_project(|bundle| {
+        bundle
+            .swarms()
+            .keys()
+            .map(|id| id.name.to_string())
+            .collect()
+    })
 }
 
 /// Its connections.
 pub(crate) fn connections() -> ArgValueCandidates {
-    of_project(|bundle| bundle.connections().keys().map(|id| id.name.to_string()).collect())
+    of_project(|bundle| {
+        bundle
+            .connections()
+            .keys()
+            .map(|id| id.name.to_string())
+            .collect()
+    })
 }
 
 /// Its tools that are MCP servers.
 pub(crate) fn servers() -> ArgValueCandidates {
     of_project(|bundle| {
-        let servers = bundle.tools().values().filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
+        let servers = bundle
+            .tools()
+            .values()
+            .filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
         servers.map(|tool| tool.id.name.to_string()).collect()
     })
 }
 
 /// Its tools that are built.
 pub(crate) fn builds() -> ArgValueCandidates {
-    of_project(|bundle| bundle.builds().iter().map(|build| build.tool.name.to_string()).collect())
+    of_project(|bundle| {
+        bundle
+            .builds()
+            .iter()
+            .map(|build| build.tool.name.to_string())
+            .collect()
+    })
 }
 
 /// What its agents may call, as far as the YAML says it.
@@ -91,7 +133,11 @@ pub(crate) fn exports() -> ArgValueCandidates {
         let used = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
         used.flat_map(|used| {
             let exports = bundle.tools()[&used.tool].spec.exports.iter();
-            let chosen = exports.filter(|export| used.exports.as_ref().is_none_or(|only| only.contains(&export.name)));
+            let chosen = exports.filter(|export| {
+                used.exports
+                    .as_ref()
+                    .is_none_or(|only| only.contains(&export.name))
+            });
             chosen.map(|export| format!("{}__{}", used.tool.name, export.name))
         })
         .collect()
@@ -118,14 +164,20 @@ pub(crate) fn instances() -> ArgValueCandidates {
 fn of_project(names: fn(&Bundle) -> Vec<String>) -> ArgValueCandidates {
     ArgValueCandidates::new(move || {
         let bundle: Option<Arc<Bundle>> = project().and_then(|root| goondan::load(&root).bundle);
-        bundle.map(|bundle| candidates(names(&bundle))).unwrap_or_default()
+        bundle
+            .map(|bundle| candidates(names(&bundle)))
+            .unwrap_or_default()
     })
 }
 
 /// The folder of the project around this one.
 fn project() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
-    if goondan::manifest_in(&here).is_some() { Some(here) } else { goondan::around(&here) }
+    if goondan::manifest_in(&here).is_some() {
+        Some(here)
+    } else {
+        goondan::around(&here)
+    }
 }
 
 /// The words among `names` that any shell takes as they are, each once.
@@ -140,7 +192,9 @@ fn candidates(mut names: Vec<String>) -> Vec<CompletionCandidate> {
 fn is_plain(word: &str) -> bool {
     let is_mark = |c: char| matches!(c, '-' | '_' | '.' | ':' | '@' | '/' | '+');
     word.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && word.chars().all(|c| c.is_ascii_alphanumeric() || is_mark(c))
+        && word
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || is_mark(c))
 }
 
 #[cfg(test)]
@@ -149,11 +203,29 @@ mod tests {
 
     #[test]
     fn a_word_that_means_something_to_a_shell_is_not_offered() {
-        let hostile =
-            ["$(id)", "`id`", "a b", "a;b", "-rf", "~root", "a\nb", "a\u{1b}[2J", "a\u{202e}b", "a*", "{a,b}", ""];
-        let names = hostile.iter().chain(&["writer:main", "a.b_c-d@e", "writer:main"]).map(ToString::to_string);
+        let hostile = [
+            "$(id)",
+            "`id`",
+            "a b",
+            "a;b",
+            "-rf",
+            "~root",
+            "a\nb",
+            "a\u{1b}[2J",
+            "a\u{202e}b",
+            "a*",
+            "{a,b}",
+            "",
+        ];
+        let names = hostile
+            .iter()
+            .chain(&["writer:main", "a.b_c-d@e", "writer:main"])
+            .map(ToString::to_string);
         let offered = candidates(names.collect());
-        let values: Vec<_> = offered.iter().map(|one| one.get_value().to_string_lossy()).collect();
+        let values: Vec<_> = offered
+            .iter()
+            .map(|one| one.get_value().to_string_lossy())
+            .collect();
         assert_eq!(values, ["a.b_c-d@e", "writer:main"]);
     }
 }

@@ -11,9 +11,21 @@ use crate::retyped;
 
 /// What there is, in words: what was found, and what to do about it. It is no error where the state root can't be read: who
 /// needs it says so.
-pub(crate) fn words(state_root: &StateRoot, bundle: &Bundle, swarm: &Resource<Swarm>) -> Vec<[String; 2]> {
+pub(crate) fn words(
+    state_root: &StateRoot,
+    bundle: &Bundle,
+    swarm: &Resource<Swarm>,
+) -> Vec<[String; 2]> {
     let found = state_root.elsewhere(bundle, swarm).unwrap_or_default();
-    found.iter().map(|elsewhere| [what(state_root, elsewhere), remedy(elsewhere, bundle.root(), swarm)]).collect()
+    found
+        .iter()
+        .map(|elsewhere| {
+            [
+                what(state_root, elsewhere),
+                remedy(elsewhere, bundle.root(), swarm),
+            ]
+        })
+        .collect()
 }
 
 fn what(state_root: &StateRoot, elsewhere: &Elsewhere) -> String {
@@ -29,8 +41,13 @@ fn what(state_root: &StateRoot, elsewhere: &Elsewhere) -> String {
         ),
         Elsewhere::Shared(workspace) => {
             // Whoever ran last is a hint for people, no more.
-            let last = state_root.workspace(&workspace.id).last_generation().ok().flatten();
-            let last = last.map(|last| format!(" The project in {} used it last.", last.root.display()));
+            let last = state_root
+                .workspace(&workspace.id)
+                .last_generation()
+                .ok()
+                .flatten();
+            let last =
+                last.map(|last| format!(" The project in {} used it last.", last.root.display()));
             format!(
                 "The workspace `{}` is from an earlier version, where all projects with a swarm of that name shared it.{}",
                 workspace.id,

@@ -120,7 +120,10 @@ impl CliError {
     /// A signal ended it; `exit` says which.
     pub(crate) fn stopped(exit: Exit, message: impl Into<String>) -> Self {
         // Whoever sent it needs no explanation.
-        CliError { help_url: None, ..CliError::new(exit, Code::INTERRUPTED, message) }
+        CliError {
+            help_url: None,
+            ..CliError::new(exit, Code::INTERRUPTED, message)
+        }
     }
 
     /// Whether a signal is the reason.
@@ -130,7 +133,10 @@ impl CliError {
 
     /// A failed end whose reasons are on the screen already.
     pub(crate) fn shown(exit: Exit) -> Self {
-        CliError { silent: true, ..CliError::passed_on(exit, String::new(), "") }
+        CliError {
+            silent: true,
+            ..CliError::passed_on(exit, String::new(), "")
+        }
     }
 
     /// Adds what to type next.
@@ -185,7 +191,12 @@ mod tests {
         assert_eq!(object["code"], "CONFIG_ERROR");
         assert_eq!(object["message"], "No goondan.yaml.");
         assert_eq!(object["suggestion"], "Run `gdn init`.");
-        assert!(object["helpUrl"].as_str().unwrap().ends_with("docs/errors.md#config_error"));
+        assert!(
+            object["helpUrl"]
+                .as_str()
+                .unwrap()
+                .ends_with("docs/errors.md#config_error")
+        );
         assert_eq!(object["exitCode"], 3);
     }
 

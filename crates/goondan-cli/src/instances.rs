@@ -41,15 +41,26 @@ pub(crate) enum Scope {
 
 impl ScopeArgs {
     /// What they amount to, where `all` asks for everything.
-    pub(crate) fn scope(&self, all: bool, state_root: &StateRoot, output: &Output) -> Result<Scope, CliError> {
+    pub(crate) fn scope(
+        &self,
+        all: bool,
+        state_root: &StateRoot,
+        output: &Output,
+    ) -> Result<Scope, CliError> {
         let root = match (&self.workspace, &self.project) {
             (Some(id), _) => return Ok(Scope::Workspace(id.clone())),
             (None, Some(path)) => Some(project::load(path)?.root),
             (None, None) if all => None,
-            (None, None) => place::around(output)?.map(std::path::absolute).transpose()?,
+            (None, None) => place::around(output)?
+                .map(std::path::absolute)
+                .transpose()?,
         };
-        let Some(root) = root else { return Ok(Scope::Everywhere) };
-        let workspaces = state_root.workspaces_of(&root).map_err(|error| unreadable_root(state_root, &error))?;
+        let Some(root) = root else {
+            return Ok(Scope::Everywhere);
+        };
+        let workspaces = state_root
+            .workspaces_of(&root)
+            .map_err(|error| unreadable_root(state_root, &error))?;
         Ok(Scope::Project(root, workspaces))
     }
 }
@@ -86,18 +97,28 @@ pub(crate) async fn all(
 pub(crate) fn in_files(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, CliError> {
     let mut found = Vec::new();
     for place in workspaces(state_root, scope)? {
-        let summaries = place.instances().map_err(|error| unreadable(&place, &error))?;
-        found.extend(summaries.into_iter().map(|summary| Found { workspace: place.clone(), summary }));
+        let summaries = place
+            .instances()
+            .map_err(|error| unreadable(&place, &error))?;
+        found.extend(summaries.into_iter().map(|summary| Found {
+            workspace: place.clone(),
+            summary,
+        }));
     }
     found.sort_by_key(|found| std::cmp::Reverse(found.summary.updated_at));
     Ok(found)
 }
 
 /// All in files that have a log, with where they lie.
-pub(crate) fn with_events(state_root: &StateRoot, scope: &Scope) -> Result<Vec<(Workspace, InstanceId)>, CliError> {
+pub(crate) fn with_events(
+    state_root: &StateRoot,
+    scope: &Scope,
+) -> Result<Vec<(Workspace, InstanceId)>, CliError> {
     let mut found = Vec::new();
     for place in workspaces(state_root, scope)? {
-        let ids = place.instances_with_events().map_err(|error| unreadable(&place, &error))?;
+        let ids = place
+            .instances_with_events()
+            .map_err(|error| unreadable(&place, &error))?;
         found.extend(ids.into_iter().map(|id| (place.clone(), id)));
     }
     Ok(found)
@@ -110,16 +131,31 @@ pub(crate) async fn in_database(
     scope: &Scope,
 ) -> Result<Vec<Found>, CliError> {
     let ids = match scope {
-        Scope::Everywhere => database.workspaces().await.map_err(|error| store::unusable(&error))?,
+        Scope::Everywhere => database
+            .workspaces()
+            .await
+            .map_err(|error| store::unusable(&error))?,
         Scope::Workspace(id) => vec![id.clone()],
-        Scope::Project(_, workspaces) => workspaces.iter().map(|workspace| workspace.id.clone()).collect(),
+        Scope::Project(_, workspaces) => workspaces
+            .iter()
+            .map(|workspace| workspace.id.clone())
+            .collect(),
     };
     let mut found = Vec::new();
     for id in ids {
         let workspace = state_root.workspace(&id);
-        let looking = database.look(&workspace).await.map_err(|error| store::unusable(&error))?;
-        let summaries = looking.summaries().await.map_err(|error| store::failed(&error))?;
-        found.extend(summaries.into_iter().map(|summary| Found { workspace: workspace.clone(), summary }));
+        let looking = database
+            .look(&workspace)
+            .await
+            .map_err(|error| store::unusable(&error))?;
+        let summaries = looking
+            .summaries()
+            .await
+            .map_err(|error| store::failed(&error))?;
+        found.extend(summaries.into_iter().map(|summary| Found {
+            workspace: workspace.clone(),
+            summary,
+        }));
     }
     found.sort_by_key(|found| std::cmp::Reverse(found.summary.updated_at));
     Ok(found)
@@ -145,9 +181,15 @@ pub(crate) fn unknown(scope: &Scope, name: &str) -> CliError {
         Scope::Project(..) => {
             "`gdn instance list` shows which this project has, `gdn instance list --all` those of all projects."
         }
-        _ => "`gdn instance list --all` shows which there are; `--state-root` chooses where to look.",
+        _ => {
+            "`gdn instance list --all` shows which there are; `--state-root` chooses where to look."
+        }
     };
-    CliError::failure(Code::INSTANCE_NOT_FOUND, format!("There is no instance `{name}`{}.", of(scope))).suggest(hint)
+    CliError::failure(
+        Code::INSTANCE_NOT_FOUND,
+        format!("There is no instance `{name}`{}.", of(scope)),
+    )
+    .suggest(hint)
 }
 
 /// Whose conversations they are, for the end of a sentence.
@@ -172,27 +214,50 @@ fn goes_by(found: &Found, name: &str) -> bool {
 }
 
 fn ambiguous(name: &str, found: &[&Found]) -> CliError {
-    let choices: Vec<String> =
-        found.iter().map(|found| format!("{} --workspace {}", quoted(&found.name()), found.workspace.id)).collect();
+    let choices: Vec<String> = found
+        .iter()
+        .map(|found| {
+            format!(
+                "{} --workspace {}",
+                quoted(&found.name()),
+                found.workspace.id
+            )
+        })
+        .collect();
     CliError::usage(format!("`{name}` matches several instances."))
         .suggest(format!("Say which one:\n{}", choices.join("\n")))
 }
 
 /// The workspaces to look into.
-pub(crate) fn workspaces(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Workspace>, CliError> {
+pub(crate) fn workspaces(
+    state_root: &StateRoot,
+    scope: &Scope,
+) -> Result<Vec<Workspace>, CliError> {
     if let Scope::Project(_, workspaces) = scope {
         return Ok(workspaces.clone());
     }
-    let all = state_root.workspaces().map_err(|error| unreadable_root(state_root, &error))?;
-    let Scope::Workspace(wanted) = scope else { return Ok(all) };
+    let all = state_root
+        .workspaces()
+        .map_err(|error| unreadable_root(state_root, &error))?;
+    let Scope::Workspace(wanted) = scope else {
+        return Ok(all);
+    };
     let ids: Vec<String> = all.iter().map(|workspace| workspace.id.clone()).collect();
-    let chosen: Vec<Workspace> = all.into_iter().filter(|workspace| workspace.id == *wanted).collect();
+    let chosen: Vec<Workspace> = all
+        .into_iter()
+        .filter(|workspace| workspace.id == *wanted)
+        .collect();
     if chosen.is_empty() {
-        let known =
-            if ids.is_empty() { "There is none yet.".to_owned() } else { format!("There are: {}.", ids.join(", ")) };
-        return Err(
-            CliError::failure(Code::WORKSPACE_NOT_FOUND, format!("There is no workspace `{wanted}`.")).suggest(known)
-        );
+        let known = if ids.is_empty() {
+            "There is none yet.".to_owned()
+        } else {
+            format!("There are: {}.", ids.join(", "))
+        };
+        return Err(CliError::failure(
+            Code::WORKSPACE_NOT_FOUND,
+            format!("There is no workspace `{wanted}`."),
+        )
+        .suggest(known));
     }
     Ok(chosen)
 }
@@ -209,6 +274,10 @@ fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
 fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::INTERNAL_ERROR,
-        format!("The workspace `{}` can't be read: {error}.", workspace.dir.display(), error = reason(error)),
+        format!(
+            "The workspace `{}` can't be read: {error}.",
+            workspace.dir.display(),
+            error = reason(error)
+        ),
     )
 }

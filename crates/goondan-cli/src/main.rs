@@ -6,7 +6,14 @@
 //! Start reading at [`args::Cli`], which is the whole command line, and [`commands::run`].
 
 // Elsewhere chats are in plain lines, and what draws the other one stands idle.
-#![cfg_attr(not(unix), allow(dead_code, unused_imports, reason = "the chat that has the terminal is for Unix alone"))]
+#![cfg_attr(
+    not(unix),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "the chat that has the terminal is for Unix alone"
+    )
+)]
 
 mod app;
 mod args;

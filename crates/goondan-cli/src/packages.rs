@@ -18,15 +18,28 @@ const REGISTRY: &str = "GOONDAN_REGISTRY";
 /// The address of a published swarm, where `project` is one and no folder.
 pub(crate) fn published(project: &Path) -> Option<&str> {
     let text = project.to_str()?;
-    PUBLISHED.iter().any(|scheme| text.starts_with(scheme)).then_some(text)
+    PUBLISHED
+        .iter()
+        .any(|scheme| text.starts_with(scheme))
+        .then_some(text)
 }
 
 /// Fetches a published swarm.
-pub(crate) async fn fetch(address: &str, state_root: &StateRoot, output: &Output) -> Result<Checkout, CliError> {
+pub(crate) async fn fetch(
+    address: &str,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Checkout, CliError> {
     state_root.prepare_or_warn();
     let here = std::env::current_dir()?;
-    let found = checkout(address, &reach(Some(&here), None, None), &cache(state_root)).await.map_err(refused)?;
-    output.note(&format!("Running {} from {}.", found.resolved, found.folder.display()))?;
+    let found = checkout(address, &reach(Some(&here), None, None), &cache(state_root))
+        .await
+        .map_err(refused)?;
+    output.note(&format!(
+        "Running {} from {}.",
+        found.resolved,
+        found.folder.display()
+    ))?;
     Ok(found)
 }
 
@@ -36,10 +49,17 @@ pub(crate) fn cache(state_root: &StateRoot) -> Cache {
 }
 
 /// How sources are reached from the project in `root`; `stated` is a registry on the command line.
-pub(crate) fn reach(root: Option<&Path>, manifest: Option<&Manifest>, stated: Option<&str>) -> Reach {
+pub(crate) fn reach(
+    root: Option<&Path>,
+    manifest: Option<&Manifest>,
+    stated: Option<&str>,
+) -> Reach {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let of_project = manifest.and_then(|manifest| manifest.registry.clone());
-    let registry = stated.map(str::to_owned).or_else(|| variable(REGISTRY)).or(of_project);
+    let registry = stated
+        .map(str::to_owned)
+        .or_else(|| variable(REGISTRY))
+        .or(of_project);
     Reach {
         folder: root.map(Path::to_owned),
         credentials: Credentials::find(&variable),
@@ -66,6 +86,9 @@ pub(crate) fn refused(error: PackageError) -> CliError {
 /// What to do, as a sentence.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
-    let first: String = chars.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
+    let first: String = chars
+        .next()
+        .map(|first| first.to_uppercase().collect())
+        .unwrap_or_default();
     format!("{first}{}.", chars.as_str().trim_end_matches('.'))
 }

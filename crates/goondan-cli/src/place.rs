@@ -81,7 +81,9 @@ pub(crate) fn around(output: &Output) -> Result<Option<PathBuf>, CliError> {
     if goondan::manifest_in(here).is_some() {
         return Ok(Some(here.to_owned()));
     }
-    let Some(above) = goondan::around(here) else { return Ok(None) };
+    let Some(above) = goondan::around(here) else {
+        return Ok(None);
+    };
     output.note(&format!("Using the project in {}.", above.display()))?;
     Ok(Some(above))
 }

@@ -66,7 +66,10 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 }
 
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
-pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
+pub(crate) fn load_valid(
+    path: &Path,
+    output: &Output,
+) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
     valid(load(path)?, output)
 }
 
@@ -84,7 +87,13 @@ pub(crate) fn load_trusted(
 }
 
 fn valid(project: Project, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
-    let Project { root, bundle, diagnostics, sources, .. } = project;
+    let Project {
+        root,
+        bundle,
+        diagnostics,
+        sources,
+        ..
+    } = project;
     match bundle {
         Some(bundle) => {
             warn(&diagnostics, &sources, output)?;
@@ -147,19 +156,37 @@ pub(crate) struct Prepared {
 }
 
 /// Loads the project, which must be valid and trusted.
-pub(crate) fn prepare(launch: &Launch<'_>, state_root: &StateRoot, output: &Output) -> Result<Prepared, CliError> {
+pub(crate) fn prepare(
+    launch: &Launch<'_>,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Prepared, CliError> {
     let trust = launch.args.trust(state_root);
     let (root, bundle, sources) = load_trusted(launch.project, &trust, output)?;
     // Read once here as well, because an unusable file is a matter of configuration, not of the project.
-    goondan::environment(&root, launch.args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    Ok(Prepared { bundle, sources, trust })
+    goondan::environment(&root, launch.args.env_file.as_deref())
+        .map_err(|problem| unusable_variables(&problem))?;
+    Ok(Prepared {
+        bundle,
+        sources,
+        trust,
+    })
 }
 
 /// Starts the swarm of the project. The events begin with those of turns that an earlier run left. A node that works for another
 /// one until it leads leaves once `leave` is cancelled.
 pub(crate) async fn start(
-    Prepared { bundle, sources, trust }: Prepared,
-    Launch { args, record, waits, .. }: Launch<'_>,
+    Prepared {
+        bundle,
+        sources,
+        trust,
+    }: Prepared,
+    Launch {
+        args,
+        record,
+        waits,
+        ..
+    }: Launch<'_>,
     approver: Arc<dyn Approver>,
     leave: &CancellationToken,
     state_root: &StateRoot,
@@ -195,17 +222,25 @@ pub(crate) async fn start(
             Some(most) => database.turns(most),
             None => database,
         };
-        builder = builder.database(if waits { database.waiting().leaving(leave.clone()) } else { database });
+        builder = builder.database(if waits {
+            database.waiting().leaving(leave.clone())
+        } else {
+            database
+        });
     }
     if let Some(file) = record {
-        let recorder = models::record(Arc::new(models::Providers::default()), file).map_err(|error| {
-            let message = format!("`{}` can't be written: {}.", file.display(), reason(&error));
-            CliError::configuration(message)
-                .suggest("Record to a file in a folder that exists and that you may write to.")
-        })?;
+        let recorder =
+            models::record(Arc::new(models::Providers::default()), file).map_err(|error| {
+                let message = format!("`{}` can't be written: {}.", file.display(), reason(&error));
+                CliError::configuration(message)
+                    .suggest("Record to a file in a folder that exists and that you may write to.")
+            })?;
         builder = builder.models(recorder);
     }
-    let (swarm, events) = builder.start_watched().await.map_err(|error| NotRun::of(error, output))?;
+    let (swarm, events) = builder
+        .start_watched()
+        .await
+        .map_err(|error| NotRun::of(error, output))?;
     warn(&swarm.warnings(), &sources, output)?;
     Ok((swarm, events))
 }
@@ -218,7 +253,9 @@ fn tell_elsewhere(
     output: &Output,
 ) -> Result<(), CliError> {
     // Without a swarm nothing starts, and that is told then.
-    let Ok(swarm) = bundle.choose_swarm(swarm) else { return Ok(()) };
+    let Ok(swarm) = bundle.choose_swarm(swarm) else {
+        return Ok(());
+    };
     if state_root.workspace_of(bundle, swarm).dir.exists() {
         return Ok(());
     }
@@ -234,14 +271,21 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
     let shown = path.display();
     let about = std::fs::metadata(path).map_err(|error| not_there(path, &error))?;
     if about.is_file() {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         return match goondan::project::MANIFESTS.contains(&name) {
             true => Ok(()),
-            false => Err(no_project(format!("`{shown}` is neither a project folder nor a goondan.yaml."))),
+            false => Err(no_project(format!(
+                "`{shown}` is neither a project folder nor a goondan.yaml."
+            ))),
         };
     }
     if !about.is_dir() {
-        return Err(no_project(format!("`{shown}` is neither a file nor a folder.")));
+        return Err(no_project(format!(
+            "`{shown}` is neither a file nor a folder."
+        )));
     }
     if goondan::manifest_in(path).is_some() {
         return Ok(());
@@ -253,8 +297,11 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
         true => ("this folder".to_owned(), "gdn init".to_owned()),
         false => (format!("`{shown}`"), creating(path)),
     };
-    Err(CliError::configuration(format!("There is no goondan.yaml in {place}."))
-        .suggest(format!("Create a project with `{command}`, or name the folder that holds one.")))
+    Err(
+        CliError::configuration(format!("There is no goondan.yaml in {place}.")).suggest(format!(
+            "Create a project with `{command}`, or name the folder that holds one."
+        )),
+    )
 }
 
 /// The command that makes a project there.
@@ -270,9 +317,9 @@ fn no_project(message: String) -> CliError {
 fn not_there(path: &Path, error: &io::Error) -> CliError {
     let shown = path.display();
     match error.kind() {
-        io::ErrorKind::NotFound if path.is_symlink() => {
-            no_project(format!("`{shown}` is a link to something that does not exist."))
-        }
+        io::ErrorKind::NotFound if path.is_symlink() => no_project(format!(
+            "`{shown}` is a link to something that does not exist."
+        )),
         io::ErrorKind::NotFound => CliError::configuration(format!("`{shown}` does not exist."))
             .suggest(format!("Create a project there with `{}`.", creating(path))),
         _ => no_project(format!("`{shown}` can't be opened: {}.", reason(error))),
@@ -297,12 +344,17 @@ pub(crate) fn odd_manifest(folder: &Path) -> Option<CliError> {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let error = odd(&path, "is a link to something that does not exist".to_owned());
+                let error = odd(
+                    &path,
+                    "is a link to something that does not exist".to_owned(),
+                );
                 return Some(error.suggest("Correct the link, or remove it."));
             }
             Err(error) => {
                 let error = odd(&path, format!("can't be read: {}", reason(&error)));
-                return Some(error.suggest("Name a folder that you may read, or let its owner change its mode."));
+                return Some(error.suggest(
+                    "Name a folder that you may read, or let its owner change its mode.",
+                ));
             }
         }
     }
@@ -310,10 +362,14 @@ pub(crate) fn odd_manifest(folder: &Path) -> Option<CliError> {
 }
 
 fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
-    folder.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
-        CliError::configuration(format!("The folder `{}` does not exist.", folder.display()))
-            .suggest("`--workdir` takes a folder that is there already.")
-    })
+    folder
+        .canonicalize()
+        .ok()
+        .filter(|path| path.is_dir())
+        .ok_or_else(|| {
+            CliError::configuration(format!("The folder `{}` does not exist.", folder.display()))
+                .suggest("`--workdir` takes a folder that is there already.")
+        })
 }
 
 /// The error of an environment file that can't be used.
@@ -328,7 +384,10 @@ fn unusable_variables(problem: &Diagnostic) -> CliError {
 
 /// The error of a project with errors in it.
 pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
-    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let errors = diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.is_error())
+        .count();
     let message = match errors {
         1 => "The project has an error.".to_owned(),
         n => format!("The project has {n} errors."),
@@ -341,7 +400,9 @@ pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
 
 /// Diagnostics for programs.
 pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
-    let value = |diagnostic| serde_json::to_value(diagnostic).expect("a diagnostic holds strings and numbers alone");
+    let value = |diagnostic| {
+        serde_json::to_value(diagnostic).expect("a diagnostic holds strings and numbers alone")
+    };
     diagnostics.iter().map(value).collect()
 }
 
@@ -355,12 +416,18 @@ pub(crate) struct NotRun {
 impl NotRun {
     fn of(error: StartError, output: &Output) -> Self {
         let held = |error: &StartError| {
-            matches!(error, StartError::Workspace(OpenWorkspaceError::Locked(LockError::Held { .. })))
+            matches!(
+                error,
+                StartError::Workspace(OpenWorkspaceError::Locked(LockError::Held { .. }))
+            )
         };
         let is_held = held(&error);
         let error = match error {
             StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
-            other => CliError { suggestion: other.suggestion(), ..CliError::failure(other.code(), other.to_string()) },
+            other => CliError {
+                suggestion: other.suggestion(),
+                ..CliError::failure(other.code(), other.to_string())
+            },
         };
         NotRun { error, is_held }
     }
@@ -368,7 +435,10 @@ impl NotRun {
 
 impl From<CliError> for NotRun {
     fn from(error: CliError) -> Self {
-        NotRun { error, is_held: false }
+        NotRun {
+            error,
+            is_held: false,
+        }
     }
 }
 
@@ -384,16 +454,26 @@ pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &Output) -
 
 /// What the machine lacks is a matter of configuration; everything else is wrong in the project.
 fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
-    let of_the_machine = |diagnostic: &Diagnostic| matches!(diagnostic.code, Code::ENV_MISSING | Code::NO_SWARM);
-    let exit = match diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).all(of_the_machine) {
+    let of_the_machine =
+        |diagnostic: &Diagnostic| matches!(diagnostic.code, Code::ENV_MISSING | Code::NO_SWARM);
+    let exit = match diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.is_error())
+        .all(of_the_machine)
+    {
         true => Exit::Configuration,
         false => Exit::Validation,
     };
     let mut error = match diagnostics {
-        [one] => CliError { suggestion: one.suggestion.clone(), ..CliError::new(exit, one.code, placed(one)) },
-        several => {
-            CliError::new(exit, Code::CONFIG_ERROR, format!("{} problems keep the swarm from starting.", several.len()))
-        }
+        [one] => CliError {
+            suggestion: one.suggestion.clone(),
+            ..CliError::new(exit, one.code, placed(one))
+        },
+        several => CliError::new(
+            exit,
+            Code::CONFIG_ERROR,
+            format!("{} problems keep the swarm from starting.", several.len()),
+        ),
     };
     error.diagnostics = as_json(diagnostics).into();
     error
@@ -403,7 +483,12 @@ fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
 fn placed(diagnostic: &Diagnostic) -> String {
     match (&diagnostic.file, diagnostic.position) {
         (Some(file), Some(at)) => {
-            format!("{} ({file}:{}:{}).", diagnostic.message.trim_end_matches('.'), at.line, at.column)
+            format!(
+                "{} ({file}:{}:{}).",
+                diagnostic.message.trim_end_matches('.'),
+                at.line,
+                at.column
+            )
         }
         _ => diagnostic.message.clone(),
     }

@@ -14,10 +14,16 @@ const LARGEST: u64 = 32 * 1024 * 1024;
 /// All that comes; `what` begins the sentence where it is too much or can't be read.
 pub(crate) fn whole(reader: impl Read, what: &str) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
-    reader.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(what, &error))?;
+    reader
+        .take(LARGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(what, &error))?;
     match bytes.len() as u64 > LARGEST {
-        true => Err(CliError::usage(format!("{what} holds more than {} MiB.", LARGEST / 1024 / 1024))
-            .suggest("Put what is needed of it into a file of the project, and let a tool read that.")),
+        true => Err(CliError::usage(format!(
+            "{what} holds more than {} MiB.",
+            LARGEST / 1024 / 1024
+        ))
+        .suggest("Put what is needed of it into a file of the project, and let a tool read that.")),
         false => Ok(bytes),
     }
 }
@@ -45,16 +51,25 @@ pub(crate) fn unreadable(what: &str, error: &io::Error) -> CliError {
 
 /// The error of a file that can't be written.
 pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CliError {
-    CliError::configuration(format!("`{}` can't be written: {}.", path.display(), reason(error)))
-        .suggest("Name a file in a folder that is there and that you may write to.")
+    CliError::configuration(format!(
+        "`{}` can't be written: {}.",
+        path.display(),
+        reason(error)
+    ))
+    .suggest("Name a file in a folder that is there and that you may write to.")
 }
 
 /// The error of a failed write to `path`, where `error` says no more than that something failed.
 pub(crate) fn in_writing(path: &Path, error: CliError) -> CliError {
     match error.code == Code::INTERNAL_ERROR {
-        true => {
-            CliError { message: format!("{} (`{}`).", error.message.trim_end_matches('.'), path.display()), ..error }
-        }
+        true => CliError {
+            message: format!(
+                "{} (`{}`).",
+                error.message.trim_end_matches('.'),
+                path.display()
+            ),
+            ..error
+        },
         false => error,
     }
 }

@@ -40,7 +40,10 @@ pub(crate) fn written(
     bundle: &Bundle,
     is_tried: bool,
 ) -> Result<NamedTempFile, RecordError> {
-    let mut file = tempfile::Builder::new().prefix(".").suffix(SUFFIX).tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".")
+        .suffix(SUFFIX)
+        .tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
     if !is_tried {
         return Ok(file);
@@ -50,11 +53,16 @@ pub(crate) fn written(
         return Ok(file);
     }
     let errors = summary.errors.iter().map(ToString::to_string);
-    let cases = summary.cases.iter().map(|case: &CaseReport| case_line(case).trim_end().to_owned());
+    let cases = summary
+        .cases
+        .iter()
+        .map(|case: &CaseReport| case_line(case).trim_end().to_owned());
     let said: Vec<String> = errors.chain(cases).collect();
     let root = bundle.root().display();
-    let reason =
-        format!("Played back with the project in {root}, the conversation goes another way:\n{}", said.join("\n"));
+    let reason = format!(
+        "Played back with the project in {root}, the conversation goes another way:\n{}",
+        said.join("\n")
+    );
     Err(RecordError::Unrecordable(Unrecordable(reason)))
 }
 
@@ -87,16 +95,34 @@ pub(crate) struct SwarmRecorder {
 impl SwarmRecorder {
     /// One for the swarm of the project in `root`, that was started with that trust and that file of variables.
     pub(crate) fn new(root: &Path, env_file: Option<&Path>, trust: Trust) -> Self {
-        SwarmRecorder { root: root.to_owned(), env_file: env_file.map(Path::to_owned), trust, playing: Mutex::new(()) }
+        SwarmRecorder {
+            root: root.to_owned(),
+            env_file: env_file.map(Path::to_owned),
+            trust,
+            playing: Mutex::new(()),
+        }
     }
 
-    async fn case(&self, swarm: &Swarm, id: &InstanceId, message: Option<&str>) -> Result<CaseBody, NotRecorded> {
+    async fn case(
+        &self,
+        swarm: &Swarm,
+        id: &InstanceId,
+        message: Option<&str>,
+    ) -> Result<CaseBody, NotRecorded> {
         let (kept, turn) = kept(swarm, id, message).await?;
         let name = name_of(id, turn);
         let _playing = self.playing.lock().await;
-        let (root, env_file, trust) = (self.root.clone(), self.env_file.clone(), self.trust.clone());
-        let made = tokio::task::spawn_blocking(move || made(&root, env_file.as_deref(), &trust, name, kept)).await;
-        made.unwrap_or_else(|_| Err(NotRecorded("The case could not be made: that is a mistake of gdn.".to_owned())))
+        let (root, env_file, trust) =
+            (self.root.clone(), self.env_file.clone(), self.trust.clone());
+        let made = tokio::task::spawn_blocking(move || {
+            made(&root, env_file.as_deref(), &trust, name, kept)
+        })
+        .await;
+        made.unwrap_or_else(|_| {
+            Err(NotRecorded(
+                "The case could not be made: that is a mistake of gdn.".to_owned(),
+            ))
+        })
     }
 }
 
@@ -112,8 +138,16 @@ impl Recorder for SwarmRecorder {
 }
 
 /// What is kept of a conversation, or of the turn of one of its messages, which is then numbered.
-async fn kept(swarm: &Swarm, id: &InstanceId, message: Option<&str>) -> Result<(Kept, Option<usize>), NotRecorded> {
-    let unread = |error| NotRecorded(format!("What is kept of the conversation can't be read: {error}."));
+async fn kept(
+    swarm: &Swarm,
+    id: &InstanceId,
+    message: Option<&str>,
+) -> Result<(Kept, Option<usize>), NotRecorded> {
+    let unread = |error| {
+        NotRecorded(format!(
+            "What is kept of the conversation can't be read: {error}."
+        ))
+    };
     let mut events = Vec::new();
     for meta in swarm.instances().await {
         let instance = InstanceId::new(meta.agent, meta.instance_key);
@@ -130,7 +164,13 @@ async fn kept(swarm: &Swarm, id: &InstanceId, message: Option<&str>) -> Result<(
         let messages = swarm.conversation(&instance).await.map_err(unread)?;
         conversations.insert(instance, messages);
     }
-    Ok((Kept { history, conversations }, turn))
+    Ok((
+        Kept {
+            history,
+            conversations,
+        },
+        turn,
+    ))
 }
 
 /// The case, which passes with the project as it is on disk. What nobody trusts is not run for that.
@@ -149,13 +189,26 @@ fn made(
         ));
     };
     trusted(trust, &project)?;
-    let mask = goondan::environment(root, env_file).map_err(|problem| NotRecorded(problem.message))?;
+    let mask =
+        goondan::environment(root, env_file).map_err(|problem| NotRecorded(problem.message))?;
     let mask = Mask::of_environment(&mask);
-    let Kept { history, conversations } = kept;
+    let Kept {
+        history,
+        conversations,
+    } = kept;
     let folder = tempfile::tempdir().map_err(failed)?;
-    let beside = relative(&folder.path().canonicalize().map_err(failed)?, &root.canonicalize().map_err(failed)?);
-    let mut source =
-        Source { name: name.clone(), project: beside, bundle, conversations, mask: &mask, runs_tools: false };
+    let beside = relative(
+        &folder.path().canonicalize().map_err(failed)?,
+        &root.canonicalize().map_err(failed)?,
+    );
+    let mut source = Source {
+        name: name.clone(),
+        project: beside,
+        bundle,
+        conversations,
+        mask: &mask,
+        runs_tools: false,
+    };
     let text = record(&history, &source).map_err(refused)?;
     written(&text, folder.path(), bundle, true).map_err(|error| match error {
         RecordError::Unrecordable(reason) => refused(reason),
@@ -164,14 +217,23 @@ fn made(
     // For a file in the folder of the project.
     ".".clone_into(&mut source.project);
     let text = record(&history, &source).map_err(refused)?;
-    Ok(CaseBody { file: format!("{name}{SUFFIX}"), name, text })
+    Ok(CaseBody {
+        file: format!("{name}{SUFFIX}"),
+        name,
+        text,
+    })
 }
 
 fn trusted(trust: &Trust, project: &Project) -> Result<(), NotRecorded> {
     let check = trust.reload_check();
     check(project).map_err(|refused| {
-        let first = refused.first().map(|problem| problem.message.clone()).unwrap_or_default();
-        NotRecorded(format!("The project on disk wants what nobody has trusted it with. {first}"))
+        let first = refused
+            .first()
+            .map(|problem| problem.message.clone())
+            .unwrap_or_default();
+        NotRecorded(format!(
+            "The project on disk wants what nobody has trusted it with. {first}"
+        ))
     })
 }
 
@@ -182,7 +244,10 @@ fn refused(reason: Unrecordable) -> NotRecorded {
 /// A name in kebab-case that says whose conversation it is, and which turn.
 fn name_of(id: &InstanceId, turn: Option<usize>) -> String {
     let mut name = String::new();
-    for c in format!("{}-{}", id.agent, id.instance_key).chars().map(|c| c.to_ascii_lowercase()) {
+    for c in format!("{}-{}", id.agent, id.instance_key)
+        .chars()
+        .map(|c| c.to_ascii_lowercase())
+    {
         match c.is_ascii_alphanumeric() {
             true => name.push(c),
             false if name.ends_with('-') || name.is_empty() => {}
@@ -197,15 +262,22 @@ fn name_of(id: &InstanceId, turn: Option<usize>) -> String {
 
 /// `to` as seen from `from`, with `/` between its parts. Both are absolute.
 pub(crate) fn relative(from: &Path, to: &Path) -> String {
-    let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) = (from.components().collect(), to.components().collect());
+    let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) =
+        (from.components().collect(), to.components().collect());
     let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
     if shared == 0 {
         return to.iter().collect::<PathBuf>().display().to_string();
     }
     let up = from[shared..].iter().map(|_| "..".to_owned());
-    let down = to[shared..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let down = to[shared..]
+        .iter()
+        .map(|part| part.as_os_str().to_string_lossy().into_owned());
     let parts: Vec<String> = up.chain(down).collect();
-    if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
+    if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        parts.join("/")
+    }
 }
 
 #[cfg(test)]
@@ -224,8 +296,14 @@ mod tests {
     fn a_case_is_named_after_its_conversation() {
         let name = |agent: &str, key: &str, turn| name_of(&InstanceId::new(agent, key), turn);
         assert_eq!(name("desk", "main", None), "desk-main");
-        assert_eq!(name("desk", "Lena's/../\u{202e}key", Some(2)), "desk-lena-s-key-turn-2");
+        assert_eq!(
+            name("desk", "Lena's/../\u{202e}key", Some(2)),
+            "desk-lena-s-key-turn-2"
+        );
         assert_eq!(name("\u{e9}", "\u{1f41d}", None), "recorded");
-        assert_eq!(name("a", &"x-".repeat(200), None), format!("a-{}x", "x-".repeat(28)));
+        assert_eq!(
+            name("a", &"x-".repeat(200), None),
+            format!("a-{}x", "x-".repeat(28))
+        );
     }
 }

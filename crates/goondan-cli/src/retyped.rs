@@ -16,7 +16,10 @@ pub(crate) fn keep(state_root: Option<&PathBuf>) {
 
 /// The command as it was typed, with `more` added, for a shell. `None` where it holds the password of an address.
 pub(crate) fn again(more: &str) -> Option<String> {
-    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     repeated(&words, more)
 }
 
@@ -25,22 +28,37 @@ fn repeated(words: &[String], more: &str) -> Option<String> {
         return None;
     }
     // What stands behind `--` is no option any more.
-    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let end = words
+        .iter()
+        .position(|word| word == "--")
+        .unwrap_or(words.len());
     let typed = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>();
-    let line = [vec!["gdn".to_owned()], typed(&words[..end]), vec![more.to_owned()], typed(&words[end..])].concat();
+    let line = [
+        vec!["gdn".to_owned()],
+        typed(&words[..end]),
+        vec![more.to_owned()],
+        typed(&words[end..]),
+    ]
+    .concat();
     Some(line.join(" "))
 }
 
 fn has_password(word: &str) -> bool {
-    let authority = word.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
-    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    let authority = word
+        .split_once("://")
+        .map(|(_, rest)| rest.split('/').next().unwrap_or_default());
+    let user = authority
+        .and_then(|authority| authority.rsplit_once('@'))
+        .map(|(user, _)| user);
     user.is_some_and(|user| user.contains(':')) || word.contains("password=")
 }
 
 /// The options, each with a space before it, with which another command looks into the same state root.
 pub(crate) fn state_root() -> String {
     let given = STATE_ROOT.get().and_then(Option::as_ref);
-    given.map(|folder| option("--state-root", &folder.to_string_lossy())).unwrap_or_default()
+    given
+        .map(|folder| option("--state-root", &folder.to_string_lossy()))
+        .unwrap_or_default()
 }
 
 /// An option with its value, and a space before it.
@@ -62,14 +80,31 @@ mod tests {
         let expected = "gdn instance delete --project 'my hp' a:main --force";
         assert_eq!(repeated(&typed, "--force").as_deref(), Some(expected));
         let typed = words(&["instance", "delete", "--", "-a"]);
-        assert_eq!(repeated(&typed, "--force").as_deref(), Some("gdn instance delete --force -- -a"));
+        assert_eq!(
+            repeated(&typed, "--force").as_deref(),
+            Some("gdn instance delete --force -- -a")
+        );
     }
 
     #[test]
     fn a_password_is_not_repeated() {
-        for address in ["postgres://me:secret@box/db", "--store=postgres://me:secret@box", "x://box/db?password=s"] {
-            assert_eq!(repeated(&words(&["instance", "delete", "a", address]), "--force"), None, "{address}");
+        for address in [
+            "postgres://me:secret@box/db",
+            "--store=postgres://me:secret@box",
+            "x://box/db?password=s",
+        ] {
+            assert_eq!(
+                repeated(&words(&["instance", "delete", "a", address]), "--force"),
+                None,
+                "{address}"
+            );
         }
-        assert!(repeated(&words(&["instance", "delete", "a", "--store", "postgres://me@box/db"]), "--force").is_some());
+        assert!(
+            repeated(
+                &words(&["instance", "delete", "a", "--store", "postgres://me@box/db"]),
+                "--force"
+            )
+            .is_some()
+        );
     }
 }

@@ -35,21 +35,35 @@ impl Coverage {
                 named.entry(rule).or_default().push(case.case.clone());
             }
         }
-        let covered = |rule: &Rule| CoveredRule { rule: *rule, cases: named.remove(rule.id).unwrap_or_default() };
-        Coverage { rules: RULES.iter().map(covered).collect() }
+        let covered = |rule: &Rule| CoveredRule {
+            rule: *rule,
+            cases: named.remove(rule.id).unwrap_or_default(),
+        };
+        Coverage {
+            rules: RULES.iter().map(covered).collect(),
+        }
     }
 
     /// The rules that no case names.
     pub fn missing(&self) -> impl Iterator<Item = Rule> + '_ {
-        self.rules.iter().filter(|covered| covered.cases.is_empty()).map(|covered| covered.rule)
+        self.rules
+            .iter()
+            .filter(|covered| covered.cases.is_empty())
+            .map(|covered| covered.rule)
     }
 
     /// For people: a line a rule without a case, and how many have one.
     pub fn render(&self) -> String {
-        let mut text: String =
-            self.missing().map(|rule| format!("no case: {:<4} {}\n", rule.id, rule.summary)).collect();
+        let mut text: String = self
+            .missing()
+            .map(|rule| format!("no case: {:<4} {}\n", rule.id, rule.summary))
+            .collect();
         let missing = self.missing().count();
-        text.push_str(&format!("{} of {} rules have a case\n", self.rules.len() - missing, self.rules.len()));
+        text.push_str(&format!(
+            "{} of {} rules have a case\n",
+            self.rules.len() - missing,
+            self.rules.len()
+        ));
         text
     }
 }

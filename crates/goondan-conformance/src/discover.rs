@@ -21,10 +21,15 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
     for path in paths {
         match files_at(path) {
             Ok(some) if some.is_empty() => {
-                found.errors.push(error(path, format!("there is no *{SUFFIX} file in this folder, nor below it")));
+                found.errors.push(error(
+                    path,
+                    format!("there is no *{SUFFIX} file in this folder, nor below it"),
+                ));
             }
             Ok(some) => files.extend(some),
-            Err(cause) => found.errors.push(error(path, format!("can't be read: {}", reason(&cause)))),
+            Err(cause) => found
+                .errors
+                .push(error(path, format!("can't be read: {}", reason(&cause)))),
         }
     }
     for file in files {
@@ -34,7 +39,9 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
                 found.cases.extend(read.cases);
                 found.errors.extend(read.errors);
             }
-            Err(cause) => found.errors.push(error(&file, format!("can't be read: {}", reason(&cause)))),
+            Err(cause) => found
+                .errors
+                .push(error(&file, format!("can't be read: {}", reason(&cause)))),
         }
     }
     refuse_duplicates(&mut found);
@@ -42,7 +49,12 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
 }
 
 fn error(path: &Path, message: String) -> CaseError {
-    CaseError { file: path.to_owned(), line: 0, column: 0, message }
+    CaseError {
+        file: path.to_owned(),
+        line: 0,
+        column: 0,
+        message,
+    }
 }
 
 fn files_at(path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -82,8 +94,17 @@ fn refuse_duplicates(found: &mut FileCases) {
                 keep.push(located);
             }
             Some((other, at)) => {
-                let message = format!("a case named `{}` stands in {}:{at} already", case.case, other.display());
-                found.errors.push(CaseError { file: file.clone(), line: *line, column: 1, message });
+                let message = format!(
+                    "a case named `{}` stands in {}:{at} already",
+                    case.case,
+                    other.display()
+                );
+                found.errors.push(CaseError {
+                    file: file.clone(),
+                    line: *line,
+                    column: 1,
+                    message,
+                });
             }
         }
     }
@@ -113,10 +134,18 @@ mod tests {
         put("target/t.case.yaml", case("built"));
         put(".git/g.case.yaml", case("hidden"));
         let found = discover(&[dir.path().to_owned(), dir.path().join("b.case.yaml")]);
-        let names: Vec<&str> = found.cases.iter().map(|located| &*located.case.case).collect();
+        let names: Vec<&str> = found
+            .cases
+            .iter()
+            .map(|located| &*located.case.case)
+            .collect();
         assert_eq!(names, ["a1", "b1", "b2"]);
         assert_eq!(found.errors.len(), 1);
-        assert!(found.errors[0].to_string().contains("c.case.yaml:1:1: a case named `b2` stands in"));
+        assert!(
+            found.errors[0]
+                .to_string()
+                .contains("c.case.yaml:1:1: a case named `b2` stands in")
+        );
     }
 
     #[test]
@@ -124,8 +153,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let found = discover(&[dir.path().to_owned(), dir.path().join("nowhere")]);
         assert!(found.cases.is_empty());
-        let messages: Vec<String> = found.errors.iter().map(|error| error.message.clone()).collect();
-        assert_eq!(messages[0], "there is no *.case.yaml file in this folder, nor below it");
-        assert!(messages[1].starts_with("can't be read: "), "{}", messages[1]);
+        let messages: Vec<String> = found
+            .errors
+            .iter()
+            .map(|error| error.message.clone())
+            .collect();
+        assert_eq!(
+            messages[0],
+            "there is no *.case.yaml file in this folder, nor below it"
+        );
+        assert!(
+            messages[1].starts_with("can't be read: "),
+            "{}",
+            messages[1]
+        );
     }
 }

@@ -24,4 +24,6 @@ mod runner;
 pub use coverage::Coverage;
 pub use live::LiveOptions;
 pub use report::{CaseReport, Format, Outcome, Summary};
-pub use run::{DEFAULT_TIME_LIMIT, LIVE_JOBS, LIVE_TIME_LIMIT, Options, judged_projects, live_projects, run};
+pub use run::{
+    DEFAULT_TIME_LIMIT, LIVE_JOBS, LIVE_TIME_LIMIT, Options, judged_projects, live_projects, run,
+};

@@ -92,7 +92,11 @@ async fn connect(node: TcpStream, server: Server, flow: watch::Receiver<Flow>) {
     }
 }
 
-async fn carried(node: TcpStream, server: Server, mut flow: watch::Receiver<Flow>) -> io::Result<()> {
+async fn carried(
+    node: TcpStream,
+    server: Server,
+    mut flow: watch::Receiver<Flow>,
+) -> io::Result<()> {
     flows(&mut flow).await?;
     node.set_nodelay(true)?;
     match server {
@@ -102,7 +106,9 @@ async fn carried(node: TcpStream, server: Server, mut flow: watch::Receiver<Flow
             both_ways(node, server, flow).await
         }
         #[cfg(unix)]
-        Server::Unix(socket) => both_ways(node, tokio::net::UnixStream::connect(socket).await?, flow).await,
+        Server::Unix(socket) => {
+            both_ways(node, tokio::net::UnixStream::connect(socket).await?, flow).await
+        }
     }
 }
 
@@ -111,7 +117,8 @@ async fn both_ways(
     server: impl AsyncRead + AsyncWrite,
     flow: watch::Receiver<Flow>,
 ) -> io::Result<()> {
-    let ((from_node, to_node), (from_server, to_server)) = (tokio::io::split(node), tokio::io::split(server));
+    let ((from_node, to_node), (from_server, to_server)) =
+        (tokio::io::split(node), tokio::io::split(server));
     tokio::select! {
         done = carry(from_node, to_server, flow.clone()) => done,
         done = carry(from_server, to_node, flow) => done,
@@ -142,7 +149,8 @@ async fn carry(
 /// Waits until something flows.
 async fn flows(flow: &mut watch::Receiver<Flow>) -> io::Result<Flow> {
     let flow = flow.wait_for(|flow| *flow != Flow::Silent).await;
-    flow.map(|flow| *flow).map_err(|_| io::ErrorKind::ConnectionAborted.into())
+    flow.map(|flow| *flow)
+        .map_err(|_| io::ErrorKind::ConnectionAborted.into())
 }
 
 #[cfg(test)]

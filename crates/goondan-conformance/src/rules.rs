@@ -15,15 +15,27 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     rule("L1", "which files of a folder make a bundle"),
     rule("L2", "YAML 1.2 in full, with limits"),
-    rule("L3", "all diagnostics of all files in one run; any error and nothing runs"),
-    rule("L4", "the envelope; unknown fields are errors with a suggestion"),
+    rule(
+        "L3",
+        "all diagnostics of all files in one run; any error and nothing runs",
+    ),
+    rule(
+        "L4",
+        "the envelope; unknown fields are errors with a suggestion",
+    ),
     rule("L5", "the codes of diagnostics"),
     rule("L6", "names"),
     rule("L7", "references and how they are resolved"),
     rule("L8", "value sources, environment files, secrets"),
     rule("L9", "the kinds and their fields"),
-    rule("L9a", "exports may be left out where the entry describes itself"),
-    rule("L9b", "names and schemas are checked against what the provider takes"),
+    rule(
+        "L9a",
+        "exports may be left out where the entry describes itself",
+    ),
+    rule(
+        "L9b",
+        "names and schemas are checked against what the provider takes",
+    ),
     rule("L10", "tool names that every provider takes"),
     rule("T1", "a tool is called `resource__export`"),
     rule("T2", "the forms of an entry"),
@@ -33,8 +45,14 @@ pub const RULES: &[Rule] = &[
     rule("T6", "the result of a call and its error codes"),
     rule("T7", "limits on error messages and output"),
     rule("T8", "errors reach the model in a stable text form"),
-    rule("T9", "calls of a step run at the same time and keep their order; one result each"),
-    rule("T10", "malformed calls get results; empty answers end the turn"),
+    rule(
+        "T9",
+        "calls of a step run at the same time and keep their order; one result each",
+    ),
+    rule(
+        "T10",
+        "malformed calls get results; empty answers end the turn",
+    ),
     rule("A1", "request, send, spawn, list, catalog; unknown agents"),
     rule("A2", "time-outs and failures of a request"),
     rule("A3", "one turn at a time for a key; keys run side by side"),
@@ -43,7 +61,10 @@ pub const RULES: &[Rule] = &[
     rule("A6", "send, spawn, list and catalog in detail"),
     rule("A7", "one trace through every hop"),
     rule("A8", "limits on instances, turns and call depth"),
-    rule("C1", "conversations change by append, replace, remove, truncate"),
+    rule(
+        "C1",
+        "conversations change by append, replace, remove, truncate",
+    ),
     rule("C2", "messages are on disk as they happen"),
     rule("C2b", "side effects go through the journal"),
     rule("C3", "the layout of the state"),
@@ -57,7 +78,10 @@ pub const RULES: &[Rule] = &[
     rule("M5", "required tools"),
     rule("M6", "scripted and replayed models"),
     rule("M7", "token usage"),
-    rule("X1", "extensions from files: layers around turns, steps and tool calls, and `next` once"),
+    rule(
+        "X1",
+        "extensions from files: layers around turns, steps and tool calls, and `next` once",
+    ),
     rule("X2", "what an extension keeps, offers, asks and hears"),
     rule("X3", "extensions that fail, hang or end"),
     rule("E1", "the runtime events"),
@@ -91,7 +115,11 @@ mod tests {
     #[test]
     fn ids_are_unique() {
         for (index, rule) in RULES.iter().enumerate() {
-            assert!(RULES[..index].iter().all(|earlier| earlier.id != rule.id), "{}", rule.id);
+            assert!(
+                RULES[..index].iter().all(|earlier| earlier.id != rule.id),
+                "{}",
+                rule.id
+            );
         }
     }
 }

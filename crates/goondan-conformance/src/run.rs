@@ -70,7 +70,10 @@ impl Options {
 pub fn run(options: &Options, on_result: &mut dyn FnMut(&CaseReport)) -> Summary {
     let found = find(options);
     let cases = run_all(&found.cases, options, on_result);
-    Summary { cases, errors: found.errors }
+    Summary {
+        cases,
+        errors: found.errors,
+    }
 }
 
 /// The folders of the projects whose models would be asked, each once.
@@ -97,7 +100,9 @@ fn find(options: &Options) -> FileCases {
     let mut found = discover(&options.paths);
     if let Some(filter) = &options.filter {
         let filter = Filter::new(filter);
-        found.cases.retain(|located| filter.accepts(&located.case.case));
+        found
+            .cases
+            .retain(|located| filter.accepts(&located.case.case));
         if found.cases.is_empty() {
             found.errors.push(nothing_left(options, filter.text));
         }
@@ -107,7 +112,12 @@ fn find(options: &Options) -> FileCases {
 
 fn nothing_left(options: &Options, filter: &str) -> CaseError {
     let message = format!("no case matches the filter `{filter}`");
-    CaseError { file: options.paths.first().cloned().unwrap_or_default(), line: 0, column: 0, message }
+    CaseError {
+        file: options.paths.first().cloned().unwrap_or_default(),
+        line: 0,
+        column: 0,
+        message,
+    }
 }
 
 fn jobs(options: &Options) -> NonZeroUsize {
@@ -142,7 +152,10 @@ enum Piece {
 
 impl<'c> Planned<'c> {
     fn of(located: &'c Located, options: &Options) -> Self {
-        let live = options.live.as_ref().map(|live| (LiveCase::of(located, live), not_here(located, options)));
+        let live = options
+            .live
+            .as_ref()
+            .map(|live| (LiveCase::of(located, live), not_here(located, options)));
         let mode = match live {
             None => Mode::Scripted,
             Some((None, _)) => Mode::Skipped("it has no `live`".to_owned()),
@@ -153,19 +166,28 @@ impl<'c> Planned<'c> {
     }
 
     fn runs(&self) -> u32 {
-        if let Mode::Live(live) = &self.mode { live.runs } else { 1 }
+        if let Mode::Live(live) = &self.mode {
+            live.runs
+        } else {
+            1
+        }
     }
 
     /// Does the run of that number, from 1.
     fn run(&self, number: u32, options: &Options) -> Piece {
         match &self.mode {
             Mode::Scripted => Piece::Whole(run_case(self.located, options)),
-            Mode::Skipped(reason) => {
-                Piece::Whole(CaseReport::new(self.located, Outcome::Skipped(reason.clone()), Duration::ZERO))
-            }
+            Mode::Skipped(reason) => Piece::Whole(CaseReport::new(
+                self.located,
+                Outcome::Skipped(reason.clone()),
+                Duration::ZERO,
+            )),
             Mode::Live(live) => {
                 let begun = Instant::now();
-                Piece::Run(run_live(self.located, live, number, options), begun.elapsed())
+                Piece::Run(
+                    run_live(self.located, live, number, options),
+                    begun.elapsed(),
+                )
             }
         }
     }
@@ -182,16 +204,31 @@ impl<'c> Planned<'c> {
                 }
             }
         }
-        let Mode::Live(live) = &self.mode else { unreachable!("only live cases come in runs") };
+        let Mode::Live(live) = &self.mode else {
+            unreachable!("only live cases come in runs")
+        };
         let report = LiveReport::of(&self.located.case, live, runs);
-        CaseReport { live: Some(report.clone()), ..CaseReport::new(self.located, report.outcome(live), duration) }
+        CaseReport {
+            live: Some(report.clone()),
+            ..CaseReport::new(self.located, report.outcome(live), duration)
+        }
     }
 }
 
-fn run_all(cases: &[Located], options: &Options, on_result: &mut dyn FnMut(&CaseReport)) -> Vec<CaseReport> {
-    let planned: Vec<Planned<'_>> = cases.iter().map(|located| Planned::of(located, options)).collect();
-    let work: Vec<(usize, u32)> =
-        planned.iter().enumerate().flat_map(|(case, one)| (1..=one.runs()).map(move |run| (case, run))).collect();
+fn run_all(
+    cases: &[Located],
+    options: &Options,
+    on_result: &mut dyn FnMut(&CaseReport),
+) -> Vec<CaseReport> {
+    let planned: Vec<Planned<'_>> = cases
+        .iter()
+        .map(|located| Planned::of(located, options))
+        .collect();
+    let work: Vec<(usize, u32)> = planned
+        .iter()
+        .enumerate()
+        .flat_map(|(case, one)| (1..=one.runs()).map(move |run| (case, run)))
+        .collect();
     let next = AtomicUsize::new(0);
     let (done, results) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -217,11 +254,15 @@ fn in_order(
 ) -> Vec<CaseReport> {
     let mut early: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
     let mut ordered = Vec::new();
-    let is_whole =
-        |case: usize, pieces: &Vec<Piece>| u32::try_from(pieces.len()).is_ok_and(|count| count == planned[case].runs());
+    let is_whole = |case: usize, pieces: &Vec<Piece>| {
+        u32::try_from(pieces.len()).is_ok_and(|count| count == planned[case].runs())
+    };
     for (index, piece) in results {
         early.entry(index).or_default().push(piece);
-        while early.get(&ordered.len()).is_some_and(|pieces| is_whole(ordered.len(), pieces)) {
+        while early
+            .get(&ordered.len())
+            .is_some_and(|pieces| is_whole(ordered.len(), pieces))
+        {
             let pieces = early.remove(&ordered.len()).unwrap_or_default();
             let report = planned[ordered.len()].report(pieces);
             on_result(&report);
@@ -240,11 +281,18 @@ struct Filter<'f> {
 impl<'f> Filter<'f> {
     /// Text that is no regular expression is taken as it stands.
     fn new(text: &'f str) -> Self {
-        Filter { text, regex: Regex::new(text).ok() }
+        Filter {
+            text,
+            regex: Regex::new(text).ok(),
+        }
     }
 
     fn accepts(&self, name: &str) -> bool {
-        name.contains(self.text) || self.regex.as_ref().is_some_and(|regex| regex.is_match(name))
+        name.contains(self.text)
+            || self
+                .regex
+                .as_ref()
+                .is_some_and(|regex| regex.is_match(name))
     }
 }
 
@@ -263,11 +311,18 @@ mod tests {
     #[test]
     fn a_filter_that_matches_nothing_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.case.yaml"), "case: a\nfiles: {goondan.yaml: x}\n").unwrap();
+        std::fs::write(
+            dir.path().join("a.case.yaml"),
+            "case: a\nfiles: {goondan.yaml: x}\n",
+        )
+        .unwrap();
         let mut options = Options::new([dir.path().to_owned()]);
         options.filter = Some("zzz".into());
         let summary = run(&options, &mut |_| panic!("nothing runs"));
-        assert_eq!(summary.errors[0].message, "no case matches the filter `zzz`");
+        assert_eq!(
+            summary.errors[0].message,
+            "no case matches the filter `zzz`"
+        );
         assert!(!summary.is_good());
     }
 }

@@ -3,7 +3,11 @@
 //! Ten thousand signed events of Slack for a hundred threads, with the store on disk, and a Slack that stands in for the real one.
 //! Then some for a model that takes ten seconds.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a trial tells what it finds, and may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a trial tells what it finds, and may panic"
+)]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -44,10 +48,17 @@ async fn slack(answers: Answers) -> String {
     let base = format!("http://{}", listener.local_addr().unwrap());
     let take = async |State(answers): State<Answers>, Json(body): Json<Value>| {
         let text = |name: &str| body[name].as_str().unwrap().to_owned();
-        answers.lock().unwrap().entry(text("thread_ts")).or_default().push(text("text"));
+        answers
+            .lock()
+            .unwrap()
+            .entry(text("thread_ts"))
+            .or_default()
+            .push(text("text"));
         Json(json!({"ok": true, "ts": "1.1"}))
     };
-    let router = Router::new().route("/chat.postMessage", post(take)).with_state(answers);
+    let router = Router::new()
+        .route("/chat.postMessage", post(take))
+        .with_state(answers);
     tokio::spawn(async move { axum::serve(listener, router).await });
     base
 }
@@ -65,10 +76,26 @@ async fn start(state: &std::path::Path, base: &str, delay: u64) -> (Swarm, Conne
     std::fs::write(project.path().join("goondan.yaml"), text).unwrap();
     let loaded = goondan::load(project.path());
     assert_eq!(loaded.diagnostics, []);
-    let workspace = goondan::Workspace { id: "w".to_owned(), dir: state.join("w") };
-    let builder = Swarm::builder(loaded.bundle.unwrap()).state_root(state).workspace(workspace);
-    let swarm = builder.environment(Environment::default()).start().await.unwrap();
-    let connections = Connections::begin(swarm.clone(), Options { has_server: true, ..Options::default() }).await;
+    let workspace = goondan::Workspace {
+        id: "w".to_owned(),
+        dir: state.join("w"),
+    };
+    let builder = Swarm::builder(loaded.bundle.unwrap())
+        .state_root(state)
+        .workspace(workspace);
+    let swarm = builder
+        .environment(Environment::default())
+        .start()
+        .await
+        .unwrap();
+    let connections = Connections::begin(
+        swarm.clone(),
+        Options {
+            has_server: true,
+            ..Options::default()
+        },
+    )
+    .await;
     (swarm, connections)
 }
 
@@ -80,12 +107,25 @@ async fn deliver(router: Router, thread: usize, number: usize) -> Duration {
     }})
     .to_string();
     let at = chrono::Utc::now().timestamp().to_string();
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), format!("v0:{at}:{body}").as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let tag = hmac::sign(
+        &hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()),
+        format!("v0:{at}:{body}").as_bytes(),
+    );
+    let hex: String = tag
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let request = Request::post("/connect/team").header("x-slack-request-timestamp", at);
-    let request = request.header("x-slack-signature", format!("v0={hex}")).body(Body::from(body)).unwrap();
+    let request = request
+        .header("x-slack-signature", format!("v0={hex}"))
+        .body(Body::from(body))
+        .unwrap();
     let begin = Instant::now();
-    assert_eq!(router.oneshot(request).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(
+        router.oneshot(request).await.unwrap().status(),
+        StatusCode::OK
+    );
     begin.elapsed()
 }
 
@@ -103,22 +143,41 @@ async fn burst(base: &str, answers: &Answers) {
             }
         })
     });
-    threads.buffer_unordered(OPEN).for_each(async |done| done.unwrap()).await;
+    threads
+        .buffer_unordered(OPEN)
+        .for_each(async |done| done.unwrap())
+        .await;
     let accepted = begin.elapsed();
-    while answers.lock().unwrap().values().map(Vec::len).sum::<usize>() < EVENTS {
+    while answers
+        .lock()
+        .unwrap()
+        .values()
+        .map(Vec::len)
+        .sum::<usize>()
+        < EVENTS
+    {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let answered = begin.elapsed();
     let answers = answers.lock().unwrap();
     let in_order = answers.iter().filter(|(thread, texts)| {
-        let wanted =
-            (0..EVENTS / THREADS).map(|round| format!("{}", round * THREADS + thread.parse::<usize>().unwrap()));
+        let wanted = (0..EVENTS / THREADS)
+            .map(|round| format!("{}", round * THREADS + thread.parse::<usize>().unwrap()));
         texts.iter().eq(wanted.collect::<Vec<_>>().iter())
     });
     println!("events {EVENTS}, threads {THREADS}");
-    println!("accepted in {accepted:.2?}: {:.0} a second", EVENTS as f64 / accepted.as_secs_f64());
-    println!("answered in {answered:.2?}: {:.0} a second", EVENTS as f64 / answered.as_secs_f64());
-    println!("threads that were answered in order: {} of {THREADS}", in_order.count());
+    println!(
+        "accepted in {accepted:.2?}: {:.0} a second",
+        EVENTS as f64 / accepted.as_secs_f64()
+    );
+    println!(
+        "answered in {answered:.2?}: {:.0} a second",
+        EVENTS as f64 / answered.as_secs_f64()
+    );
+    println!(
+        "threads that were answered in order: {} of {THREADS}",
+        in_order.count()
+    );
 }
 
 /// A platform does not wait for the model.
@@ -130,6 +189,9 @@ async fn slow(base: &str) {
         times.push(deliver(connections.router(), number, 900_000 + number).await);
     }
     times.sort_unstable();
-    println!("while the model takes 10 s: acknowledged in {:.1?} (median), {:.1?} (longest)", times[100], times[199]);
+    println!(
+        "while the model takes 10 s: acknowledged in {:.1?} (median), {:.1?} (longest)",
+        times[100], times[199]
+    );
     swarm.kill();
 }

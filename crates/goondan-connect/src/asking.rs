@@ -85,7 +85,10 @@ struct Inner {
 impl Asking {
     /// Without a broker nobody is asked.
     pub(crate) fn new(broker: Option<Broker>) -> Asking {
-        Asking(Arc::new(Inner { broker, ..Inner::default() }))
+        Asking(Arc::new(Inner {
+            broker,
+            ..Inner::default()
+        }))
     }
 
     /// Puts questions until it is dropped.
@@ -107,13 +110,34 @@ impl Asking {
     }
 
     /// The questions of that chain go to `origin` as long as what comes back lives.
-    pub(crate) fn follow(&self, desk: &Arc<Desk>, trace_id: &str, origin: &Value, channel: &str) -> Option<Follow> {
-        let broker = self.0.broker.as_ref().filter(|_| !desk.approvers().is_empty())?;
-        let place = Place { desk: Arc::clone(desk), origin: origin.clone(), channel: channel.to_owned() };
+    pub(crate) fn follow(
+        &self,
+        desk: &Arc<Desk>,
+        trace_id: &str,
+        origin: &Value,
+        channel: &str,
+    ) -> Option<Follow> {
+        let broker = self
+            .0
+            .broker
+            .as_ref()
+            .filter(|_| !desk.approvers().is_empty())?;
+        let place = Place {
+            desk: Arc::clone(desk),
+            origin: origin.clone(),
+            channel: channel.to_owned(),
+        };
         self.chains().insert(trace_id.to_owned(), Arc::new(place));
         // Those that were asked before anybody knew where they go.
-        broker.open().into_iter().filter(|open| open.request.trace_id == trace_id).for_each(|open| self.put(open));
-        Some(Follow { asking: self.clone(), trace_id: trace_id.to_owned() })
+        broker
+            .open()
+            .into_iter()
+            .filter(|open| open.request.trace_id == trace_id)
+            .for_each(|open| self.put(open));
+        Some(Follow {
+            asking: self.clone(),
+            trace_id: trace_id.to_owned(),
+        })
     }
 
     fn chains(&self) -> MutexGuard<'_, HashMap<String, Arc<Place>>> {
@@ -125,7 +149,9 @@ impl Asking {
     }
 
     fn put(&self, question: Question) {
-        let Some(place) = self.place(&question.request.trace_id) else { return };
+        let Some(place) = self.place(&question.request.trace_id) else {
+            return;
+        };
         tokio::spawn(self.0.end.clone().run_until_cancelled_owned(async move {
             let connection = place.desk.bound.name.clone();
             if let Err(error) = put(&place, question).await {
@@ -152,7 +178,9 @@ async fn put(place: &Place, question: Question) -> Result<(), Failure> {
     let (platform, book) = (&place.desk.platform, &place.desk.questions);
     let mark = book.mark(&question.request);
     let poster = Poster::of(&**platform, &question.request, &mark);
-    let Some(_open) = book.open(&mark, &question, &place.channel, &poster) else { return Ok(()) };
+    let Some(_open) = book.open(&mark, &question, &place.channel, &poster) else {
+        return Ok(());
+    };
     let (known, text) = (book.handle(&mark), &poster.last);
     let handle = {
         let standing = stand(place, known.as_ref(), &poster, &mark);
@@ -180,7 +208,12 @@ async fn put(place: &Place, question: Question) -> Result<(), Failure> {
 }
 
 /// Where the question stands: where it stood before a restart, or in new messages.
-async fn stand(place: &Place, known: Option<&Value>, poster: &Poster, mark: &str) -> Result<Value, Failure> {
+async fn stand(
+    place: &Place,
+    known: Option<&Value>,
+    poster: &Poster,
+    mark: &str,
+) -> Result<Value, Failure> {
     for text in poster.before.iter().filter(|_| known.is_none()) {
         post(place, None, text, None).await?;
     }
@@ -188,7 +221,12 @@ async fn stand(place: &Place, known: Option<&Value>, poster: &Poster, mark: &str
 }
 
 /// Puts a message where that one stands, or as a new one, and says where it is.
-async fn post(place: &Place, known: Option<&Value>, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
+async fn post(
+    place: &Place,
+    known: Option<&Value>,
+    text: &str,
+    mark: Option<&str>,
+) -> Result<Value, Failure> {
     let (platform, origin) = (&place.desk.platform, &place.origin);
     let mut tries = 0;
     loop {
@@ -235,7 +273,11 @@ impl Poster {
         if !platform.has_buttons() {
             last = format!("{last}\n\nAnswer with `/approve {mark}` or `/deny {mark}`.");
         }
-        Poster { before, last, is_whole }
+        Poster {
+            before,
+            last,
+            is_whole,
+        }
     }
 }
 
@@ -293,7 +335,14 @@ impl Questions {
             Err(error) => return Err(error),
         };
         let key = hmac::Key::new(hmac::HMAC_SHA256, key(&folder.join(KEY))?.as_bytes());
-        Ok(Questions { path, key, state: Mutex::new(State { known, ..State::default() }) })
+        Ok(Questions {
+            path,
+            key,
+            state: Mutex::new(State {
+                known,
+                ..State::default()
+            }),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -303,24 +352,48 @@ impl Questions {
     /// What stands for this question and no other.
     fn mark(&self, request: &ApprovalRequest) -> String {
         let arguments = serde_json::to_vec(&request.arguments).unwrap_or_default();
-        let parts: [&[u8]; 5] = [request.id.as_bytes(), b"\0", request.tool_name.as_bytes(), b"\0", &arguments];
+        let parts: [&[u8]; 5] = [
+            request.id.as_bytes(),
+            b"\0",
+            request.tool_name.as_bytes(),
+            b"\0",
+            &arguments,
+        ];
         hex(hmac::sign(&self.key, &parts.concat()).as_ref())[..MARK].to_owned()
     }
 
     /// `None` where it stands already.
-    fn open(&self, mark: &str, question: &Question, channel: &str, poster: &Poster) -> Option<Standing<'_>> {
+    fn open(
+        &self,
+        mark: &str,
+        question: &Question,
+        channel: &str,
+        poster: &Poster,
+    ) -> Option<Standing<'_>> {
         let mut state = self.state();
         if state.open.contains_key(mark) {
             return None;
         }
         let (text, is_whole) = (poster.last.clone(), poster.is_whole);
-        let open = Open { question: question.clone(), channel: channel.to_owned(), text, is_whole };
+        let open = Open {
+            question: question.clone(),
+            channel: channel.to_owned(),
+            text,
+            is_whole,
+        };
         state.open.insert(mark.to_owned(), open);
-        Some(Standing { book: self, mark: mark.to_owned() })
+        Some(Standing {
+            book: self,
+            mark: mark.to_owned(),
+        })
     }
 
     fn handle(&self, mark: &str) -> Option<Value> {
-        self.state().known.iter().find(|known| known.mark == mark).map(|known| known.handle.clone())
+        self.state()
+            .known
+            .iter()
+            .find(|known| known.mark == mark)
+            .map(|known| known.handle.clone())
     }
 
     fn said(&self, mark: &str) -> Option<String> {
@@ -330,7 +403,10 @@ impl Questions {
     fn note(&self, mark: &str, handle: &Value) -> io::Result<()> {
         let mut state = self.state();
         state.known.retain(|known| known.mark != mark);
-        state.known.push(Known { mark: mark.to_owned(), handle: handle.clone() });
+        state.known.push(Known {
+            mark: mark.to_owned(),
+            handle: handle.clone(),
+        });
         let surplus = state.known.len().saturating_sub(REMEMBERED);
         state.known.drain(..surplus);
         private::replace_durably(&self.path, &serde_json::to_vec(&state.known)?).map(drop)
@@ -339,12 +415,33 @@ impl Questions {
     /// Answers a question, if it is one that stands there.
     fn answer(&self, press: &Press) -> Verdict {
         let mut state = self.state();
-        let open = state.open.get(&press.mark).filter(|open| open.channel == press.channel);
-        let Some(Open { question, text, is_whole, .. }) = open else { return Verdict { words: OVER, text: None } };
+        let open = state
+            .open
+            .get(&press.mark)
+            .filter(|open| open.channel == press.channel);
+        let Some(Open {
+            question,
+            text,
+            is_whole,
+            ..
+        }) = open
+        else {
+            return Verdict {
+                words: OVER,
+                text: None,
+            };
+        };
         if press.allows && !is_whole {
-            return Verdict { words: TOO_LONG, text: None };
+            return Verdict {
+                words: TOO_LONG,
+                text: None,
+            };
         }
-        let who = if press.sender.name.is_empty() { &press.sender.id } else { &press.sender.name };
+        let who = if press.sender.name.is_empty() {
+            &press.sender.id
+        } else {
+            &press.sender.name
+        };
         let (answer, words, done) = match press.allows {
             true => (ApprovalAnswer::ONCE, "Allowed.", "Allowed"),
             false => (ApprovalAnswer::Deny, "Denied.", "Denied"),
@@ -353,14 +450,21 @@ impl Questions {
         // Before it is answered: whoever waits for its end says so.
         state.said.insert(press.mark.clone(), said.clone());
         if question.answer(answer) {
-            return Verdict { words, text: Some(said) };
+            return Verdict {
+                words,
+                text: Some(said),
+            };
         }
         state.said.remove(&press.mark);
-        Verdict { words: OVER, text: None }
+        Verdict {
+            words: OVER,
+            text: None,
+        }
     }
 }
 
-const TOO_LONG: &str = "It is too long to be shown here, so here you can only deny it. `gdn attach` shows all of it.";
+const TOO_LONG: &str =
+    "It is too long to be shown here, so here you can only deny it. `gdn attach` shows all of it.";
 const OVER: &str = "There is no such question any more.";
 const NOT_YOURS: &str = "You can't answer this. Those who may are named in the connection.";
 
@@ -383,30 +487,59 @@ fn make_key(path: &Path) -> io::Result<String> {
 pub(crate) fn press(desk: &Desk, press: &Press) -> Verdict {
     let connection = &desk.bound.name;
     if !desk.approvers().contains(&press.sender.id) {
-        tracing::warn!(connection, sender = press.sender.id, "somebody has answered a question who may not");
-        return Verdict { words: NOT_YOURS, text: None };
+        tracing::warn!(
+            connection,
+            sender = press.sender.id,
+            "somebody has answered a question who may not"
+        );
+        return Verdict {
+            words: NOT_YOURS,
+            text: None,
+        };
     }
     let verdict = desk.questions.answer(press);
     if verdict.text.is_some() {
         let allowed = press.allows;
-        tracing::info!(connection, sender = press.sender.id, allowed, "a question was answered in the channel");
+        tracing::info!(
+            connection,
+            sender = press.sender.id,
+            allowed,
+            "a question was answered in the channel"
+        );
     }
     verdict
 }
 
 /// The words of an answer: `/approve MARK` or `/deny MARK` in the last line of what somebody has written.
 pub(crate) fn written(event: &Event) -> Option<Press> {
-    let (sender, channel) = (event.sender.clone().filter(|_| !event.quotes)?, event.channel.clone()?);
-    let line = event.text.lines().rev().find(|line| !line.trim().is_empty())?;
-    let mut words = line.split_whitespace().filter(|word| !word.starts_with("<@"));
-    let (verb, mark, None) = (words.next()?, words.next()?, words.next()) else { return None };
+    let (sender, channel) = (
+        event.sender.clone().filter(|_| !event.quotes)?,
+        event.channel.clone()?,
+    );
+    let line = event
+        .text
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())?;
+    let mut words = line
+        .split_whitespace()
+        .filter(|word| !word.starts_with("<@"));
+    let (verb, mark, None) = (words.next()?, words.next()?, words.next()) else {
+        return None;
+    };
     let allows = match verb.trim_start_matches('/') {
         "approve" => true,
         "deny" => false,
         _ => return None,
     };
     let is_mark = mark.len() == MARK && mark.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_mark.then(|| Press { mark: mark.to_ascii_lowercase(), allows, sender, channel, back: Value::Null })
+    is_mark.then(|| Press {
+        mark: mark.to_ascii_lowercase(),
+        allows,
+        sender,
+        channel,
+        back: Value::Null,
+    })
 }
 
 /// What a button carries: at most 64 bytes, as Telegram wants.

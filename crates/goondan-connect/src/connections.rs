@@ -44,7 +44,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { has_server: false, clock: Arc::new(SystemClock), console: None, broker: None }
+        Options {
+            has_server: false,
+            clock: Arc::new(SystemClock),
+            console: None,
+            broker: None,
+        }
     }
 }
 
@@ -84,12 +89,26 @@ impl Connections {
         let news = swarm.reload_news();
         let asking = Asking::new(options.broker.clone());
         let (live, clock) = (Live::default(), Arc::clone(&options.clock));
-        let shared = Shared { swarm: swarm.clone(), clock, asking, live };
-        let inner = Arc::new(Inner { swarm, options, shared, table: Mutex::default() });
+        let shared = Shared {
+            swarm: swarm.clone(),
+            clock,
+            asking,
+            live,
+        };
+        let inner = Arc::new(Inner {
+            swarm,
+            options,
+            shared,
+            table: Mutex::default(),
+        });
         let asking = inner.shared.asking.begin();
         inner.apply().await;
         let following = Abort(tokio::spawn(follow(Arc::clone(&inner), news)));
-        Connections { inner, following: Mutex::new(Some(following)), _asking: asking }
+        Connections {
+            inner,
+            following: Mutex::new(Some(following)),
+            _asking: asking,
+        }
     }
 
     /// Whether there is none at all.
@@ -112,12 +131,19 @@ impl Connections {
 
     /// Where platforms deliver events: `/connect/NAME`. Each connection checks the signatures itself.
     pub fn router(&self) -> Router {
-        Router::new().route("/connect/{connection}", any(deliver)).with_state(Arc::clone(&self.inner))
+        Router::new()
+            .route("/connect/{connection}", any(deliver))
+            .with_state(Arc::clone(&self.inner))
     }
 
     /// Takes no more events.
     pub fn stop_receiving(&self) {
-        drop(self.following.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.following
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         let running = {
             let mut table = self.inner.table();
             table.is_stopped = true;
@@ -131,7 +157,13 @@ impl Connections {
     /// Takes no more events, and sends what is left to send. The swarm should have ended before.
     pub async fn end(&self) {
         self.stop_receiving();
-        let owed: Vec<Arc<Owed>> = self.inner.table().owed.drain().map(|(_, owed)| owed).collect();
+        let owed: Vec<Arc<Owed>> = self
+            .inner
+            .table()
+            .owed
+            .drain()
+            .map(|(_, owed)| owed)
+            .collect();
         futures::future::join_all(owed.iter().map(|owed| owed.lanes.settle(LAST_WORDS))).await;
         self.inner.shared.asking.end();
     }
@@ -160,7 +192,9 @@ impl Inner {
                 Err(problem) => problems.push(problem),
             }
         }
-        self.table().running.retain(|_, running| wanted.contains(&running.desk.bound));
+        self.table()
+            .running
+            .retain(|_, running| wanted.contains(&running.desk.bound));
         for bound in wanted {
             if self.table().running.contains_key(&bound.name) {
                 continue;
@@ -182,7 +216,8 @@ impl Inner {
         if platform.needs_server() && !self.options.has_server {
             return Err("It needs `gdn serve`, where its platform can deliver events.".to_owned());
         }
-        let unusable = |error: io::Error| format!("Its folder in the workspace can't be used: {error}.");
+        let unusable =
+            |error: io::Error| format!("Its folder in the workspace can't be used: {error}.");
         let shelf = Shelf::of(&self.swarm.workspace_dir(), &bound.name);
         let folder = shelf.prepare().map_err(unusable)?.to_owned();
         let known = self.table().owed.get(&bound.name).cloned();
@@ -190,10 +225,18 @@ impl Inner {
             Some(owed) => (owed, Vec::new()),
             None => {
                 let (outbox, left) = Outbox::open(&folder).map_err(unusable)?;
-                (Arc::new(Owed { outbox, lanes: Default::default() }), left)
+                (
+                    Arc::new(Owed {
+                        outbox,
+                        lanes: Default::default(),
+                    }),
+                    left,
+                )
             }
         };
-        self.table().owed.insert(bound.name.clone(), Arc::clone(&owed));
+        self.table()
+            .owed
+            .insert(bound.name.clone(), Arc::clone(&owed));
         let answers = bound.reply != ReplyMode::None;
         let desk = Desk::open(bound, &self.shared, platform, folder, owed).map_err(unusable)?;
         let desk = Arc::new(desk);
@@ -201,14 +244,22 @@ impl Inner {
             desk.resume(left).await.map_err(unusable)?;
         }
         let receiving = Abort(tokio::spawn(supervise::receive(Arc::clone(&desk))));
-        Ok(Running { desk, _receiving: receiving })
+        Ok(Running {
+            desk,
+            _receiving: receiving,
+        })
     }
 
     fn tell_unusable(&self, name: &str, problem: &str) {
         let shelf = Shelf::of(&self.swarm.workspace_dir(), name);
         if let Ok(folder) = shelf.prepare() {
             let why = Some(problem.to_owned());
-            Status { state: State::Unusable, since: self.options.clock.now(), why }.write(folder);
+            Status {
+                state: State::Unusable,
+                since: self.options.clock.now(),
+                why,
+            }
+            .write(folder);
         }
     }
 }
@@ -227,10 +278,20 @@ async fn follow(inner: Arc<Inner>, mut news: UnboundedReceiver<ReloadNews>) {
     }
 }
 
-async fn deliver(Extracted(inner): Extracted<Arc<Inner>>, Path(name): Path<String>, request: Request) -> Response {
+async fn deliver(
+    Extracted(inner): Extracted<Arc<Inner>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
     let (desk, is_stopped) = {
         let table = inner.table();
-        (table.running.get(&name).map(|running| Arc::clone(&running.desk)), table.is_stopped)
+        (
+            table
+                .running
+                .get(&name)
+                .map(|running| Arc::clone(&running.desk)),
+            table.is_stopped,
+        )
     };
     if is_stopped {
         return (StatusCode::SERVICE_UNAVAILABLE, "The swarm is stopping.\n").into_response();

@@ -25,7 +25,12 @@ impl Console {
         open: impl FnOnce(mpsc::Sender<String>) + Send + 'static,
         print: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        Console { open: Lock::new(Some(Box::new(open))), lines: Mutex::new(None), _held: None, print: Box::new(print) }
+        Console {
+            open: Lock::new(Some(Box::new(open))),
+            lines: Mutex::new(None),
+            _held: None,
+            print: Box::new(print),
+        }
     }
 
     /// One on which nobody types, and that has no end.
@@ -42,7 +47,12 @@ impl Console {
     /// The next line; `None` where there are no more. Each line goes to one who asks.
     pub(crate) async fn line(&self) -> Option<String> {
         let mut lines = self.lines.lock().await;
-        if let Some(open) = self.open.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(open) = self
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             let (sender, receiver) = mpsc::channel(MOST_LINES);
             *lines = Some(receiver);
             open(sender);

@@ -55,13 +55,19 @@ impl Delivery<'_> {
                     (Brought::Changed, _) => {}
                     // Whoever waits for it has to know that there was one.
                     (Brought::Failed(Failure::Refused(why)), Item::File(file)) => {
-                        tracing::warn!(connection = desk.bound.name, "a file of an answer was not sent: {why}");
+                        tracing::warn!(
+                            connection = desk.bound.name,
+                            "a file of an answer was not sent: {why}"
+                        );
                         item = Item::Text(file.told("could not be sent"));
                         continue;
                     }
                     (Brought::Failed(failure), _) => {
                         let failure = failure.to_string();
-                        tracing::warn!(connection = desk.bound.name, "an answer was not delivered: {failure}");
+                        tracing::warn!(
+                            connection = desk.bound.name,
+                            "an answer was not delivered: {failure}"
+                        );
                         return outbox.failed(self.id, &failure).await;
                     }
                 }
@@ -77,16 +83,29 @@ impl Delivery<'_> {
         let (files, left_out) = uploads::of(self.desk, self.lane, result).await;
         let mut text = answer(result).unwrap_or_default();
         // Named where it can't be sent.
-        let unsent = files.iter().filter(|_| !platform.takes_files()).map(|file| file.told("can't be sent here"));
+        let unsent = files
+            .iter()
+            .filter(|_| !platform.takes_files())
+            .map(|file| file.told("can't be sent here"));
         for line in unsent.chain(left_out) {
             text = format!("{text}\n{line}").trim().to_owned();
         }
         if text.is_empty() && self.draft.is_some() {
             // The message that grew has to become something.
-            text = files.first().map_or_else(|| drafts::STOPPED.to_owned(), |file| format!("[a file: {}]", file.name));
+            text = files.first().map_or_else(
+                || drafts::STOPPED.to_owned(),
+                |file| format!("[a file: {}]", file.name),
+            );
         }
-        let texts = if text.is_empty() { Vec::new() } else { platform.pieces(&text) };
-        let files = files.into_iter().filter(|_| platform.takes_files()).map(Item::File);
+        let texts = if text.is_empty() {
+            Vec::new()
+        } else {
+            platform.pieces(&text)
+        };
+        let files = files
+            .into_iter()
+            .filter(|_| platform.takes_files())
+            .map(Item::File);
         texts.into_iter().map(Item::Text).chain(files).collect()
     }
 
@@ -111,7 +130,9 @@ impl Delivery<'_> {
                 Err(failure) => failure,
             };
             tries += 1;
-            let Some(wait) = next_try(&failure, tries, is_edit) else { return Ok(Brought::Failed(failure)) };
+            let Some(wait) = next_try(&failure, tries, is_edit) else {
+                return Ok(Brought::Failed(failure));
+            };
             if !is_edit && !sent_any {
                 // Nothing of it has arrived that can't be done again: a process that dies now sends it after the next start.
                 outbox.owe(self.waiting()).await?;
@@ -124,7 +145,9 @@ impl Delivery<'_> {
         let (platform, origin) = (&self.desk.platform, self.origin);
         match (item, &self.draft) {
             (Item::File(file), _) => platform.send_file(origin, number, file).await,
-            (Item::Text(text), Some(message)) if number == 0 => platform.edit(origin, message, text, None).await,
+            (Item::Text(text), Some(message)) if number == 0 => {
+                platform.edit(origin, message, text, None).await
+            }
             (Item::Text(text), _) => platform.send(origin, number, text).await,
         }
     }
@@ -159,10 +182,18 @@ fn answer(result: &TurnResult) -> Option<String> {
     let text = result.response_text();
     match result.finish_reason {
         FinishReason::Error => {
-            let code = result.error.as_ref().map(|error| format!(" ({})", error.code)).unwrap_or_default();
-            Some(format!("Sorry, that did not work{code}. The people who run this can see why in its log."))
+            let code = result
+                .error
+                .as_ref()
+                .map(|error| format!(" ({})", error.code))
+                .unwrap_or_default();
+            Some(format!(
+                "Sorry, that did not work{code}. The people who run this can see why in its log."
+            ))
         }
         FinishReason::Cancelled => None,
-        FinishReason::TextResponse | FinishReason::MaxSteps => Some(text).filter(|text| !text.trim().is_empty()),
+        FinishReason::TextResponse | FinishReason::MaxSteps => {
+            Some(text).filter(|text| !text.trim().is_empty())
+        }
     }
 }

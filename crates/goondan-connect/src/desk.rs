@@ -30,7 +30,12 @@ use crate::signature::digest;
 /// How often it is tried to tell who has answered a question what came of it.
 const TELL_TRIES: u32 = 3;
 /// What the swarm will take another time.
-const PASSING: [Code; 4] = [Code::SWARM_STOPPING, Code::SWARM_STOPPED, Code::AGENT_QUEUE_FULL, Code::STORE];
+const PASSING: [Code; 4] = [
+    Code::SWARM_STOPPING,
+    Code::SWARM_STOPPED,
+    Code::AGENT_QUEUE_FULL,
+    Code::STORE,
+];
 
 /// One connection, as its events and its answers see it.
 pub(crate) struct Desk {
@@ -92,9 +97,30 @@ impl Desk {
     ) -> io::Result<Desk> {
         let senders = Senders::open(&folder, bound.allow.clone(), platform.is_guarded())?;
         let questions = Questions::open_in(&folder)?;
-        let Shared { swarm, clock, asking, live } = shared;
-        let (swarm, clock, asking, live) = (swarm.clone(), Arc::clone(clock), asking.clone(), live.clone());
-        Ok(Desk { bound, swarm, clock, platform, folder, owed, questions, live, asking, senders })
+        let Shared {
+            swarm,
+            clock,
+            asking,
+            live,
+        } = shared;
+        let (swarm, clock, asking, live) = (
+            swarm.clone(),
+            Arc::clone(clock),
+            asking.clone(),
+            live.clone(),
+        );
+        Ok(Desk {
+            bound,
+            swarm,
+            clock,
+            platform,
+            folder,
+            owed,
+            questions,
+            live,
+            asking,
+            senders,
+        })
     }
 
     pub(crate) fn now(&self) -> DateTime<Utc> {
@@ -104,7 +130,10 @@ impl Desk {
     /// Who may answer questions of policies.
     pub(crate) fn approvers(&self) -> &BTreeSet<String> {
         static NOBODY: BTreeSet<String> = BTreeSet::new();
-        self.bound.allow.as_ref().map_or(&NOBODY, |allow| &allow.approvers)
+        self.bound
+            .allow
+            .as_ref()
+            .map_or(&NOBODY, |allow| &allow.approvers)
     }
 
     /// Somebody answers a question.
@@ -114,18 +143,25 @@ impl Desk {
 
     /// The answer to a question in words, of one who may give it. What others write so is a message like any other.
     fn answered(self: &Arc<Self>, event: &Event) -> bool {
-        let press = asking::written(event).filter(|press| self.approvers().contains(&press.sender.id));
+        let press =
+            asking::written(event).filter(|press| self.approvers().contains(&press.sender.id));
         let Some(press) = press else { return false };
         let Verdict { words, .. } = self.press(&press);
-        let Some(origin) = event.origin.clone() else { return true };
+        let Some(origin) = event.origin.clone() else {
+            return true;
+        };
         let desk = Arc::clone(self);
         tokio::spawn(async move {
             for tries in 1..=TELL_TRIES {
                 match desk.platform.send(&origin, 0, words).await {
                     Ok(()) => return,
                     // Discord knows nothing of the message before it has the answer to its request.
-                    Err(_) if tries < TELL_TRIES => tokio::time::sleep(Duration::from_secs(1)).await,
-                    Err(error) => tracing::debug!(%error, "who has answered a question was not told what came of it"),
+                    Err(_) if tries < TELL_TRIES => {
+                        tokio::time::sleep(Duration::from_secs(1)).await
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "who has answered a question was not told what came of it")
+                    }
                 }
             }
         });
@@ -137,7 +173,11 @@ impl Desk {
         if self.answered(&event) {
             return Ok(Taken::Accepted);
         }
-        match self.senders.admit(&event, self.now()).map_err(not_written)? {
+        match self
+            .senders
+            .admit(&event, self.now())
+            .map_err(not_written)?
+        {
             Admission::Passes => {}
             Admission::NewStranger => {
                 tracing::warn!(
@@ -150,7 +190,10 @@ impl Desk {
             Admission::Refused => return Ok(Taken::NotLetIn),
         }
         let (id, files) = (self.input_id(&event.id), event.files.clone());
-        let origin = event.origin.clone().filter(|_| self.bound.reply != ReplyMode::None);
+        let origin = event
+            .origin
+            .clone()
+            .filter(|_| self.bound.reply != ReplyMode::None);
         let channel = event.channel.clone().unwrap_or_default();
         let (mut input, key) = self.input(event, id.clone());
         let is_new = match &origin {
@@ -162,14 +205,21 @@ impl Desk {
                 }
                 Some(_) => return Ok(Taken::Accepted),
                 None => {
-                    self.owed.outbox.owe(self.reply(&id, &key, &channel, origin.clone())).await.map_err(not_written)?;
+                    self.owed
+                        .outbox
+                        .owe(self.reply(&id, &key, &channel, origin.clone()))
+                        .await
+                        .map_err(not_written)?;
                     true
                 }
             },
         };
         // It is known by now: when it is delivered again meanwhile, it is no other event.
         input.files = files::fetch(self, &files, &mut input.text).await;
-        match self.hand_in(input, id.clone(), key, origin.filter(|_| is_new), &channel).await {
+        match self
+            .hand_in(input, id.clone(), key, origin.filter(|_| is_new), &channel)
+            .await
+        {
             Ok(()) => Ok(Taken::Accepted),
             Err(error) => {
                 if is_new {
@@ -191,7 +241,12 @@ impl Desk {
         let metadata = event.metadata(&self.bound.name, &self.bound.connector);
         // What it needs to answer by a tool. Strangers have written it: as JSON, it looks like nothing else.
         let text = match self.bound.answers_by_tool {
-            true => format!("{}\n\n[{} {}]", event.text, event.name, serde_json::json!(event.properties)),
+            true => format!(
+                "{}\n\n[{} {}]",
+                event.text,
+                event.name,
+                serde_json::json!(event.properties)
+            ),
             false => event.text,
         };
         let input = Input {
@@ -233,17 +288,31 @@ impl Desk {
         channel: &str,
     ) -> Result<(), SendError> {
         let submit = || self.swarm.submit(input);
-        let Some(origin) = origin else { return submit()?.accepted().await.map(drop) };
+        let Some(origin) = origin else {
+            return submit()?.accepted().await.map(drop);
+        };
         let (sender, turn) = oneshot::channel();
         // Before its turn can begin.
         let watched = self.watch(&id, false);
-        let job = Job { id, channel: channel.to_owned(), origin: origin.clone(), draft: None, turn };
+        let job = Job {
+            id,
+            channel: channel.to_owned(),
+            origin: origin.clone(),
+            draft: None,
+            turn,
+        };
         let submission = self.owed.lanes.queue(self, lane, job, submit)?;
         // Before its turn can ask anything.
-        let questions = self.asking.follow(self, submission.trace_id(), &origin, channel);
+        let questions = self
+            .asking
+            .follow(self, submission.trace_id(), &origin, channel);
         let found = Found::Open(submission.accepted().await?);
         // Whoever would answer has ended: the next start does.
-        let _ = sender.send(Begun { found, watched, questions });
+        let _ = sender.send(Begun {
+            found,
+            watched,
+            questions,
+        });
         Ok(())
     }
 
@@ -258,7 +327,9 @@ impl Desk {
         for reply in owed {
             if reply.state == ReplyState::Sending {
                 let at = reply.at.to_rfc3339_opts(SecondsFormat::Secs, true);
-                let why = format!("the process ended while the answer to the event of {at} was being sent");
+                let why = format!(
+                    "the process ended while the answer to the event of {at} was being sent"
+                );
                 self.owed.outbox.failed(&reply.id, &why).await?;
                 continue;
             }
@@ -268,14 +339,27 @@ impl Desk {
                 Some(found) => {
                     let (sender, turn) = oneshot::channel();
                     let questions = match &found {
-                        Found::Open(turn) => self.asking.follow(self, &turn.trace_id, &reply.origin, &reply.channel),
+                        Found::Open(turn) => {
+                            self.asking
+                                .follow(self, &turn.trace_id, &reply.origin, &reply.channel)
+                        }
                         Found::Over(_) => None,
                     };
                     let watched = self.watch(&reply.id, true);
-                    let _ = sender.send(Begun { found, watched, questions });
-                    let job =
-                        Job { id: reply.id, channel: reply.channel, origin: reply.origin, draft: reply.draft, turn };
-                    let queued: Result<(), ()> = self.owed.lanes.queue(self, reply.instance, job, || Ok(()));
+                    let _ = sender.send(Begun {
+                        found,
+                        watched,
+                        questions,
+                    });
+                    let job = Job {
+                        id: reply.id,
+                        channel: reply.channel,
+                        origin: reply.origin,
+                        draft: reply.draft,
+                        turn,
+                    };
+                    let queued: Result<(), ()> =
+                        self.owed.lanes.queue(self, reply.instance, job, || Ok(()));
                     debug_assert_eq!(queued, Ok(()));
                 }
             }
@@ -285,5 +369,8 @@ impl Desk {
 }
 
 fn not_written(error: io::Error) -> NotTaken {
-    NotTaken { message: format!("The event could not be put on disk: {error}."), is_passing: true }
+    NotTaken {
+        message: format!("The event could not be put on disk: {error}."),
+        is_passing: true,
+    }
 }

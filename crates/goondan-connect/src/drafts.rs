@@ -35,8 +35,11 @@ pub(crate) async fn grow(
     let (mut shown, mut not_before, mut sign) = (String::new(), Instant::now(), Sign::new());
     loop {
         let more = async {
-            let is_watched =
-                watched.text.wait_for(|text| is_news(desk, text.as_deref().unwrap_or_default(), &shown)).await.is_ok();
+            let is_watched = watched
+                .text
+                .wait_for(|text| is_news(desk, text.as_deref().unwrap_or_default(), &shown))
+                .await
+                .is_ok();
             tokio::time::sleep_until(not_before).await;
             is_watched
         };
@@ -49,13 +52,23 @@ pub(crate) async fn grow(
                 continue;
             }
         }
-        let text = first(desk, watched.text.borrow_and_update().as_deref().unwrap_or_default());
+        let text = first(
+            desk,
+            watched
+                .text
+                .borrow_and_update()
+                .as_deref()
+                .unwrap_or_default(),
+        );
         // Whatever comes of the turn meanwhile: what is on its way has to arrive first.
         let wait = match show(desk, id, origin, draft, &text).await {
             Ok(()) => desk.platform.pace(),
             Err(Failure::Later(wait)) => wait,
             Err(failure) => {
-                tracing::debug!(connection = desk.bound.name, "an answer does not grow: {failure}");
+                tracing::debug!(
+                    connection = desk.bound.name,
+                    "an answer does not grow: {failure}"
+                );
                 return result.await;
             }
         };
@@ -63,7 +76,13 @@ pub(crate) async fn grow(
     }
 }
 
-async fn show(desk: &Desk, id: &str, origin: &Value, draft: &mut Option<Value>, text: &str) -> Result<(), Failure> {
+async fn show(
+    desk: &Desk,
+    id: &str,
+    origin: &Value,
+    draft: &mut Option<Value>,
+    text: &str,
+) -> Result<(), Failure> {
     let text = format!("{text}{GOES_ON}");
     match draft {
         Some(handle) => desk.platform.edit(origin, handle, &text, None).await,
@@ -71,7 +90,8 @@ async fn show(desk: &Desk, id: &str, origin: &Value, draft: &mut Option<Value>, 
             let handle = desk.platform.draft(origin, &text).await?;
             *draft = Some(handle.clone());
             let written = desk.owed.outbox.draft(id, handle).await;
-            written.map_err(|error| Failure::Refused(format!("it could not be put on disk: {error}")))
+            written
+                .map_err(|error| Failure::Refused(format!("it could not be put on disk: {error}")))
         }
     }
 }
@@ -79,8 +99,16 @@ async fn show(desk: &Desk, id: &str, origin: &Value, draft: &mut Option<Value>, 
 /// The message that grows: the first of those that the answer will be.
 fn first(desk: &Desk, text: &str) -> String {
     // What is far behind the first message changes nothing about it.
-    let near = text.char_indices().nth(FAR).map_or(text, |(end, _)| &text[..end]);
-    let mut text = desk.platform.pieces(near).into_iter().next().unwrap_or_default();
+    let near = text
+        .char_indices()
+        .nth(FAR)
+        .map_or(text, |(end, _)| &text[..end]);
+    let mut text = desk
+        .platform
+        .pieces(near)
+        .into_iter()
+        .next()
+        .unwrap_or_default();
     // It may be as long as a message may be already.
     while !text.is_empty() && desk.platform.pieces(&format!("{text}{GOES_ON}")).len() > 1 {
         text.pop();

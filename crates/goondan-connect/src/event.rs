@@ -63,7 +63,9 @@ impl Event {
     /// A fact, by its name or another name of it.
     pub(crate) fn property(&self, name: &str) -> Option<&String> {
         let other = || OTHER_NAMES.iter().find(|(other, _)| *other == name);
-        self.properties.get(name).or_else(|| self.properties.get(other()?.1))
+        self.properties
+            .get(name)
+            .or_else(|| self.properties.get(other()?.1))
     }
 
     /// What the user message of its turn has as metadata: one key, in which a stranger may write whatever he likes.
@@ -92,13 +94,18 @@ pub(crate) fn random_id() -> String {
     use ring::rand::SecureRandom as _;
     let mut bytes = [0; 16];
     // Without randomness there is no TLS either, so nobody gets here.
-    ring::rand::SystemRandom::new().fill(&mut bytes).expect("the system has random bytes");
+    ring::rand::SystemRandom::new()
+        .fill(&mut bytes)
+        .expect("the system has random bytes");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The numbers, texts and truth values of an object, as text.
 pub(crate) fn plain_values(object: &JsonObject) -> BTreeMap<String, String> {
-    object.iter().filter_map(|(name, value)| Some((name.clone(), plain(value)?))).collect()
+    object
+        .iter()
+        .filter_map(|(name, value)| Some((name.clone(), plain(value)?)))
+        .collect()
 }
 
 /// A number, a text or a truth value as text.

@@ -47,7 +47,9 @@ pub(crate) async fn fetch(desk: &Desk, files: &[Sent], text: &mut String) -> Vec
         let most = LARGEST.min(left);
         let is_too_large = file.bytes.is_some_and(|bytes| bytes > most as u64);
         let got = match number >= MOST || is_too_large {
-            true => Err(Failure::Refused("it is too large, or one too many".to_owned())),
+            true => Err(Failure::Refused(
+                "it is too large, or one too many".to_owned(),
+            )),
             false => match tokio::time::timeout_at(end, one(desk, file, most)).await {
                 Ok(got) => got,
                 Err(_) => Err(Failure::Unknown("it took too long".to_owned())),
@@ -59,7 +61,10 @@ pub(crate) async fn fetch(desk: &Desk, files: &[Sent], text: &mut String) -> Vec
                 fetched.push(attachment);
             }
             Err(failure) => {
-                tracing::warn!(connection = desk.bound.name, "a file of an event was not fetched: {failure}");
+                tracing::warn!(
+                    connection = desk.bound.name,
+                    "a file of an event was not fetched: {failure}"
+                );
                 text.push_str("\n[a file could not be fetched]");
             }
         }
@@ -71,45 +76,81 @@ async fn one(desk: &Desk, file: &Sent, most: usize) -> Result<(Attachment, usize
     let (content, told) = http::content(desk.platform.download(file).await?, most).await?;
     let media_type = file.media_type.clone().filter(|told| is_media_type(told));
     // Who may not read a file sees a page that says so.
-    if told.as_deref() == Some("text/html") && media_type.as_deref().is_some_and(|known| known != "text/html") {
-        return Err(Failure::Refused("a page came in its place; the token may not read files".to_owned()));
+    if told.as_deref() == Some("text/html")
+        && media_type
+            .as_deref()
+            .is_some_and(|known| known != "text/html")
+    {
+        return Err(Failure::Refused(
+            "a page came in its place; the token may not read files".to_owned(),
+        ));
     }
     let media_type = media_type.or(told.filter(|told| is_media_type(told)));
     let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-    let attachment = Attachment { media_type, data: STANDARD.encode(&content), name: file.name.clone() };
+    let attachment = Attachment {
+        media_type,
+        data: STANDARD.encode(&content),
+        name: file.name.clone(),
+    };
     Ok((attachment, content.len()))
 }
 
 fn is_media_type(text: &str) -> bool {
     let is_part = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-'))
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-'))
     };
-    text.split_once('/').is_some_and(|(kind, of)| is_part(kind) && is_part(of))
+    text.split_once('/')
+        .is_some_and(|(kind, of)| is_part(kind) && is_part(of))
 }
 
 /// A request for a file at an address that a stranger may have chosen: only of those hosts over TLS, or of where the API is.
-pub(crate) async fn at(address: &str, hosts: &[&str], base: &str) -> Result<RequestBuilder, Failure> {
+pub(crate) async fn at(
+    address: &str,
+    hosts: &[&str],
+    base: &str,
+) -> Result<RequestBuilder, Failure> {
     match is_of(address, hosts, base) {
         true => Ok(http::client().await?.get(address)),
-        false => Err(Failure::Refused("it does not lie on the platform".to_owned())),
+        false => Err(Failure::Refused(
+            "it does not lie on the platform".to_owned(),
+        )),
     }
 }
 
 /// A request that brings a file to an address which the platform has named.
-pub(crate) async fn post_to(address: &str, hosts: &[&str], base: &str) -> Result<RequestBuilder, Failure> {
+pub(crate) async fn post_to(
+    address: &str,
+    hosts: &[&str],
+    base: &str,
+) -> Result<RequestBuilder, Failure> {
     match is_of(address, hosts, base) {
         true => Ok(http::client().await?.post(address)),
-        false => Err(Failure::Refused("it named an address for the file that is not its own".to_owned())),
+        false => Err(Failure::Refused(
+            "it named an address for the file that is not its own".to_owned(),
+        )),
     }
 }
 
 fn is_of(address: &str, hosts: &[&str], base: &str) -> bool {
-    let (Ok(url), Ok(base)) = (Url::parse(address), Url::parse(base)) else { return false };
-    let is_host = |host: &str| {
-        hosts.iter().any(|known| host == *known || host.strip_suffix(known).is_some_and(|rest| rest.ends_with('.')))
+    let (Ok(url), Ok(base)) = (Url::parse(address), Url::parse(base)) else {
+        return false;
     };
-    let is_known = url.scheme() == "https" && url.port().is_none() && url.host_str().is_some_and(is_host);
-    (is_known || url.origin() == base.origin()) && url.username().is_empty() && url.password().is_none()
+    let is_host = |host: &str| {
+        hosts.iter().any(|known| {
+            host == *known
+                || host
+                    .strip_suffix(known)
+                    .is_some_and(|rest| rest.ends_with('.'))
+        })
+    };
+    let is_known =
+        url.scheme() == "https" && url.port().is_none() && url.host_str().is_some_and(is_host);
+    (is_known || url.origin() == base.origin())
+        && url.username().is_empty()
+        && url.password().is_none()
 }
 
 #[cfg(test)]
@@ -119,7 +160,11 @@ mod tests {
     #[test]
     fn a_file_lies_on_the_platform_or_nowhere() {
         let hosts = ["slack.com"];
-        for mine in ["https://files.slack.com/a.png", "https://slack.com/x", "http://127.0.0.1:80/a"] {
+        for mine in [
+            "https://files.slack.com/a.png",
+            "https://slack.com/x",
+            "http://127.0.0.1:80/a",
+        ] {
             assert!(is_of(mine, &hosts, "http://127.0.0.1/api"), "{mine}");
         }
         for other in [
@@ -141,7 +186,15 @@ mod tests {
     #[test]
     fn what_is_no_media_type_is_not_passed_on() {
         assert!(is_media_type("image/svg+xml"));
-        for wrong in ["", "image", "image/", "/png", "image/png; x", "a/b/c", "image/\n"] {
+        for wrong in [
+            "",
+            "image",
+            "image/",
+            "/png",
+            "image/png; x",
+            "a/b/c",
+            "image/\n",
+        ] {
             assert!(!is_media_type(wrong), "{wrong:?}");
         }
     }

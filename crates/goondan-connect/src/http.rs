@@ -40,7 +40,9 @@ static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
 pub(crate) async fn client() -> Result<Client, Failure> {
     // Reading the certificates of the system takes a while.
     let made = tokio::task::spawn_blocking(|| CLIENT.get_or_init(make).clone()).await;
-    made.map_err(|panic| panic.to_string()).flatten().map_err(Failure::Unreached)
+    made.map_err(|panic| panic.to_string())
+        .flatten()
+        .map_err(Failure::Unreached)
 }
 
 fn make() -> Result<Client, String> {
@@ -57,7 +59,10 @@ fn make() -> Result<Client, String> {
 }
 
 /// Sends a request and reads the JSON of the answer, whatever its status; `Null` where it is none.
-pub(crate) async fn ask(request: RequestBuilder, patience: Duration) -> Result<(StatusCode, Value), Failure> {
+pub(crate) async fn ask(
+    request: RequestBuilder,
+    patience: Duration,
+) -> Result<(StatusCode, Value), Failure> {
     let sent = request.timeout(patience).send().await;
     let response = sent.map_err(|error| match error.is_connect() || error.is_builder() {
         true => Failure::Unreached(told(error)),
@@ -66,9 +71,16 @@ pub(crate) async fn ask(request: RequestBuilder, patience: Duration) -> Result<(
     let (status, wait) = (response.status(), retry_after(&response));
     let body = body(response).await?;
     if status == StatusCode::TOO_MANY_REQUESTS {
-        let named = body.pointer("/parameters/retry_after").or(body.get("retry_after")).and_then(Value::as_f64);
-        let named = named.filter(|seconds| (0.0..86_400.0).contains(seconds)).map(Duration::from_secs_f64);
-        return Err(Failure::Later(named.or(wait).unwrap_or(Duration::from_secs(5))));
+        let named = body
+            .pointer("/parameters/retry_after")
+            .or(body.get("retry_after"))
+            .and_then(Value::as_f64);
+        let named = named
+            .filter(|seconds| (0.0..86_400.0).contains(seconds))
+            .map(Duration::from_secs_f64);
+        return Err(Failure::Later(
+            named.or(wait).unwrap_or(Duration::from_secs(5)),
+        ));
     }
     Ok((status, body))
 }
@@ -79,10 +91,15 @@ pub(crate) async fn done(request: RequestBuilder) -> Result<Value, Failure> {
 }
 
 /// As [`done`], for what takes longer.
-pub(crate) async fn done_within(request: RequestBuilder, patience: Duration) -> Result<Value, Failure> {
+pub(crate) async fn done_within(
+    request: RequestBuilder,
+    patience: Duration,
+) -> Result<Value, Failure> {
     let (status, body) = ask(request, patience).await?;
     let said = || {
-        let said = ["description", "message", "error"].iter().find_map(|name| body.get(name)?.as_str());
+        let said = ["description", "message", "error"]
+            .iter()
+            .find_map(|name| body.get(name)?.as_str());
         let said: String = said.unwrap_or_default().chars().take(LONGEST).collect();
         format!("{} {said}", status.as_u16()).trim_end().to_owned()
     };
@@ -95,7 +112,11 @@ pub(crate) async fn done_within(request: RequestBuilder, patience: Duration) -> 
 
 async fn body(mut response: Response) -> Result<Value, Failure> {
     let mut bytes = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| Failure::Unknown(told(error)))? {
+    while let Some(piece) = response
+        .chunk()
+        .await
+        .map_err(|error| Failure::Unknown(told(error)))?
+    {
         bytes.extend_from_slice(&piece);
         if bytes.len() > LARGEST {
             return Err(Failure::Unknown("it sent too much".to_owned()));
@@ -105,15 +126,30 @@ async fn body(mut response: Response) -> Result<Value, Failure> {
 }
 
 /// What lies at an address, with what it is said to be; nothing that is larger than `most` bytes.
-pub(crate) async fn content(request: RequestBuilder, most: usize) -> Result<(Vec<u8>, Option<String>), Failure> {
-    let mut response = request.send().await.map_err(|error| Failure::Unknown(told(error)))?;
+pub(crate) async fn content(
+    request: RequestBuilder,
+    most: usize,
+) -> Result<(Vec<u8>, Option<String>), Failure> {
+    let mut response = request
+        .send()
+        .await
+        .map_err(|error| Failure::Unknown(told(error)))?;
     if !response.status().is_success() {
         return Err(Failure::Refused(response.status().to_string()));
     }
-    let media_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
-    let media_type = media_type.and_then(|text| text.split(';').next()).map(|text| text.trim().to_owned());
+    let media_type = response
+        .headers()
+        .get("content-type")
+        .and_then(|value| value.to_str().ok());
+    let media_type = media_type
+        .and_then(|text| text.split(';').next())
+        .map(|text| text.trim().to_owned());
     let mut bytes = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| Failure::Unknown(told(error)))? {
+    while let Some(piece) = response
+        .chunk()
+        .await
+        .map_err(|error| Failure::Unknown(told(error)))?
+    {
         bytes.extend_from_slice(&piece);
         if bytes.len() > most {
             return Err(Failure::Refused(format!("it has more than {most} bytes")));
@@ -123,7 +159,13 @@ pub(crate) async fn content(request: RequestBuilder, most: usize) -> Result<(Vec
 }
 
 fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response.headers().get("retry-after")?.to_str().ok()?.parse().ok()?;
+    let seconds = response
+        .headers()
+        .get("retry-after")?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds))
 }
 

@@ -28,8 +28,16 @@ impl Journal {
     pub(crate) fn open(path: PathBuf, digest: Digest) -> io::Result<Journal> {
         let file = private::replace_durably(&path, &digest())?;
         let (lines, waiting) = channel();
-        let writer = Writer { path, file, grown: 0, must_renew: false, digest };
-        std::thread::Builder::new().name("connection".to_owned()).spawn(move || writer.run(&waiting))?;
+        let writer = Writer {
+            path,
+            file,
+            grown: 0,
+            must_renew: false,
+            digest,
+        };
+        std::thread::Builder::new()
+            .name("connection".to_owned())
+            .spawn(move || writer.run(&waiting))?;
         Ok(Journal { lines })
     }
 
@@ -73,7 +81,11 @@ impl Writer {
             self.file = private::replace_durably(&self.path, &(self.digest)())?;
             (self.must_renew, self.grown) = (false, 0);
         }
-        let bytes = batch.iter().map(|(line, _)| line.as_slice()).collect::<Vec<_>>().concat();
+        let bytes = batch
+            .iter()
+            .map(|(line, _)| line.as_slice())
+            .collect::<Vec<_>>()
+            .concat();
         self.file.write_all(&bytes)?;
         self.grown += bytes.len() as u64;
         self.file.sync_data()

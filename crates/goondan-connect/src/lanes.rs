@@ -88,7 +88,10 @@ impl Lanes {
     /// Sends nothing more.
     pub(crate) fn end(&self) {
         self.end.cancel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     fn next(&self, lane: &str) -> Option<(Arc<Desk>, Job)> {
@@ -103,17 +106,39 @@ impl Lanes {
 
 async fn work(owed: Arc<crate::desk::Owed>, lane: String, _alive: TaskTrackerToken) {
     while let Some((desk, job)) = owed.lanes.next(&lane) {
-        let Job { id, channel, origin, mut draft, turn } = job;
-        let Ok(Begun { found, watched, questions }) = turn.await else { continue };
+        let Job {
+            id,
+            channel,
+            origin,
+            mut draft,
+            turn,
+        } = job;
+        let Ok(Begun {
+            found,
+            watched,
+            questions,
+        }) = turn.await
+        else {
+            continue;
+        };
         let result = match (found, watched) {
             (Found::Over(result), _) => Some(*result),
-            (Found::Open(turn), Some(watched)) => drafts::grow(&desk, &id, &origin, &mut draft, (turn, watched)).await,
+            (Found::Open(turn), Some(watched)) => {
+                drafts::grow(&desk, &id, &origin, &mut draft, (turn, watched)).await
+            }
             (Found::Open(turn), None) => with_sign_of_life(&desk, &origin, turn.result()).await,
         };
         drop(questions);
         // Without a result the swarm has ended first: the answer is owed after the next start as well.
         let Some(result) = result else { continue };
-        let delivery = Delivery { desk: &desk, id: &id, origin: &origin, draft, channel, lane: &lane };
+        let delivery = Delivery {
+            desk: &desk,
+            id: &id,
+            origin: &origin,
+            draft,
+            channel,
+            lane: &lane,
+        };
         if let Err(error) = delivery.deliver(&result).await {
             tracing::error!(connection = desk.bound.name, %error, "the state of an answer could not be put on disk");
         }
@@ -166,7 +191,9 @@ pub(crate) fn pieces(text: &str, most: usize, size: fn(char) -> usize) -> Vec<St
             break;
         };
         // Not so early that a long word makes many short pieces.
-        let cut = ["\n\n", "\n", " "].iter().find_map(|gap| rest[..end].rfind(gap).filter(|at| *at >= end / 2));
+        let cut = ["\n\n", "\n", " "]
+            .iter()
+            .find_map(|gap| rest[..end].rfind(gap).filter(|at| *at >= end / 2));
         let (piece, more) = rest.split_at(cut.unwrap_or(end));
         pieces.push(piece.trim_end().to_owned());
         rest = more.trim_start();

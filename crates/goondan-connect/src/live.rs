@@ -40,7 +40,11 @@ impl Live {
                 }
             }))
         });
-        Watched { turns: Arc::clone(&self.0.turns), turn_id, text }
+        Watched {
+            turns: Arc::clone(&self.0.turns),
+            turn_id,
+            text,
+        }
     }
 }
 

@@ -102,7 +102,10 @@ impl Book {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(book),
             Err(error) => return Err(error),
         };
-        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in text
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             match serde_json::from_slice(line) {
                 Ok(record) => book.apply(record),
                 Err(error) => tracing::warn!(%error, "a line of an outbox could not be read"),
@@ -146,7 +149,9 @@ impl Book {
     }
 
     fn close(&mut self, id: &str, state: ReplyState, why: Option<String>) {
-        let Some(reply) = self.replies.get_mut(id) else { return };
+        let Some(reply) = self.replies.get_mut(id) else {
+            return;
+        };
         self.over += usize::from(!is_over(reply.state));
         // What is not needed any more may be a token of the platform.
         (reply.state, reply.why, reply.origin, reply.draft) = (state, why, Value::Null, None);
@@ -167,7 +172,10 @@ impl Book {
     }
 
     fn digest(&self) -> Vec<u8> {
-        self.replies.values().flat_map(|reply| line(&Record::Reply(reply.clone()))).collect()
+        self.replies
+            .values()
+            .flat_map(|reply| line(&Record::Reply(reply.clone())))
+            .collect()
     }
 }
 
@@ -196,17 +204,31 @@ impl Outbox {
     /// Opens the one in `folder`, and gives back what is owed, oldest first.
     pub(crate) fn open(folder: &Path) -> io::Result<(Outbox, Vec<Reply>)> {
         let book = Book::read(folder)?;
-        let owed = book.replies().filter(|reply| !is_over(reply.state)).cloned().collect();
+        let owed = book
+            .replies()
+            .filter(|reply| !is_over(reply.state))
+            .cloned()
+            .collect();
         let book = Arc::new(Mutex::new(book));
         let shared = Arc::clone(&book);
-        let digest: Digest = Box::new(move || shared.lock().unwrap_or_else(PoisonError::into_inner).digest());
+        let digest: Digest = Box::new(move || {
+            shared
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .digest()
+        });
         let journal = Journal::open(folder.join(FILE), digest)?;
         Ok((Outbox { journal, book }, owed))
     }
 
     /// How far the answer to that input has come; `None` where nothing is known of it.
     pub(crate) fn state(&self, id: &str) -> Option<ReplyState> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner).replies.get(id).map(|reply| reply.state)
+        self.book
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .replies
+            .get(id)
+            .map(|reply| reply.state)
     }
 
     /// An answer is owed.
@@ -215,7 +237,10 @@ impl Outbox {
         let written = self.record(Record::Reply(reply)).await;
         if written.is_err() {
             // It comes again, and must not look as if it had been written.
-            self.book.lock().unwrap_or_else(PoisonError::into_inner).apply(Record::Dropped { id });
+            self.book
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .apply(Record::Dropped { id });
         }
         written
     }
@@ -227,7 +252,11 @@ impl Outbox {
 
     /// A message of it stands there, and may be changed however often.
     pub(crate) async fn draft(&self, id: &str, message: Value) -> io::Result<()> {
-        self.record(Record::Draft { id: id.to_owned(), message }).await
+        self.record(Record::Draft {
+            id: id.to_owned(),
+            message,
+        })
+        .await
     }
 
     /// All of it has arrived.
@@ -237,7 +266,11 @@ impl Outbox {
 
     /// It has not arrived.
     pub(crate) async fn failed(&self, id: &str, why: &str) -> io::Result<()> {
-        self.record(Record::Failed { id: id.to_owned(), why: why.to_owned() }).await
+        self.record(Record::Failed {
+            id: id.to_owned(),
+            why: why.to_owned(),
+        })
+        .await
     }
 
     /// There will be no answer: the swarm did not take the input.
@@ -253,7 +286,10 @@ impl Outbox {
     /// In memory first, so that a file that is written anew meanwhile has it.
     async fn record(&self, record: Record) -> io::Result<()> {
         let line = line(&record);
-        self.book.lock().unwrap_or_else(PoisonError::into_inner).apply(record);
+        self.book
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .apply(record);
         self.journal.append(line).await
     }
 }
@@ -290,7 +326,16 @@ mod tests {
         outbox.dropped("4").await.unwrap();
         drop(outbox);
         let (outbox, owed) = Outbox::open(folder.path()).unwrap();
-        assert_eq!(owed, [reply("1"), Reply { state: ReplyState::Sending, ..reply("2") }]);
+        assert_eq!(
+            owed,
+            [
+                reply("1"),
+                Reply {
+                    state: ReplyState::Sending,
+                    ..reply("2")
+                }
+            ]
+        );
         assert_eq!(outbox.state("3"), Some(ReplyState::Sent));
         assert_eq!(outbox.state("4"), None);
         outbox.failed("2", "no").await.unwrap();
@@ -298,7 +343,10 @@ mod tests {
         let text = std::fs::read_to_string(folder.path().join(FILE)).unwrap();
         std::fs::write(folder.path().join(FILE), format!("{text}{{\"is\":\"se")).unwrap();
         let book = Book::read(folder.path()).unwrap();
-        let told: Vec<_> = book.replies().map(|reply| (reply.id.as_str(), reply.why.as_deref())).collect();
+        let told: Vec<_> = book
+            .replies()
+            .map(|reply| (reply.id.as_str(), reply.why.as_deref()))
+            .collect();
         assert_eq!(told, [("1", None), ("2", Some("no")), ("3", None)]);
     }
 
@@ -311,7 +359,11 @@ mod tests {
             book.apply(Record::Reply(reply(&id)));
             book.apply(Record::Sent { id });
         }
-        assert!(book.replies.len() <= 2 * REMEMBERED + 1, "{}", book.replies.len());
+        assert!(
+            book.replies.len() <= 2 * REMEMBERED + 1,
+            "{}",
+            book.replies.len()
+        );
         assert!(book.replies.contains_key("owed") && book.replies.contains_key("4999"));
     }
 }

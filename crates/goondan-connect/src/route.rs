@@ -17,14 +17,25 @@ pub struct Route {
 
 /// The first rule that matches routes an event. Without one it goes to the entry agent, under its own key.
 pub fn route(rules: &[IngressRule], event: &Event) -> Route {
-    let Some((number, rule)) = rules.iter().enumerate().find(|(_, rule)| matches(rule, event)) else {
-        return Route { agent: None, instance_key: event.key.clone(), rule: None };
+    let Some((number, rule)) = rules
+        .iter()
+        .enumerate()
+        .find(|(_, rule)| matches(rule, event))
+    else {
+        return Route {
+            agent: None,
+            instance_key: event.key.clone(),
+            rule: None,
+        };
     };
     let instance_key = match &rule.instance_key {
         InstanceKeyRoute::FromEvent => None,
         InstanceKeyRoute::Fixed(key) => Some(key.trim().to_owned()),
         InstanceKeyRoute::Property { name, prefix } => {
-            let value = event.property(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+            let value = event
+                .property(name)
+                .map(|value| value.trim())
+                .filter(|value| !value.is_empty());
             value.map(|value| format!("{prefix}{value}"))
         }
     };
@@ -37,7 +48,10 @@ pub fn route(rules: &[IngressRule], event: &Event) -> Route {
 
 fn matches(rule: &IngressRule, event: &Event) -> bool {
     rule.event.as_ref().is_none_or(|name| *name == event.name)
-        && rule.properties.iter().all(|(name, wanted)| event.property(name) == Some(wanted))
+        && rule
+            .properties
+            .iter()
+            .all(|(name, wanted)| event.property(name) == Some(wanted))
 }
 
 #[cfg(test)]
@@ -46,18 +60,37 @@ mod tests {
 
     use super::*;
 
-    fn rule(event: Option<&str>, properties: &[(&str, &str)], instance_key: InstanceKeyRoute) -> IngressRule {
+    fn rule(
+        event: Option<&str>,
+        properties: &[(&str, &str)],
+        instance_key: InstanceKeyRoute,
+    ) -> IngressRule {
         IngressRule {
             event: event.map(str::to_owned),
-            properties: properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            agent: Some(ResourceId { package: None, kind: Kind::Agent, name: "b".to_owned() }),
+            properties: properties
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            agent: Some(ResourceId {
+                package: None,
+                kind: Kind::Agent,
+                name: "b".to_owned(),
+            }),
             instance_key,
         }
     }
 
     fn event(properties: &[(&str, &str)]) -> Event {
-        let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Event { name: "e".to_owned(), key: "own".to_owned(), properties, ..Event::default() }
+        let properties = properties
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        Event {
+            name: "e".to_owned(),
+            key: "own".to_owned(),
+            properties,
+            ..Event::default()
+        }
     }
 
     fn key(rules: &[IngressRule], properties: &[(&str, &str)]) -> (Option<usize>, String) {
@@ -67,18 +100,37 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_counts() {
-        let by_team = InstanceKeyRoute::Property { name: "team".to_owned(), prefix: "t:".to_owned() };
+        let by_team = InstanceKeyRoute::Property {
+            name: "team".to_owned(),
+            prefix: "t:".to_owned(),
+        };
         let rules = [
             rule(Some("other"), &[], InstanceKeyRoute::Fixed("no".to_owned())),
-            rule(Some("e"), &[("urgent", "true")], InstanceKeyRoute::Fixed(" urgent ".to_owned())),
+            rule(
+                Some("e"),
+                &[("urgent", "true")],
+                InstanceKeyRoute::Fixed(" urgent ".to_owned()),
+            ),
             rule(None, &[], by_team),
         ];
-        assert_eq!(key(&rules, &[("urgent", "true"), ("team", "x")]), (Some(1), "urgent".to_owned()));
-        assert_eq!(key(&rules, &[("urgent", "false"), ("team", " x ")]), (Some(2), "t:x".to_owned()));
+        assert_eq!(
+            key(&rules, &[("urgent", "true"), ("team", "x")]),
+            (Some(1), "urgent".to_owned())
+        );
+        assert_eq!(
+            key(&rules, &[("urgent", "false"), ("team", " x ")]),
+            (Some(2), "t:x".to_owned())
+        );
         assert_eq!(key(&rules, &[("team", " ")]), (Some(2), "own".to_owned()));
         assert_eq!(key(&rules[..1], &[]), (None, "own".to_owned()));
         assert_eq!(route(&rules[..1], &event(&[])).agent, None);
-        let elsewhere = InstanceKeyRoute::Property { name: "chat_id".to_owned(), prefix: String::new() };
-        assert_eq!(key(&[rule(None, &[], elsewhere)], &[("chatId", "7")]), (Some(0), "7".to_owned()));
+        let elsewhere = InstanceKeyRoute::Property {
+            name: "chat_id".to_owned(),
+            prefix: String::new(),
+        };
+        assert_eq!(
+            key(&[rule(None, &[], elsewhere)], &[("chatId", "7")]),
+            (Some(0), "7".to_owned())
+        );
     }
 }

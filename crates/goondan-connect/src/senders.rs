@@ -58,16 +58,28 @@ pub(crate) struct Senders {
 }
 
 impl Senders {
-    pub(crate) fn open(folder: &Path, allow: Option<Allow>, is_guarded: bool) -> io::Result<Senders> {
+    pub(crate) fn open(
+        folder: &Path,
+        allow: Option<Allow>,
+        is_guarded: bool,
+    ) -> io::Result<Senders> {
         let pending = Mutex::new(pending(folder)?);
-        Ok(Senders { folder: folder.to_owned(), allow, is_guarded, pending })
+        Ok(Senders {
+            folder: folder.to_owned(),
+            allow,
+            is_guarded,
+            pending,
+        })
     }
 
     /// Whether `event` may pass. A stranger is written down.
     pub(crate) fn admit(&self, event: &Event, now: DateTime<Utc>) -> io::Result<Admission> {
         let allow = self.allow.as_ref().filter(|allow| allow.is_about_senders());
         if let Some(channels) = allow.and_then(|allow| allow.channels.as_ref())
-            && !event.channel.as_ref().is_some_and(|channel| channels.contains(channel))
+            && !event
+                .channel
+                .as_ref()
+                .is_some_and(|channel| channels.contains(channel))
         {
             return Ok(Admission::Refused);
         }
@@ -75,13 +87,20 @@ impl Senders {
         let is_allowed = match allow {
             None => !self.is_guarded,
             Some(allow) => {
-                allow.lets_everybody_in() || allow.senders.as_ref().is_some_and(|senders| senders.contains(id))
+                allow.lets_everybody_in()
+                    || allow
+                        .senders
+                        .as_ref()
+                        .is_some_and(|senders| senders.contains(id))
             }
         };
         if is_allowed || (!id.is_empty() && approved(&self.folder)?.contains(&id.to_owned())) {
             return Ok(Admission::Passes);
         }
-        event.sender.as_ref().map_or(Ok(Admission::Refused), |sender| self.note(sender, now))
+        event
+            .sender
+            .as_ref()
+            .map_or(Ok(Admission::Refused), |sender| self.note(sender, now))
     }
 
     fn note(&self, sender: &Sender, now: DateTime<Utc>) -> io::Result<Admission> {
@@ -94,7 +113,11 @@ impl Senders {
             return Ok(Admission::Refused);
         }
         let name = sender.name.chars().take(LONGEST_NAME).collect();
-        pending.push(Pending { id: sender.id.clone(), name, since: now });
+        pending.push(Pending {
+            id: sender.id.clone(),
+            name,
+            since: now,
+        });
         private::replace_durably(&self.folder.join(PENDING), &serde_json::to_vec(&*pending)?)?;
         Ok(Admission::NewStranger)
     }
@@ -113,7 +136,10 @@ pub(crate) fn pending(folder: &Path) -> io::Result<Vec<Pending>> {
 pub(crate) fn approved(folder: &Path) -> io::Result<Vec<String>> {
     match std::fs::read_to_string(folder.join(APPROVED)) {
         // A line that is being written is none yet.
-        Ok(text) => Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()),
+        Ok(text) => Ok(text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
@@ -125,7 +151,10 @@ pub(crate) fn approve(folder: &Path, sender: &str) -> io::Result<bool> {
     if known.contains(sender) {
         return Ok(false);
     }
-    let mut file = private::options().append(true).create(true).open(folder.join(APPROVED))?;
+    let mut file = private::options()
+        .append(true)
+        .create(true)
+        .open(folder.join(APPROVED))?;
     file.write_all(format!("{}\n", serde_json::Value::from(sender)).as_bytes())?;
     file.sync_all()?;
     Ok(true)
@@ -136,8 +165,15 @@ mod tests {
     use super::*;
 
     fn event(sender: &str, channel: &str) -> Event {
-        let sender = Sender { id: sender.to_owned(), name: "x".repeat(200) };
-        Event { sender: Some(sender), channel: Some(channel.to_owned()), ..Event::default() }
+        let sender = Sender {
+            id: sender.to_owned(),
+            name: "x".repeat(200),
+        };
+        Event {
+            sender: Some(sender),
+            channel: Some(channel.to_owned()),
+            ..Event::default()
+        }
     }
 
     fn ids(ids: &[&str]) -> Option<BTreeSet<String>> {
@@ -149,17 +185,33 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let now = DateTime::UNIX_EPOCH;
         let senders = Senders::open(folder.path(), None, true).unwrap();
-        assert_eq!(senders.admit(&event("7", "c"), now).unwrap(), Admission::NewStranger);
-        assert_eq!(senders.admit(&event("7", "c"), now).unwrap(), Admission::Refused, "told once");
+        assert_eq!(
+            senders.admit(&event("7", "c"), now).unwrap(),
+            Admission::NewStranger
+        );
+        assert_eq!(
+            senders.admit(&event("7", "c"), now).unwrap(),
+            Admission::Refused,
+            "told once"
+        );
         assert_eq!(pending(folder.path()).unwrap()[0].name.len(), LONGEST_NAME);
         assert!(approve(folder.path(), "7").unwrap() && !approve(folder.path(), "7").unwrap());
-        assert_eq!(senders.admit(&event("7", "c"), now).unwrap(), Admission::Passes);
+        assert_eq!(
+            senders.admit(&event("7", "c"), now).unwrap(),
+            Admission::Passes
+        );
         for number in 0..2 * MOST_PENDING {
-            senders.admit(&event(&format!("s{number}"), "c"), now).unwrap();
+            senders
+                .admit(&event(&format!("s{number}"), "c"), now)
+                .unwrap();
         }
         assert_eq!(pending(folder.path()).unwrap().len(), MOST_PENDING);
         let again = Senders::open(folder.path(), None, true).unwrap();
-        assert_eq!(again.admit(&event("s3", "c"), now).unwrap(), Admission::Refused, "told once, also after a restart");
+        assert_eq!(
+            again.admit(&event("s3", "c"), now).unwrap(),
+            Admission::Refused,
+            "told once, also after a restart"
+        );
     }
 
     #[test]
@@ -167,17 +219,45 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let admit = |allow: Option<Allow>, sender: &str, channel: &str| {
             let senders = Senders::open(folder.path(), allow, false).unwrap();
-            senders.admit(&event(sender, channel), DateTime::UNIX_EPOCH).unwrap() == Admission::Passes
+            senders
+                .admit(&event(sender, channel), DateTime::UNIX_EPOCH)
+                .unwrap()
+                == Admission::Passes
         };
         assert!(admit(None, "1", "c"));
-        let both = || Some(Allow { senders: ids(&["1"]), channels: ids(&["c"]), ..Allow::default() });
+        let both = || {
+            Some(Allow {
+                senders: ids(&["1"]),
+                channels: ids(&["c"]),
+                ..Allow::default()
+            })
+        };
         assert!(admit(both(), "1", "c") && !admit(both(), "1", "d") && !admit(both(), "2", "c"));
-        let channel = || Some(Allow { senders: None, channels: ids(&["c"]), ..Allow::default() });
+        let channel = || {
+            Some(Allow {
+                senders: None,
+                channels: ids(&["c"]),
+                ..Allow::default()
+            })
+        };
         assert!(admit(channel(), "2", "c") && !admit(channel(), "2", "d"));
-        assert!(admit(Some(Allow { senders: ids(&["*"]), channels: None, ..Allow::default() }), "9", "d"));
-        let approvers = Allow { approvers: ids(&["1"]).unwrap(), ..Allow::default() };
+        assert!(admit(
+            Some(Allow {
+                senders: ids(&["*"]),
+                channels: None,
+                ..Allow::default()
+            }),
+            "9",
+            "d"
+        ));
+        let approvers = Allow {
+            approvers: ids(&["1"]).unwrap(),
+            ..Allow::default()
+        };
         let senders = Senders::open(folder.path(), Some(approvers), true).unwrap();
-        let admitted = senders.admit(&event("9", "d"), DateTime::UNIX_EPOCH).unwrap();
+        let admitted = senders
+            .admit(&event("9", "d"), DateTime::UNIX_EPOCH)
+            .unwrap();
         assert_ne!(admitted, Admission::Passes, "approvers let nobody in");
     }
 }

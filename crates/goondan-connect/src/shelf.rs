@@ -36,7 +36,9 @@ pub struct Look {
 impl Shelf {
     /// That of the connection `name` in a workspace.
     pub fn of(workspace: &Path, name: &str) -> Shelf {
-        Shelf { folder: workspace.join(FOLDER).join(file_name(name)) }
+        Shelf {
+            folder: workspace.join(FOLDER).join(file_name(name)),
+        }
     }
 
     pub(crate) fn prepare(&self) -> io::Result<&Path> {
@@ -47,12 +49,24 @@ impl Shelf {
     /// Looks at what is there. A connection that runs may write meanwhile.
     pub fn look(&self) -> io::Result<Look> {
         let book = Book::read(&self.folder)?;
-        let failed = book.replies().filter(|reply| reply.state == ReplyState::Failed).cloned().collect();
-        let owed = book.replies().filter(|reply| matches!(reply.state, ReplyState::Accepted | ReplyState::Sending));
+        let failed = book
+            .replies()
+            .filter(|reply| reply.state == ReplyState::Failed)
+            .cloned()
+            .collect();
+        let owed = book
+            .replies()
+            .filter(|reply| matches!(reply.state, ReplyState::Accepted | ReplyState::Sending));
         let approved = senders::approved(&self.folder)?;
         let mut pending = senders::pending(&self.folder)?;
         pending.retain(|sender| !approved.contains(&sender.id));
-        Ok(Look { status: Status::read(&self.folder), owed: owed.count(), failed, pending, approved })
+        Ok(Look {
+            status: Status::read(&self.folder),
+            owed: owed.count(),
+            failed,
+            pending,
+            approved,
+        })
     }
 
     /// Lets a sender in from now on, also where the connection runs in another process. False where that was so already.
@@ -65,5 +79,13 @@ impl Shelf {
 /// The name of a connection as a file's, reversible and the same everywhere.
 fn file_name(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") }).collect()
+    name.bytes()
+        .map(|byte| {
+            if plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02x}")
+            }
+        })
+        .collect()
 }

@@ -21,7 +21,12 @@ pub(crate) fn hmac_hex(key: &[u8], message: &[&[u8]]) -> String {
 /// Whether two texts are the same, in a time that does not tell how far they are.
 pub(crate) fn is_same(given: &str, wanted: &str) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, wanted.as_bytes());
-    hmac::verify(&key, given.as_bytes(), hmac::sign(&key, wanted.as_bytes()).as_ref()).is_ok()
+    hmac::verify(
+        &key,
+        given.as_bytes(),
+        hmac::sign(&key, wanted.as_bytes()).as_ref(),
+    )
+    .is_ok()
 }
 
 /// Whether `given` is the HMAC-SHA256 of the parts of a message.
@@ -32,13 +37,19 @@ pub(crate) fn is_hmac(key: &[u8], message: &[&[u8]], given: &[u8]) -> bool {
 
 /// Whether `given` is the Ed25519 signature of the parts of a message; both it and the key in hexadecimal digits.
 pub(crate) fn is_ed25519(key: &str, message: &[&[u8]], given: &str) -> bool {
-    let (Some(key), Some(given)) = (from_hex(key), from_hex(given)) else { return false };
-    signature::UnparsedPublicKey::new(&signature::ED25519, key).verify(&message.concat(), &given).is_ok()
+    let (Some(key), Some(given)) = (from_hex(key), from_hex(given)) else {
+        return false;
+    };
+    signature::UnparsedPublicKey::new(&signature::ED25519, key)
+        .verify(&message.concat(), &given)
+        .is_ok()
 }
 
 /// Whether a time in seconds since 1970 is near enough.
 pub(crate) fn is_fresh(timestamp: &str, now: DateTime<Utc>) -> bool {
-    timestamp.parse::<i64>().is_ok_and(|seconds| now.timestamp().abs_diff(seconds) <= FRESH.as_secs())
+    timestamp
+        .parse::<i64>()
+        .is_ok_and(|seconds| now.timestamp().abs_diff(seconds) <= FRESH.as_secs())
 }
 
 /// The SHA-256 of the parts of a message, in hexadecimal digits.
@@ -51,9 +62,16 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> =
-        text.bytes().map(|digit| char::from(digit).to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
-    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    let digits: Vec<u8> = text
+        .bytes()
+        .map(|digit| char::from(digit).to_digit(16).map(|digit| digit as u8))
+        .collect::<Option<_>>()?;
+    digits.len().is_multiple_of(2).then(|| {
+        digits
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect()
+    })
 }
 
 #[cfg(test)]
@@ -65,16 +83,36 @@ mod tests {
         let body = b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
         let parts: [&[u8]; 2] = [b"v0:1531420618:", body];
         let given = "a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
-        assert!(is_hmac_hex(b"8f742231b10e8888abcd99yyyzzz85a5", &parts, given));
-        assert!(!is_hmac_hex(b"8f742231b10e8888abcd99yyyzzz85a6", &parts, given));
-        assert!(!is_hmac_hex(b"8f742231b10e8888abcd99yyyzzz85a5", &parts, &given[2..]));
+        assert!(is_hmac_hex(
+            b"8f742231b10e8888abcd99yyyzzz85a5",
+            &parts,
+            given
+        ));
+        assert!(!is_hmac_hex(
+            b"8f742231b10e8888abcd99yyyzzz85a6",
+            &parts,
+            given
+        ));
+        assert!(!is_hmac_hex(
+            b"8f742231b10e8888abcd99yyyzzz85a5",
+            &parts,
+            &given[2..]
+        ));
     }
 
     #[test]
     fn githubs_own_example() {
         let given = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
-        assert!(is_hmac_hex(b"It's a Secret to Everybody", &[b"Hello, World!"], given));
-        assert!(!is_hmac_hex(b"It's a Secret to Everybody", &[b"Hello, World?"], given));
+        assert!(is_hmac_hex(
+            b"It's a Secret to Everybody",
+            &[b"Hello, World!"],
+            given
+        ));
+        assert!(!is_hmac_hex(
+            b"It's a Secret to Everybody",
+            &[b"Hello, World?"],
+            given
+        ));
     }
 
     #[test]
@@ -91,7 +129,14 @@ mod tests {
     fn a_request_is_fresh_for_five_minutes() {
         let now = DateTime::from_timestamp(1_000_000, 0).unwrap();
         assert!(is_fresh("999700", now) && is_fresh("1000300", now));
-        for stale in ["999699", "1000301", "", "x", "-9223372036854775808", "99999999999999999999"] {
+        for stale in [
+            "999699",
+            "1000301",
+            "",
+            "x",
+            "-9223372036854775808",
+            "99999999999999999999",
+        ] {
             assert!(!is_fresh(stale, now), "{stale}");
         }
     }

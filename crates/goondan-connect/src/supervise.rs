@@ -23,15 +23,25 @@ pub(crate) async fn receive(desk: Arc<Desk>) {
         let why = match (&mut receiving.0).await {
             Ok(Err(why)) => why,
             Ok(Ok(())) => {
-                tracing::info!(connection = desk.bound.name, "a connection has ended by itself");
-                return tell(&desk, State::Stopped, Some("It has ended by itself.".to_owned()));
+                tracing::info!(
+                    connection = desk.bound.name,
+                    "a connection has ended by itself"
+                );
+                return tell(
+                    &desk,
+                    State::Stopped,
+                    Some("It has ended by itself.".to_owned()),
+                );
             }
             Err(panic) => format!("a fault of gdn: {panic}"),
         };
         if desk.now() - began > GOOD_WHILE {
             wait = FIRST_WAIT;
         }
-        tracing::warn!(connection = desk.bound.name, "a connection has failed and starts again in {wait:?}: {why}");
+        tracing::warn!(
+            connection = desk.bound.name,
+            "a connection has failed and starts again in {wait:?}: {why}"
+        );
         tell(&desk, State::Failing, Some(why));
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LONGEST_WAIT);
@@ -45,7 +55,12 @@ async fn receive_once(desk: Arc<Desk>) -> Result<(), String> {
 
 /// Writes down how the connection does.
 pub(crate) fn tell(desk: &Desk, state: State, why: Option<String>) {
-    Status { state, since: desk.now(), why }.write(&desk.folder);
+    Status {
+        state,
+        since: desk.now(),
+        why,
+    }
+    .write(&desk.folder);
 }
 
 /// A task that ends with whoever waits for it.

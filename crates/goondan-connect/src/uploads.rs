@@ -32,7 +32,10 @@ impl Upload {
     /// The file as a part of a form.
     pub(crate) fn part(&self) -> multipart::Part {
         let length = self.content.len() as u64;
-        let part = || multipart::Part::stream_with_length(self.content.clone(), length).file_name(self.name.clone());
+        let part = || {
+            multipart::Part::stream_with_length(self.content.clone(), length)
+                .file_name(self.name.clone())
+        };
         part().mime_str(&self.media_type).unwrap_or_else(|_| part())
     }
 
@@ -55,24 +58,31 @@ pub(crate) async fn of(desk: &Desk, lane: &str, result: &TurnResult) -> (Vec<Upl
     let messages = match desk.swarm.conversation(&InstanceId::new(agent, key)).await {
         Ok(messages) => messages,
         Err(error) => {
-            tracing::warn!(connection = desk.bound.name, "the files of an answer could not be read: {error}");
+            tracing::warn!(
+                connection = desk.bound.name,
+                "the files of an answer could not be read: {error}"
+            );
             return Default::default();
         }
     };
-    let of_turn = messages.iter().filter(|message| is_of_turn(message, &result.turn_id));
-    let attached = of_turn.flat_map(|message| &message.data.content).filter_map(|part| match part {
-        Part::File(file) => Some(file),
-        _ => None,
-    });
+    let of_turn = messages
+        .iter()
+        .filter(|message| is_of_turn(message, &result.turn_id));
+    let attached = of_turn
+        .flat_map(|message| &message.data.content)
+        .filter_map(|part| match part {
+            Part::File(file) => Some(file),
+            _ => None,
+        });
     bounded(attached)
 }
 
 /// Whether the model or a tool has said it in that turn.
 fn is_of_turn(message: &Message, turn_id: &str) -> bool {
     match &message.source {
-        MessageSource::Tool { step_id } | MessageSource::Assistant { step_id } => {
-            step_id.strip_prefix(turn_id).is_some_and(|rest| rest.starts_with('-'))
-        }
+        MessageSource::Tool { step_id } | MessageSource::Assistant { step_id } => step_id
+            .strip_prefix(turn_id)
+            .is_some_and(|rest| rest.starts_with('-')),
         _ => false,
     }
 }
@@ -83,13 +93,19 @@ fn bounded<'f>(attached: impl Iterator<Item = &'f Attachment>) -> (Vec<Upload>, 
         let name = name(file, number + 1);
         match STANDARD.decode(&file.data) {
             Ok(content) if content.len() <= LARGEST && files.len() < MOST => {
-                let file = Upload { name, media_type: file.media_type.clone(), content: content.into() };
+                let file = Upload {
+                    name,
+                    media_type: file.media_type.clone(),
+                    content: content.into(),
+                };
                 // What is read twice is one file.
                 if !files.iter().any(|known| known.content == file.content) {
                     files.push(file);
                 }
             }
-            Ok(_) => left_out.push(format!("[a file that is too large, or one too many: {name}]")),
+            Ok(_) => left_out.push(format!(
+                "[a file that is too large, or one too many: {name}]"
+            )),
             Err(_) => left_out.push(format!("[a file that is broken: {name}]")),
         }
     }
@@ -100,7 +116,11 @@ fn bounded<'f>(attached: impl Iterator<Item = &'f Attachment>) -> (Vec<Upload>, 
 fn name(file: &Attachment, number: usize) -> String {
     let given = file.name.as_deref().unwrap_or_default();
     let plain = given.rsplit(['/', '\\']).next().unwrap_or_default();
-    let plain: String = plain.chars().filter(|c| !c.is_control() && *c != '"').take(LONGEST_NAME).collect();
+    let plain: String = plain
+        .chars()
+        .filter(|c| !c.is_control() && *c != '"')
+        .take(LONGEST_NAME)
+        .collect();
     match plain.trim_matches(['.', ' ']) {
         "" => format!("file-{number}.{}", ending(&file.media_type)),
         name => name.to_owned(),
@@ -114,7 +134,9 @@ fn ending(media_type: &str) -> &str {
         "text/plain" => "txt",
         other => {
             let kind = other.split_once('/').map_or("", |(_, kind)| kind);
-            let is_plain = !kind.is_empty() && kind.len() <= 8 && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            let is_plain = !kind.is_empty()
+                && kind.len() <= 8
+                && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
             if is_plain { kind } else { "bin" }
         }
     }
@@ -126,7 +148,11 @@ mod tests {
 
     fn file(media_type: &str, name: Option<&str>, content: &[u8]) -> Attachment {
         let name = name.map(str::to_owned);
-        Attachment { media_type: media_type.to_owned(), data: STANDARD.encode(content), name }
+        Attachment {
+            media_type: media_type.to_owned(),
+            data: STANDARD.encode(content),
+            name,
+        }
     }
 
     #[test]
@@ -146,12 +172,20 @@ mod tests {
     #[test]
     fn what_is_too_large_or_too_much_is_told() {
         let large = file("text/plain", Some("large.txt"), &vec![0; LARGEST + 1]);
-        let many: Vec<Attachment> = (0..MOST + 1).map(|number| file("text/plain", None, &[number as u8])).collect();
-        let broken = Attachment { data: "?".to_owned(), ..file("image/png", None, b"") };
+        let many: Vec<Attachment> = (0..MOST + 1)
+            .map(|number| file("text/plain", None, &[number as u8]))
+            .collect();
+        let broken = Attachment {
+            data: "?".to_owned(),
+            ..file("image/png", None, b"")
+        };
         let all: Vec<Attachment> = [large, broken].into_iter().chain(many).collect();
         let (files, left_out) = bounded(all.iter());
         assert_eq!(files.len(), MOST);
-        assert_eq!(left_out[0], "[a file that is too large, or one too many: large.txt]");
+        assert_eq!(
+            left_out[0],
+            "[a file that is too large, or one too many: large.txt]"
+        );
         assert_eq!(left_out[1], "[a file that is broken: file-2.png]");
     }
 }

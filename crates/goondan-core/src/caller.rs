@@ -27,15 +27,29 @@ impl Caller {
     pub const TRACESTATE: &str = "tracestate";
 
     /// What the two headers say. A `traceparent` that breaks the standard is none, and a `tracestate` that does is left out.
-    pub fn read<'a>(traceparent: &str, tracestate: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+    pub fn read<'a>(
+        traceparent: &str,
+        tracestate: impl IntoIterator<Item = &'a str>,
+    ) -> Option<Self> {
         let traceparent = TraceParent::read(traceparent)?;
-        let state = tracestate.into_iter().map(str::trim).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",");
-        Some(Caller { traceparent, tracestate: Some(state).filter(|state| is_state(state)) })
+        let state = tracestate
+            .into_iter()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join(",");
+        Some(Caller {
+            traceparent,
+            tracestate: Some(state).filter(|state| is_state(state)),
+        })
     }
 
     /// Its headers: names and values.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let state = self.tracestate.as_deref().map(|state| (Caller::TRACESTATE, state));
+        let state = self
+            .tracestate
+            .as_deref()
+            .map(|state| (Caller::TRACESTATE, state));
         std::iter::once((Caller::TRACEPARENT, self.traceparent.as_str())).chain(state)
     }
 }
@@ -58,18 +72,31 @@ impl TraceParent {
         let lengths = [version, trace, span, flags].map(str::len);
         let is_whole = parts.next().is_none()
             && lengths == [2, 32, 16, 2]
-            && [version, trace, span, flags].iter().all(|part| is_hex(part));
+            && [version, trace, span, flags]
+                .iter()
+                .all(|part| is_hex(part));
         let is_null = |id: &str| id.bytes().all(|digit| digit == b'0');
-        let has_rest = if version == "00" { rest.is_empty() } else { rest.is_empty() || rest.starts_with('-') };
+        let has_rest = if version == "00" {
+            rest.is_empty()
+        } else {
+            rest.is_empty() || rest.starts_with('-')
+        };
         if !is_whole || version == "ff" || is_null(trace) || is_null(span) || !has_rest {
             return None;
         }
-        Some(TraceParent::of(trace, span, u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1)))
+        Some(TraceParent::of(
+            trace,
+            span,
+            u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1),
+        ))
     }
 
     /// A span of a trace. The ids are lower-case hex.
     pub fn of(trace_id: &str, span_id: &str, is_sampled: bool) -> Self {
-        TraceParent(format!("00-{trace_id}-{span_id}-{:02x}", u8::from(is_sampled)))
+        TraceParent(format!(
+            "00-{trace_id}-{span_id}-{:02x}",
+            u8::from(is_sampled)
+        ))
     }
 
     /// 32 hex digits.
@@ -108,17 +135,23 @@ impl From<TraceParent> for String {
 }
 
 fn is_hex(text: &str) -> bool {
-    text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    text.bytes()
+        .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn is_state(state: &str) -> bool {
     let members: Vec<&str> = state.split(',').map(str::trim).collect();
-    state.len() <= LONGEST_STATE && members.len() <= MOST_MEMBERS && members.into_iter().all(is_member)
+    state.len() <= LONGEST_STATE
+        && members.len() <= MOST_MEMBERS
+        && members.into_iter().all(is_member)
 }
 
 fn is_member(member: &str) -> bool {
-    let Some((name, value)) = member.split_once('=') else { return false };
-    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
+    let Some((name, value)) = member.split_once('=') else {
+        return false;
+    };
+    let is_name =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
     let is_value = |byte: u8| matches!(byte, 0x20..=0x7e) && byte != b',' && byte != b'=';
     (1..=LONGEST_PART).contains(&name.len())
         && (1..=LONGEST_PART).contains(&value.len())
@@ -136,18 +169,33 @@ mod tests {
     #[test]
     fn a_good_header_is_read() {
         let caller = Caller::read(GOOD, ["rojo=00f067aa0ba902b7", " congo=t61 "]).unwrap();
-        assert_eq!(caller.traceparent.trace_id(), "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(
+            caller.traceparent.trace_id(),
+            "0af7651916cd43dd8448eb211c80319c"
+        );
         assert_eq!(caller.traceparent.span_id(), "b7ad6b7169203331");
         assert!(caller.traceparent.is_sampled());
-        assert_eq!(caller.tracestate.as_deref(), Some("rojo=00f067aa0ba902b7,congo=t61"));
+        assert_eq!(
+            caller.tracestate.as_deref(),
+            Some("rojo=00f067aa0ba902b7,congo=t61")
+        );
         let text = serde_json::to_string(&caller).unwrap();
         assert_eq!(serde_json::from_str::<Caller>(&text).unwrap(), caller);
     }
 
     #[test]
     fn later_versions_are_read_as_far_as_they_are_known() {
-        let later = TraceParent::read(&GOOD.replace("00-0a", "cc-0a").replace("-01", "-09-what-comes")).unwrap();
-        assert_eq!(later.as_str(), GOOD, "flags that are not known are not passed on");
+        let later = TraceParent::read(
+            &GOOD
+                .replace("00-0a", "cc-0a")
+                .replace("-01", "-09-what-comes"),
+        )
+        .unwrap();
+        assert_eq!(
+            later.as_str(),
+            GOOD,
+            "flags that are not known are not passed on"
+        );
         assert!(TraceParent::read(&format!("cc{}x", &GOOD[2..])).is_none());
     }
 
@@ -175,8 +223,21 @@ mod tests {
     #[test]
     fn a_state_that_breaks_the_standard_is_left_out() {
         let (long, many) = (format!("a={}", "x".repeat(600)), vec!["a=1"; 33]);
-        for bad in [vec!["A=1"], vec!["a"], vec!["a="], vec!["=1"], vec!["a=\u{7}"], vec!["a=b=c"], vec![&long], many] {
-            assert_eq!(Caller::read(GOOD, bad.iter().copied()).unwrap().tracestate, None, "{bad:?}");
+        for bad in [
+            vec!["A=1"],
+            vec!["a"],
+            vec!["a="],
+            vec!["=1"],
+            vec!["a=\u{7}"],
+            vec!["a=b=c"],
+            vec![&long],
+            many,
+        ] {
+            assert_eq!(
+                Caller::read(GOOD, bad.iter().copied()).unwrap().tracestate,
+                None,
+                "{bad:?}"
+            );
         }
     }
 }

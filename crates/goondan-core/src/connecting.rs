@@ -66,7 +66,8 @@ type Answers<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, ToolError>
 /// # Errors
 /// It has failed. The error has a code.
 pub async fn attend(line: &mut dyn Line, desk: &dyn ConnectorDesk) -> Result<(), ToolError> {
-    let (mut events, mut others): (Answers<'_>, Answers<'_>) = (FuturesUnordered::new(), FuturesUnordered::new());
+    let (mut events, mut others): (Answers<'_>, Answers<'_>) =
+        (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         tokio::select! {
             biased;
@@ -103,10 +104,15 @@ async fn perform(desk: &dyn ConnectorDesk, name: &str, payload: Value) -> Result
         "reply" => Ok(json!({"reply": desk.reply().await})),
         "replied" => {
             let error = payload["error"].as_str().map(str::to_owned);
-            payload["number"].as_u64().into_iter().for_each(|number| desk.replied(number, error.clone()));
+            payload["number"]
+                .as_u64()
+                .into_iter()
+                .for_each(|number| desk.replied(number, error.clone()));
             Ok(Value::Null)
         }
         "line" => Ok(json!({"line": desk.line().await})),
-        other => Err(ToolError::new(format!("a connector can't ask for `{other}`"))),
+        other => Err(ToolError::new(format!(
+            "a connector can't ask for `{other}`"
+        ))),
     }
 }

@@ -32,15 +32,25 @@ impl Conversation {
     /// they had been folded once.
     pub fn restore(stored: StoredConversation) -> (Self, Vec<TargetNotFound>) {
         let folded = stored.base.len();
-        let mut conversation = Conversation { messages: Arc::new(stored.base), folded, ..Conversation::default() };
+        let mut conversation = Conversation {
+            messages: Arc::new(stored.base),
+            folded,
+            ..Conversation::default()
+        };
         let new = new_messages(&stored.events);
         let in_base = conversation.which_are_here(&new);
         if in_base.is_empty() {
-            let missing = stored.events.into_iter().filter_map(|event| conversation.apply(event).err()).collect();
+            let missing = stored
+                .events
+                .into_iter()
+                .filter_map(|event| conversation.apply(event).err())
+                .collect();
             return (conversation, missing);
         }
         // A base is rewritten as a whole or not at all; so what is missing was to be appended.
-        let missing = new.into_iter().filter(|new| new.is_appended && !in_base.contains(&new.message.id));
+        let missing = new
+            .into_iter()
+            .filter(|new| new.is_appended && !in_base.contains(&new.message.id));
         let missing: Vec<_> = missing.map(|new| Arc::new(new.message.clone())).collect();
         Arc::make_mut(&mut conversation.messages).extend(missing);
         (conversation, Vec::new())
@@ -48,7 +58,10 @@ impl Conversation {
 
     fn which_are_here(&self, new: &[NewMessage<'_>]) -> HashSet<String> {
         let ids: HashSet<&str> = new.iter().map(|new| new.message.id.as_str()).collect();
-        let here = self.messages.iter().filter(|message| ids.contains(message.id.as_str()));
+        let here = self
+            .messages
+            .iter()
+            .filter(|message| ids.contains(message.id.as_str()));
         here.map(|message| message.id.clone()).collect()
     }
 
@@ -105,7 +118,11 @@ impl Conversation {
 
     /// How the stored base becomes what stands here.
     pub fn fold(&self) -> Fold<'_> {
-        if self.rewritten { Fold::Rewrite(&self.messages) } else { Fold::Append(&self.messages[self.folded..]) }
+        if self.rewritten {
+            Fold::Rewrite(&self.messages)
+        } else {
+            Fold::Append(&self.messages[self.folded..])
+        }
     }
 
     /// The fold is stored.
@@ -118,9 +135,16 @@ impl Conversation {
     pub fn unanswered_calls(&self) -> Vec<&ToolCall> {
         let mut answered: HashSet<&str> = HashSet::new();
         for message in self.messages.iter().rev() {
-            answered.extend(message.tool_results().map(|result| result.tool_call_id.as_str()));
+            answered.extend(
+                message
+                    .tool_results()
+                    .map(|result| result.tool_call_id.as_str()),
+            );
             if message.data.role == Role::Assistant {
-                return message.tool_calls().filter(|call| !answered.contains(call.tool_call_id.as_str())).collect();
+                return message
+                    .tool_calls()
+                    .filter(|call| !answered.contains(call.tool_call_id.as_str()))
+                    .collect();
             }
         }
         Vec::new()
@@ -132,7 +156,8 @@ impl Conversation {
     }
 
     fn find(&self, target_id: String) -> Result<usize, TargetNotFound> {
-        self.position(&target_id).ok_or(TargetNotFound { target_id })
+        self.position(&target_id)
+            .ok_or(TargetNotFound { target_id })
     }
 
     fn list(&mut self) -> &mut Vec<Arc<Message>> {
@@ -158,12 +183,18 @@ fn new_messages(events: &[MessageEvent]) -> Vec<NewMessage<'_>> {
     for event in events {
         let place = |target: &str| new.iter().rposition(|new| new.message.id == target);
         match event {
-            MessageEvent::Append { message } => new.push(NewMessage { message, is_appended: true }),
+            MessageEvent::Append { message } => new.push(NewMessage {
+                message,
+                is_appended: true,
+            }),
             MessageEvent::Replace { target_id, message } => match place(target_id) {
                 Some(place) => new[place].message = message,
                 // One that keeps its id tells nothing: it was there before.
                 None if *target_id == message.id => {}
-                None => new.push(NewMessage { message, is_appended: false }),
+                None => new.push(NewMessage {
+                    message,
+                    is_appended: false,
+                }),
             },
             MessageEvent::Remove { target_id } => {
                 if let Some(place) = place(target_id) {
@@ -185,10 +216,15 @@ mod tests {
     use crate::message::{MessageData, MessageSource, Part};
 
     fn message(id: &str, text: &str) -> Message {
-        let content = vec![Part::Text { text: text.to_owned() }];
+        let content = vec![Part::Text {
+            text: text.to_owned(),
+        }];
         Message {
             id: id.to_owned(),
-            data: MessageData { role: Role::User, content },
+            data: MessageData {
+                role: Role::User,
+                content,
+            },
             metadata: crate::JsonObject::new(),
             created_at: DateTime::UNIX_EPOCH,
             source: MessageSource::User,
@@ -196,19 +232,34 @@ mod tests {
     }
 
     fn ids(conversation: &Conversation) -> Vec<&str> {
-        conversation.messages().iter().map(|message| message.id.as_str()).collect()
+        conversation
+            .messages()
+            .iter()
+            .map(|message| message.id.as_str())
+            .collect()
     }
 
     fn stored(base: &[&str]) -> Conversation {
         let base = base.iter().map(|id| Arc::new(message(id, "b"))).collect();
-        Conversation::restore(StoredConversation { base, ..StoredConversation::default() }).0
+        Conversation::restore(StoredConversation {
+            base,
+            ..StoredConversation::default()
+        })
+        .0
     }
 
     #[test]
     fn an_unknown_target_changes_nothing() {
         let mut conversation = stored(&["a"]);
-        let missing = conversation.apply(MessageEvent::Remove { target_id: "x".into() });
-        assert_eq!(missing, Err(TargetNotFound { target_id: "x".into() }));
+        let missing = conversation.apply(MessageEvent::Remove {
+            target_id: "x".into(),
+        });
+        assert_eq!(
+            missing,
+            Err(TargetNotFound {
+                target_id: "x".into()
+            })
+        );
         assert_eq!(ids(&conversation), ["a"]);
         assert!(matches!(conversation.fold(), Fold::Append([])));
     }
@@ -217,10 +268,18 @@ mod tests {
     fn what_was_made_of_the_messages_is_kept_while_they_only_grow() {
         let mut conversation = stored(&["a"]);
         conversation.history().kept(|seen: &mut usize| *seen = 1);
-        conversation.apply(MessageEvent::Append { message: message("b", "") }).unwrap();
+        conversation
+            .apply(MessageEvent::Append {
+                message: message("b", ""),
+            })
+            .unwrap();
         assert_eq!(conversation.history().kept(|seen: &mut usize| *seen), 1);
         let old = conversation.history();
-        conversation.apply(MessageEvent::Remove { target_id: "a".into() }).unwrap();
+        conversation
+            .apply(MessageEvent::Remove {
+                target_id: "a".into(),
+            })
+            .unwrap();
         assert_eq!(conversation.history().kept(|seen: &mut usize| *seen), 0);
         assert_eq!((old.len(), conversation.history().len()), (2, 1));
     }
@@ -228,18 +287,37 @@ mod tests {
     #[test]
     fn only_new_messages_are_appended_to_the_base() {
         let mut conversation = stored(&["a", "b"]);
-        conversation.apply(MessageEvent::Append { message: message("c", "") }).unwrap();
-        conversation.apply(MessageEvent::Replace { target_id: "c".into(), message: message("d", "") }).unwrap();
+        conversation
+            .apply(MessageEvent::Append {
+                message: message("c", ""),
+            })
+            .unwrap();
+        conversation
+            .apply(MessageEvent::Replace {
+                target_id: "c".into(),
+                message: message("d", ""),
+            })
+            .unwrap();
         assert!(matches!(conversation.fold(), Fold::Append([new]) if new.id == "d"));
-        conversation.apply(MessageEvent::Remove { target_id: "a".into() }).unwrap();
+        conversation
+            .apply(MessageEvent::Remove {
+                target_id: "a".into(),
+            })
+            .unwrap();
         assert!(matches!(conversation.fold(), Fold::Rewrite([b, d]) if b.id == "b" && d.id == "d"));
     }
 
     /// What a turn may do to a conversation of `m0` to `m3`: targets may be old, new, or not there at all.
     fn events() -> impl Strategy<Value = Vec<MessageEvent>> {
         proptest::collection::vec((0u8..12, 0usize..12), 0..14).prop_map(|acts| {
-            let mut ids: Vec<String> = (0..4).map(|n| format!("m{n}")).chain(["unknown".to_owned()]).collect();
-            acts.into_iter().enumerate().map(|(n, (what, which))| event(what, which, n, &mut ids)).collect()
+            let mut ids: Vec<String> = (0..4)
+                .map(|n| format!("m{n}"))
+                .chain(["unknown".to_owned()])
+                .collect();
+            acts.into_iter()
+                .enumerate()
+                .map(|(n, (what, which))| event(what, which, n, &mut ids))
+                .collect()
         })
     }
 
@@ -248,14 +326,22 @@ mod tests {
         match what {
             0..6 => {
                 ids.push(new.clone());
-                MessageEvent::Append { message: message(&new, "") }
+                MessageEvent::Append {
+                    message: message(&new, ""),
+                }
             }
             6 | 7 => MessageEvent::Remove { target_id },
             8 | 9 => {
                 ids.push(new.clone());
-                MessageEvent::Replace { target_id, message: message(&new, "") }
+                MessageEvent::Replace {
+                    target_id,
+                    message: message(&new, ""),
+                }
             }
-            10 => MessageEvent::Replace { message: message(&target_id, "changed"), target_id },
+            10 => MessageEvent::Replace {
+                message: message(&target_id, "changed"),
+                target_id,
+            },
             _ => MessageEvent::Truncate,
         }
     }
@@ -285,15 +371,26 @@ mod tests {
     fn calls_without_a_result_are_told() {
         let call = |id: &str| {
             let (tool_call_id, tool_name) = (id.to_owned(), "a__b".to_owned());
-            Part::ToolCall(ToolCall { tool_call_id, tool_name, input: serde_json::json!({}) })
+            Part::ToolCall(ToolCall {
+                tool_call_id,
+                tool_name,
+                input: serde_json::json!({}),
+            })
         };
         let mut calling = message("m0", "let me see");
-        calling.data = MessageData { role: Role::Assistant, content: vec![call("c1"), call("c2")] };
+        calling.data = MessageData {
+            role: Role::Assistant,
+            content: vec![call("c1"), call("c2")],
+        };
         let mut conversation = stored(&[]);
-        conversation.apply(MessageEvent::Append { message: calling }).unwrap();
+        conversation
+            .apply(MessageEvent::Append { message: calling })
+            .unwrap();
         let ids = |conversation: &Conversation| {
             let calls = conversation.unanswered_calls().into_iter();
-            calls.map(|call| call.tool_call_id.clone()).collect::<Vec<_>>()
+            calls
+                .map(|call| call.tool_call_id.clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(ids(&conversation), ["c1", "c2"]);
         let result = crate::message::ToolResultPart {
@@ -305,12 +402,19 @@ mod tests {
             untrusted: false,
         };
         let mut answer = message("m1", "");
-        answer.data = MessageData { role: Role::Tool, content: vec![Part::ToolResult(result)] };
-        conversation.apply(MessageEvent::Append { message: answer }).unwrap();
+        answer.data = MessageData {
+            role: Role::Tool,
+            content: vec![Part::ToolResult(result)],
+        };
+        conversation
+            .apply(MessageEvent::Append { message: answer })
+            .unwrap();
         assert_eq!(ids(&conversation), ["c2"]);
         let mut done = message("m2", "done");
         done.data.role = Role::Assistant;
-        conversation.apply(MessageEvent::Append { message: done }).unwrap();
+        conversation
+            .apply(MessageEvent::Append { message: done })
+            .unwrap();
         assert_eq!(ids(&conversation), [""; 0]);
     }
 }

@@ -55,7 +55,10 @@ pub struct TurnResult {
 impl TurnResult {
     /// The text of the answer; empty where there is none.
     pub fn response_text(&self) -> String {
-        self.response_message.as_ref().map(Message::text).unwrap_or_default()
+        self.response_message
+            .as_ref()
+            .map(Message::text)
+            .unwrap_or_default()
     }
 }
 
@@ -78,7 +81,12 @@ pub struct TurnError {
 impl TurnError {
     /// An error that only says what went wrong.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        TurnError { code: code.into(), message: message.into(), suggestion: None, status: None }
+        TurnError {
+            code: code.into(),
+            message: message.into(),
+            suggestion: None,
+            status: None,
+        }
     }
 
     /// Adds what to do next.
@@ -121,7 +129,10 @@ impl RuntimeEvent {
 /// What happened. Durations are milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
-#[allow(missing_docs, reason = "the fields are those of the reference, section 2.10")]
+#[allow(
+    missing_docs,
+    reason = "the fields are those of the reference, section 2.10"
+)]
 pub enum RuntimeEventKind {
     #[serde(rename = "turn.started")]
     TurnStarted {
@@ -155,7 +166,11 @@ pub enum RuntimeEventKind {
         cost: Option<Cost>,
     },
     #[serde(rename = "step.started")]
-    StepStarted { step_id: String, step_index: u32, turn_id: String },
+    StepStarted {
+        step_id: String,
+        step_index: u32,
+        turn_id: String,
+    },
     #[serde(rename = "step.completed")]
     StepCompleted {
         step_id: String,
@@ -245,7 +260,13 @@ pub enum RuntimeEventKind {
         error_message: String,
     },
     #[serde(rename = "tool.progress")]
-    ToolProgress { tool_call_id: String, tool_name: String, turn_id: String, title: String, metadata: JsonObject },
+    ToolProgress {
+        tool_call_id: String,
+        tool_name: String,
+        turn_id: String,
+        title: String,
+        metadata: JsonObject,
+    },
     /// A tool of the instance has made another instance.
     #[serde(rename = "agent.spawned")]
     AgentSpawned {
@@ -278,7 +299,11 @@ pub enum RuntimeEventKind {
         duration: u64,
     },
     #[serde(rename = "approval.requested")]
-    ApprovalRequested { approval_id: String, tool_call_id: String, tool_name: String },
+    ApprovalRequested {
+        approval_id: String,
+        tool_call_id: String,
+        tool_name: String,
+    },
     #[serde(rename = "approval.resolved")]
     ApprovalResolved {
         approval_id: String,
@@ -359,8 +384,15 @@ pub struct Cost {
 impl Cost {
     /// What `usage` costs by `pricing`.
     pub fn of(usage: TokenUsage, pricing: &Pricing) -> Self {
-        let amount = pricing.cost(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens);
-        Cost { amount, currency: pricing.currency.clone() }
+        let amount = pricing.cost(
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            usage.completion_tokens,
+        );
+        Cost {
+            amount,
+            currency: pricing.currency.clone(),
+        }
     }
 }
 

@@ -20,7 +20,8 @@ pub struct KeptResult(Box<[u8]>);
 impl KeptResult {
     /// The kept form of a result.
     pub fn of(result: &TurnResult) -> Self {
-        let encoded = serde_json::to_vec(result).expect("every part of a result has a form in JSON");
+        let encoded =
+            serde_json::to_vec(result).expect("every part of a result has a form in JSON");
         KeptResult(encoded.into_boxed_slice())
     }
 
@@ -89,25 +90,42 @@ impl<V> Handled<V> {
         let event_id: Arc<str> = event_id.into();
         let number = self.number();
         match &needed_by {
-            Some(instance) => self.needed.entry(instance.clone()).or_default().push(Arc::clone(&event_id)),
+            Some(instance) => self
+                .needed
+                .entry(instance.clone())
+                .or_default()
+                .push(Arc::clone(&event_id)),
             None => drop(self.forgettable.insert(number, Arc::clone(&event_id))),
         }
         self.bytes += bytes;
-        self.entries.insert(event_id, Entry { number, value, bytes, needed_by });
+        self.entries.insert(
+            event_id,
+            Entry {
+                number,
+                value,
+                bytes,
+                needed_by,
+            },
+        );
         self.forget_oldest();
     }
 
     /// The events that stay for the unfinished turn of `instance`.
     pub fn needed_by(&self, instance: &InstanceId) -> impl Iterator<Item = String> {
         let needed = self.needed.get(instance).into_iter().flatten();
-        needed.filter(|event_id| self.entries.contains_key(*event_id)).map(|event_id| event_id.to_string())
+        needed
+            .filter(|event_id| self.entries.contains_key(*event_id))
+            .map(|event_id| event_id.to_string())
     }
 
     /// A turn of `instance` is over: it won't ask again.
     pub fn release(&mut self, instance: &InstanceId) {
         for event_id in self.needed.remove(instance).unwrap_or_default() {
             let number = self.number();
-            let entry = self.entries.get_mut(&event_id).filter(|entry| entry.needed_by.as_ref() == Some(instance));
+            let entry = self
+                .entries
+                .get_mut(&event_id)
+                .filter(|entry| entry.needed_by.as_ref() == Some(instance));
             if let Some(entry) = entry {
                 (entry.needed_by, entry.number) = (None, number);
                 self.forgettable.insert(number, event_id);
@@ -146,7 +164,9 @@ impl<V> Handled<V> {
 
     fn forget_oldest(&mut self) {
         while self.forgettable.len() > self.max_events || self.bytes > MAX_BYTES {
-            let Some((_, oldest)) = self.forgettable.pop_first() else { return };
+            let Some((_, oldest)) = self.forgettable.pop_first() else {
+                return;
+            };
             self.remove(&oldest);
         }
     }
@@ -185,7 +205,11 @@ mod tests {
         handled.put("y", 3, 1, None);
         assert_eq!(ids(&handled), ["asked", "y"]);
         handled.release(&asker);
-        assert_eq!(ids(&handled), ["asked"], "while it was needed, it grew no older");
+        assert_eq!(
+            ids(&handled),
+            ["asked"],
+            "while it was needed, it grew no older"
+        );
     }
 
     #[test]

@@ -35,7 +35,10 @@ impl History {
         if !kept.as_ref().is_some_and(|kept| kept.is::<T>()) {
             *kept = Some(Box::new(T::default()));
         }
-        let kept = kept.as_mut().and_then(|kept| kept.downcast_mut()).expect("it was just made of that type");
+        let kept = kept
+            .as_mut()
+            .and_then(|kept| kept.downcast_mut())
+            .expect("it was just made of that type");
         work(kept)
     }
 }

@@ -21,7 +21,10 @@ pub struct InstanceId {
 impl InstanceId {
     /// The instance of `agent` under `instance_key`.
     pub fn new(agent: impl Into<String>, instance_key: impl Into<String>) -> Self {
-        InstanceId { agent: agent.into(), instance_key: instance_key.into() }
+        InstanceId {
+            agent: agent.into(),
+            instance_key: instance_key.into(),
+        }
     }
 }
 

@@ -138,13 +138,20 @@ impl AgentEvent {
 
     /// The span of that turn.
     pub fn turn_trace(&self) -> TraceContext {
-        let trace = TraceContext::root(&self.trace.trace_id, self.trace.parent_span_id.as_deref(), &self.turn_id());
+        let trace = TraceContext::root(
+            &self.trace.trace_id,
+            self.trace.parent_span_id.as_deref(),
+            &self.turn_id(),
+        );
         trace.called_by(self.trace.caller.clone())
     }
 
     /// The system prompt of its turn: that of the agent, then the instructions that came along.
     pub fn system(&self, prompt: Option<&str>) -> Option<String> {
-        let parts: Vec<&str> = [prompt, self.instructions.as_deref()].into_iter().flatten().collect();
+        let parts: Vec<&str> = [prompt, self.instructions.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 
@@ -177,7 +184,11 @@ mod tests {
             history: Vec::new(),
             metadata: JsonObject::new(),
             instructions: instructions.map(str::to_owned),
-            trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None, caller: None },
+            trace: EventTrace {
+                trace_id: "0".repeat(32),
+                parent_span_id: None,
+                caller: None,
+            },
             callers: Vec::new(),
             reply_to: None,
             terms: Terms::default(),
@@ -187,9 +198,15 @@ mod tests {
     #[test]
     fn instructions_stand_behind_the_system_prompt() {
         let system = |prompt, instructions| event(instructions).system(prompt);
-        assert_eq!(system(Some("Be kind."), Some("Be brief.")).as_deref(), Some("Be kind.\n\nBe brief."));
+        assert_eq!(
+            system(Some("Be kind."), Some("Be brief.")).as_deref(),
+            Some("Be kind.\n\nBe brief.")
+        );
         assert_eq!(system(Some("Be kind."), None).as_deref(), Some("Be kind."));
-        assert_eq!(system(None, Some("Be brief.")).as_deref(), Some("Be brief."));
+        assert_eq!(
+            system(None, Some("Be brief.")).as_deref(),
+            Some("Be brief.")
+        );
         assert_eq!(system(None, None), None);
     }
 
@@ -197,6 +214,9 @@ mod tests {
     fn an_event_from_before_there_were_instructions_is_read() {
         let mut written = serde_json::to_value(event(Some("x"))).unwrap();
         written.as_object_mut().unwrap().remove("instructions");
-        assert_eq!(serde_json::from_value::<AgentEvent>(written).unwrap(), event(None));
+        assert_eq!(
+            serde_json::from_value::<AgentEvent>(written).unwrap(),
+            event(None)
+        );
     }
 }

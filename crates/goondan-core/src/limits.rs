@@ -21,10 +21,19 @@ const MOST_METADATA: usize = 16_000;
 /// `metadata` as an event may carry it: where it is too large, a note of how large it was.
 pub fn bounded(metadata: &crate::JsonObject) -> crate::JsonObject {
     // Most have none: then nothing is written.
-    let bytes = if metadata.is_empty() { 0 } else { serde_json::json!(metadata).to_string().len() };
+    let bytes = if metadata.is_empty() {
+        0
+    } else {
+        serde_json::json!(metadata).to_string().len()
+    };
     match bytes <= MOST_METADATA {
         true => metadata.clone(),
-        false => [("truncated".to_owned(), true.into()), ("bytes".to_owned(), bytes.into())].into_iter().collect(),
+        false => [
+            ("truncated".to_owned(), true.into()),
+            ("bytes".to_owned(), bytes.into()),
+        ]
+        .into_iter()
+        .collect(),
     }
 }
 
@@ -60,17 +69,27 @@ pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<Cut> {
         other => cut_fields(other, length, limit, saved_at)
             .unwrap_or_else(|| Value::String(cut_text(&whole, limit, saved_at))),
     };
-    Some(Cut { output, whole, length })
+    Some(Cut {
+        output,
+        whole,
+        length,
+    })
 }
 
 fn notice(kept: usize, length: usize, saved_at: &str) -> String {
-    format!("\n[output truncated: {kept} of {length} characters shown; the whole output is in {saved_at}]")
+    format!(
+        "\n[output truncated: {kept} of {length} characters shown; the whole output is in {saved_at}]"
+    )
 }
 
 /// The first `limit` characters of `text`, and the notice.
 fn cut_text(text: &str, limit: usize, saved_at: &str) -> String {
     let length = text.chars().count();
-    format!("{}{}", head(text, limit), notice(limit.min(length), length, saved_at))
+    format!(
+        "{}{}",
+        head(text, limit),
+        notice(limit.min(length), length, saved_at)
+    )
 }
 
 fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Option<Value> {
@@ -95,10 +114,14 @@ fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Opt
 fn longest_text(value: &mut Value) -> Option<&mut String> {
     match value {
         Value::String(text) => Some(text),
-        Value::Array(items) => items.iter_mut().filter_map(longest_text).max_by_key(|text| written(text)),
-        Value::Object(fields) => {
-            fields.iter_mut().filter_map(|(_, field)| longest_text(field)).max_by_key(|text| written(text))
-        }
+        Value::Array(items) => items
+            .iter_mut()
+            .filter_map(longest_text)
+            .max_by_key(|text| written(text)),
+        Value::Object(fields) => fields
+            .iter_mut()
+            .filter_map(|(_, field)| longest_text(field))
+            .max_by_key(|text| written(text)),
         _ => None,
     }
 }
@@ -133,10 +156,14 @@ pub fn surely_fits(output: &Value, limit: usize) -> bool {
     fn bound(value: &Value, left: usize) -> Option<usize> {
         match value {
             Value::String(text) => left.checked_sub(6 * text.len() + 3),
-            Value::Array(items) => items.iter().try_fold(left.checked_sub(2)?, |left, item| bound(item, left)),
-            Value::Object(fields) => fields.iter().try_fold(left.checked_sub(2)?, |left, (key, field)| {
-                bound(field, left.checked_sub(6 * key.len() + 4)?)
-            }),
+            Value::Array(items) => items
+                .iter()
+                .try_fold(left.checked_sub(2)?, |left, item| bound(item, left)),
+            Value::Object(fields) => fields
+                .iter()
+                .try_fold(left.checked_sub(2)?, |left, (key, field)| {
+                    bound(field, left.checked_sub(6 * key.len() + 4)?)
+                }),
             _ => left.checked_sub(26),
         }
     }
@@ -163,7 +190,10 @@ mod tests {
 
     #[test]
     fn the_suffix_counts_and_a_tiny_limit_has_no_room_for_it() {
-        assert_eq!(cut_error_message("äöüäöüäöüäöüäöüäöü", 17), "äö... (truncated)");
+        assert_eq!(
+            cut_error_message("äöüäöüäöüäöüäöüäöü", 17),
+            "äö... (truncated)"
+        );
         assert_eq!(cut_error_message("a long message", 5), "a lon");
         assert_eq!(cut_error_message("short", 5), "short");
     }
@@ -174,13 +204,23 @@ mod tests {
         let cut = cut_output(&output, 200, "files/1.txt").unwrap();
         assert_eq!(cut.output["exitCode"], 0);
         assert_eq!(cut.output["stderr"], "fine");
-        assert!(cut.output["stdout"].as_str().unwrap().contains("the whole output is in files/1.txt"));
+        assert!(
+            cut.output["stdout"]
+                .as_str()
+                .unwrap()
+                .contains("the whole output is in files/1.txt")
+        );
         assert_eq!(cut.whole, output.to_string());
     }
 
     /// Texts of plain characters, of such that JSON escapes, and of both.
     fn texts() -> impl Strategy<Value = String> {
-        prop_oneof!["[a-zäé]{300,600}", "[\"\\\\\n\t]{300,600}", "[\u{1}-\u{1f}]{300,600}", "[a-z\"\n\u{1}]{300,600}"]
+        prop_oneof![
+            "[a-zäé]{300,600}",
+            "[\"\\\\\n\t]{300,600}",
+            "[\u{1}-\u{1f}]{300,600}",
+            "[a-z\"\n\u{1}]{300,600}"
+        ]
     }
 
     proptest! {

@@ -49,7 +49,11 @@ pub enum Role {
 
 /// A piece of content.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase"
+)]
 pub enum Part {
     /// Text.
     Text {
@@ -99,7 +103,11 @@ pub struct ToolResultPart {
 
 /// What made a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase"
+)]
 pub enum MessageSource {
     /// An event from outside or from another agent.
     User,
@@ -124,7 +132,11 @@ pub enum MessageSource {
 
 /// A change to a conversation (rule C1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase"
+)]
 pub enum MessageEvent {
     /// Adds at the end.
     Append {

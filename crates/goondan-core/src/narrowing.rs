@@ -40,7 +40,10 @@ mod tests {
     #[test]
     fn together_they_leave_what_both_leave() {
         let (a, b) = (Narrowing::to(["x", "y"]), Narrowing::to(["y", "z"]));
-        assert_eq!(Narrowing::both(Some(&a), Some(&b)), Some(Narrowing::to(["y"])));
+        assert_eq!(
+            Narrowing::both(Some(&a), Some(&b)),
+            Some(Narrowing::to(["y"]))
+        );
         assert_eq!(Narrowing::both(Some(&a), None), Some(a.clone()));
         assert_eq!(Narrowing::both(None, Some(&b)), Some(b));
         assert_eq!(Narrowing::both(None, None), None);

@@ -24,7 +24,9 @@ const HEADERS: [(&str, Header); 4] = [
 /// The header that a line is, wherever it stands, with the path in it.
 pub fn header(line: &str) -> Option<(Header, &str)> {
     let line = line.trim();
-    HEADERS.iter().find_map(|(prefix, header)| Some((*header, line.strip_prefix(prefix)?.trim())))
+    HEADERS
+        .iter()
+        .find_map(|(prefix, header)| Some((*header, line.strip_prefix(prefix)?.trim())))
 }
 
 /// Every path that a patch may be about, one that is no patch or only looks like a header included.

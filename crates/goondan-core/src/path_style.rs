@@ -32,13 +32,18 @@ impl PathStyle {
             return Cow::Borrowed(path);
         }
         let path = self.separated(path);
-        let path =
-            match ["//?/UNC/", "//?/", "//./"].iter().find_map(|prefix| Some((prefix, path.strip_prefix(prefix)?))) {
-                Some((&"//?/UNC/", rest)) => format!("//{rest}"),
-                Some((_, rest)) => rest.to_owned(),
-                None => path.into_owned(),
-            };
-        let parts = path.split('/').enumerate().map(|(number, part)| plain(part, number == 0));
+        let path = match ["//?/UNC/", "//?/", "//./"]
+            .iter()
+            .find_map(|prefix| Some((prefix, path.strip_prefix(prefix)?)))
+        {
+            Some((&"//?/UNC/", rest)) => format!("//{rest}"),
+            Some((_, rest)) => rest.to_owned(),
+            None => path.into_owned(),
+        };
+        let parts = path
+            .split('/')
+            .enumerate()
+            .map(|(number, part)| plain(part, number == 0));
         Cow::Owned(parts.collect::<Vec<_>>().join("/"))
     }
 
@@ -67,7 +72,11 @@ impl PathStyle {
         }
         let path = self.separated(path);
         let is_raw = path.starts_with("//?/") || path.starts_with("//./");
-        is_raw || path.split('/').enumerate().any(|(number, part)| is_odd_part(part, number == 0 && path.contains('/')))
+        is_raw
+            || path
+                .split('/')
+                .enumerate()
+                .any(|(number, part)| is_odd_part(part, number == 0 && path.contains('/')))
     }
 }
 
@@ -76,8 +85,14 @@ fn plain(part: &str, is_first: bool) -> &str {
     if part == "." || part == ".." || (is_first && is_drive(part)) {
         return part;
     }
-    let behind_drive = if is_first && part.get(1..2) == Some(":") { 2 } else { 0 };
-    let end = part[behind_drive..].find(':').map_or(part.len(), |at| behind_drive + at);
+    let behind_drive = if is_first && part.get(1..2) == Some(":") {
+        2
+    } else {
+        0
+    };
+    let end = part[behind_drive..]
+        .find(':')
+        .map_or(part.len(), |at| behind_drive + at);
     part[..end].trim_end_matches(['.', ' '])
 }
 
@@ -89,19 +104,29 @@ fn is_odd_part(part: &str, may_be_drive: bool) -> bool {
     if part.is_empty() || part == "." || part == ".." || (may_be_drive && is_drive(part)) {
         return false;
     }
-    let forbidden = |c: char| c.is_control() || matches!(c, ':' | '<' | '>' | '"' | '|' | '?' | '*');
+    let forbidden =
+        |c: char| c.is_control() || matches!(c, ':' | '<' | '>' | '"' | '|' | '?' | '*');
     part.ends_with(['.', ' ']) || part.contains(forbidden) || is_short_name(part) || is_device(part)
 }
 
 /// A name such as `PROGRA~1`, which stands for a longer one.
 fn is_short_name(part: &str) -> bool {
-    part.split('~').skip(1).any(|behind| behind.starts_with(|c: char| c.is_ascii_digit()))
+    part.split('~')
+        .skip(1)
+        .any(|behind| behind.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 fn is_device(part: &str) -> bool {
-    let name = part.split('.').next().unwrap_or_default().trim_end().to_lowercase();
+    let name = part
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .trim_end()
+        .to_lowercase();
     let numbered = |prefix: &str| {
-        let number = name.strip_prefix(prefix).map(|rest| rest.chars().collect::<Vec<_>>());
+        let number = name
+            .strip_prefix(prefix)
+            .map(|rest| rest.chars().collect::<Vec<_>>());
         number.is_some_and(|number| matches!(number[..], ['0'..='9' | '¹' | '²' | '³']))
     };
     DEVICES.contains(&name.as_str()) || numbered("com") || numbered("lpt")
@@ -129,7 +154,10 @@ mod tests {
             ("C:/keep", "C:/keep"),
         ] {
             assert_eq!(Windows.unify(given), expected, "{given}");
-            assert_eq!((Unix.unify(given), Mac.unify(given)), (given.into(), given.into()));
+            assert_eq!(
+                (Unix.unify(given), Mac.unify(given)),
+                (given.into(), given.into())
+            );
         }
     }
 
@@ -184,7 +212,11 @@ mod tests {
 
     #[test]
     fn letters_are_the_same_where_the_system_says_so() {
-        for (a, b) in [("KEEP/a", "keep/A"), ("Straße", "STRASSE"), ("\u{212a}eep", "keep")] {
+        for (a, b) in [
+            ("KEEP/a", "keep/A"),
+            ("Straße", "STRASSE"),
+            ("\u{212a}eep", "keep"),
+        ] {
             assert_eq!(Mac.folded(a), Mac.folded(b));
             assert_eq!(Windows.folded(a), Windows.folded(b));
             assert_ne!(Unix.folded(a), Unix.folded(b));
@@ -193,7 +225,9 @@ mod tests {
 
     #[test]
     fn no_text_makes_it_panic() {
-        for text in ["", ":", "::", "/:/", "ä:", "😀:x", "//?/", r"\\", "~", "~9", ". .", " "] {
+        for text in [
+            "", ":", "::", "/:/", "ä:", "😀:x", "//?/", r"\\", "~", "~9", ". .", " ",
+        ] {
             for style in [Unix, Mac, Windows] {
                 let _ = (style.unify(text), style.is_odd(text), style.folded(text));
             }

@@ -42,7 +42,12 @@ pub fn options() -> OpenOptions {
 
 /// Writes a file as a whole.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    options().write(true).create(true).truncate(true).open(path)?.write_all(content)
+    options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)?
+        .write_all(content)
 }
 
 /// Puts a file in place of the one that is there. Readers see the one or the other, and of several writers one wins.
@@ -59,7 +64,11 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 /// The file can't be written; the one before is still there.
 pub fn replace_durably(path: &Path, content: &[u8]) -> io::Result<File> {
     let file = in_place(path, |draft| {
-        let mut file = options().write(true).create(true).truncate(true).open(draft)?;
+        let mut file = options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(draft)?;
         file.write_all(content)?;
         file.sync_all()?;
         Ok(file)
@@ -85,7 +94,11 @@ fn in_place<T>(path: &Path, write: impl FnOnce(&Path) -> io::Result<T>) -> io::R
 fn draft_of(path: &Path) -> PathBuf {
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}-{}.new", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed)));
+    name.push(format!(
+        ".{}-{}.new",
+        std::process::id(),
+        DRAFTS.fetch_add(1, Ordering::Relaxed)
+    ));
     path.with_file_name(name)
 }
 
@@ -158,7 +171,11 @@ mod tests {
     use super::*;
 
     fn mode(path: &Path) -> u32 {
-        fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+        fs::metadata(path)
+            .expect("it is there")
+            .permissions()
+            .mode()
+            & 0o7777
     }
 
     fn set_mode(path: &Path, mode: u32) {
@@ -171,7 +188,10 @@ mod tests {
         let folder = dir.path().join("a/b");
         make_folder(&folder).unwrap();
         write(&folder.join("f"), b"x").unwrap();
-        assert_eq!([&dir.path().join("a"), &folder, &folder.join("f")].map(|path| mode(path)), [0o700, 0o700, 0o600]);
+        assert_eq!(
+            [&dir.path().join("a"), &folder, &folder.join("f")].map(|path| mode(path)),
+            [0o700, 0o700, 0o600]
+        );
         write(&folder.join("f"), b"").unwrap();
         assert_eq!(fs::read(folder.join("f")).unwrap(), b"");
     }

@@ -11,8 +11,11 @@ const MOST_LINKS: usize = 40;
 /// `path` with every symbolic link and every `..` in it resolved, as the operating system would. Parts that do not
 /// exist are kept as they are. It is absolute, whether `path` is or not. Fails where links go round in a circle.
 pub fn real_path(path: &Path) -> io::Result<PathBuf> {
-    let mut todo: VecDeque<OsString> =
-        if path.is_absolute() { parts(path) } else { parts(&std::path::absolute(path)?) };
+    let mut todo: VecDeque<OsString> = if path.is_absolute() {
+        parts(path)
+    } else {
+        parts(&std::path::absolute(path)?)
+    };
     let mut done = PathBuf::new();
     let mut links = 0;
     while let Some(part) = todo.pop_front() {
@@ -44,7 +47,9 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
 
 /// The components of a path, each as text of its own.
 fn parts(path: &Path) -> VecDeque<OsString> {
-    path.components().map(|component| component.as_os_str().to_owned()).collect()
+    path.components()
+        .map(|component| component.as_os_str().to_owned())
+        .collect()
 }
 
 /// Where `path` points, if it is a symbolic link. What does not exist is none.
@@ -52,7 +57,14 @@ fn link_target(path: &Path) -> io::Result<Option<PathBuf>> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => std::fs::read_link(path).map(Some),
         Ok(_) => Ok(None),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -64,7 +76,10 @@ mod tests {
     #[test]
     fn a_relative_path_is_made_absolute() {
         let here = std::env::current_dir().unwrap();
-        assert_eq!(real_path(Path::new("src/x")).unwrap(), real_path(&here.join("src/x")).unwrap());
+        assert_eq!(
+            real_path(Path::new("src/x")).unwrap(),
+            real_path(&here.join("src/x")).unwrap()
+        );
         assert!(real_path(Path::new("src")).unwrap().is_absolute());
     }
 }

@@ -46,7 +46,16 @@ const FAMILIES: [&str; 5] = ["agent.", "automation.", "user.", "approval.", "gdn
 const PREFIXES: [&str; 2] = ["__goondan", "gdn."];
 
 /// Keys that the engine and its extensions read, or that would pass for something that the engine vouches for.
-const KEYS: [&str; 8] = [UNTRUSTED, COMPACTION, CONTEXT_MESSAGE, CRON, "approval", "auth", "callers", "trace"];
+const KEYS: [&str; 8] = [
+    UNTRUSTED,
+    COMPACTION,
+    CONTEXT_MESSAGE,
+    CRON,
+    "approval",
+    "auth",
+    "callers",
+    "trace",
+];
 
 /// The longest type, in bytes.
 const LONGEST_TYPE: usize = 200;
@@ -59,7 +68,9 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Tool
     match metadata.keys().find(|key| is_reserved_key(key)) {
         Some(key) => {
             let shown = crate::limits::head(key, 80);
-            Err(refused(format!("the metadata key `{shown}` is reserved: the engine itself sets it")))
+            Err(refused(format!(
+                "the metadata key `{shown}` is reserved: the engine itself sets it"
+            )))
         }
         None => Ok(()),
     }
@@ -68,22 +79,33 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Tool
 fn check_type(event_type: &str) -> Result<(), ToolError> {
     let shown = crate::limits::head(event_type, 80);
     if event_type.len() > LONGEST_TYPE || event_type.chars().any(char::is_control) {
-        return Err(refused(format!("`{}` is not a valid event type", shown.escape_debug())));
+        return Err(refused(format!(
+            "`{}` is not a valid event type",
+            shown.escape_debug()
+        )));
     }
-    let is_ours = FAMILIES.iter().any(|family| begins(event_type.trim(), family));
+    let is_ours = FAMILIES
+        .iter()
+        .any(|family| begins(event_type.trim(), family));
     if is_ours && event_type != REQUEST && event_type != SEND {
-        return Err(refused(format!("the event type `{shown}` is reserved: the engine itself makes such events")));
+        return Err(refused(format!(
+            "the event type `{shown}` is reserved: the engine itself makes such events"
+        )));
     }
     Ok(())
 }
 
 fn is_reserved_key(key: &str) -> bool {
     let key = key.trim();
-    PREFIXES.iter().any(|prefix| begins(key, prefix)) || KEYS.iter().any(|reserved| key.eq_ignore_ascii_case(reserved))
+    PREFIXES.iter().any(|prefix| begins(key, prefix))
+        || KEYS
+            .iter()
+            .any(|reserved| key.eq_ignore_ascii_case(reserved))
 }
 
 fn begins(text: &str, with: &str) -> bool {
-    text.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+    text.get(..with.len())
+        .is_some_and(|begin| begin.eq_ignore_ascii_case(with))
 }
 
 fn refused(message: String) -> ToolError {
@@ -105,8 +127,12 @@ mod tests {
     use crate::inbound::RESPONSE;
 
     fn code(event_type: Option<&str>, metadata: Value) -> Option<String> {
-        let Value::Object(metadata) = metadata else { panic!("metadata are an object") };
-        check(event_type, &metadata).err().and_then(|error| error.code)
+        let Value::Object(metadata) = metadata else {
+            panic!("metadata are an object")
+        };
+        check(event_type, &metadata)
+            .err()
+            .and_then(|error| error.code)
     }
 
     #[test]
@@ -132,7 +158,16 @@ mod tests {
                 "{reserved}"
             );
         }
-        for free in [REQUEST, SEND, "job", "session.spawn", "task.run", "agents", "ä", ""] {
+        for free in [
+            REQUEST,
+            SEND,
+            "job",
+            "session.spawn",
+            "task.run",
+            "agents",
+            "ä",
+            "",
+        ] {
             assert_eq!(code(Some(free), json!({})), None, "{free}");
         }
     }
@@ -153,9 +188,19 @@ mod tests {
             "auth",
         ] {
             let metadata = Value::Object([(key.to_owned(), json!({}))].into_iter().collect());
-            assert_eq!(code(None, metadata).as_deref(), Some(Code::AGENT_EVENT_RESERVED.as_str()), "{key}");
+            assert_eq!(
+                code(None, metadata).as_deref(),
+                Some(Code::AGENT_EVENT_RESERVED.as_str()),
+                "{key}"
+            );
         }
-        assert_eq!(code(None, json!({"ticket": 7, "pinned": true, "data": {"callers": []}, "ä": 1})), None);
+        assert_eq!(
+            code(
+                None,
+                json!({"ticket": 7, "pinned": true, "data": {"callers": []}, "ä": 1})
+            ),
+            None
+        );
     }
 
     #[test]

@@ -56,7 +56,11 @@ impl RunMode {
 
     /// Contains the opening of a file that redirections of the line name; the line then runs without a shell.
     pub fn contain_file(&mut self, file: &str, containment: Containment) {
-        self.make_direct().files.entry(file.to_owned()).or_default().push(containment);
+        self.make_direct()
+            .files
+            .entry(file.to_owned())
+            .or_default()
+            .push(containment);
     }
 
     /// The mode that satisfies both: what either of them contains is contained.
@@ -64,10 +68,14 @@ impl RunMode {
         if let RunMode::Direct(other) = other {
             self.make_direct().is_outside |= other.is_outside;
             for (number, containments) in other.commands.into_iter().enumerate() {
-                containments.into_iter().for_each(|one| self.contain(number, one));
+                containments
+                    .into_iter()
+                    .for_each(|one| self.contain(number, one));
             }
             for (file, containments) in other.files {
-                containments.into_iter().for_each(|one| self.contain_file(&file, one));
+                containments
+                    .into_iter()
+                    .for_each(|one| self.contain_file(&file, one));
             }
         }
         self

@@ -29,7 +29,10 @@ pub struct InvalidArguments {
 impl ArgumentSchema {
     /// The schema as the tool declares it; that it is one was checked when the bundle was loaded.
     pub fn new(schema: Value) -> Self {
-        ArgumentSchema { schema, validator: OnceLock::new() }
+        ArgumentSchema {
+            schema,
+            validator: OnceLock::new(),
+        }
     }
 
     /// The schema itself.
@@ -50,7 +53,10 @@ impl ArgumentSchema {
         let validator = self.validator.get_or_init(|| compile(&self.schema));
         let problems = match validator {
             Ok(validator) if validator.is_valid(&arguments) => Vec::new(),
-            Ok(validator) => validator.iter_errors(&arguments).map(|error| problem("args", &error)).collect(),
+            Ok(validator) => validator
+                .iter_errors(&arguments)
+                .map(|error| problem("args", &error))
+                .collect(),
             Err(broken) => vec![broken.clone()],
         };
         match arguments {
@@ -66,19 +72,39 @@ impl ArgumentSchema {
     pub fn check_answer(&self, answer: &Value) -> Result<(), String> {
         match self.validator.get_or_init(|| compile(&self.schema)) {
             Ok(validator) if validator.is_valid(answer) => Ok(()),
-            Ok(validator) => Err(first(validator.iter_errors(answer).map(|error| problem("answer", &error)).collect())),
+            Ok(validator) => Err(first(
+                validator
+                    .iter_errors(answer)
+                    .map(|error| problem("answer", &error))
+                    .collect(),
+            )),
             Err(broken) => Err(broken.clone()),
         }
     }
 
     fn refuse(&self, problems: Vec<String>) -> InvalidArguments {
-        InvalidArguments { message: format!("invalid arguments: {}", first(problems)), suggestion: self.keys() }
+        InvalidArguments {
+            message: format!("invalid arguments: {}", first(problems)),
+            suggestion: self.keys(),
+        }
     }
 
     fn keys(&self) -> String {
-        let required = names(self.schema.get("required").and_then(Value::as_array).into_iter().flatten().map(text));
+        let required = names(
+            self.schema
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .map(text),
+        );
         let properties = self.schema.get("properties").and_then(Value::as_object);
-        let allowed = names(properties.into_iter().flatten().map(|(name, _)| name.clone()));
+        let allowed = names(
+            properties
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.clone()),
+        );
         format!("Send one JSON object. Required keys: {required}. Allowed keys: {allowed}.")
     }
 }
@@ -86,7 +112,11 @@ impl ArgumentSchema {
 /// The first problems, and how many more there are.
 fn first(problems: Vec<String>) -> String {
     let more = problems.len().saturating_sub(MAX_PROBLEMS);
-    let mut told = problems.into_iter().take(MAX_PROBLEMS).collect::<Vec<_>>().join("; ");
+    let mut told = problems
+        .into_iter()
+        .take(MAX_PROBLEMS)
+        .collect::<Vec<_>>()
+        .join("; ");
     if more > 0 {
         told.push_str(&format!(" (+{more} more)"));
     }
@@ -94,7 +124,8 @@ fn first(problems: Vec<String>) -> String {
 }
 
 fn compile(schema: &Value) -> Result<Validator, String> {
-    jsonschema::draft202012::new(schema).map_err(|error| format!("the schema can't be used: {error}"))
+    jsonschema::draft202012::new(schema)
+        .map_err(|error| format!("the schema can't be used: {error}"))
 }
 
 fn not_an_object(input: &Value) -> String {
@@ -122,28 +153,41 @@ fn problem(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
         _ => error.to_string(),
     };
     let short = crate::limits::cut_error_message(&message, 200);
-    format!("{root}{}: {short}", json_path(&error.instance_path().to_string()))
+    format!(
+        "{root}{}: {short}",
+        json_path(&error.instance_path().to_string())
+    )
 }
 
 /// All the values that there are, where the validator would name two and count the others.
 fn none_of(value: &str, options: &[Value]) -> String {
     let options: Vec<String> = options.iter().map(Value::to_string).collect();
-    format!("{} is none of {}", crate::limits::cut_error_message(value, 60), options.join(", "))
+    format!(
+        "{} is none of {}",
+        crate::limits::cut_error_message(value, 60),
+        options.join(", ")
+    )
 }
 
 /// `/list/0/name` becomes `.list[0].name`.
 fn json_path(pointer: &str) -> String {
     let part = |token: &str| {
         let token = token.replace("~1", "/").replace("~0", "~");
-        if token.bytes().all(|byte| byte.is_ascii_digit()) { format!("[{token}]") } else { format!(".{token}") }
+        if token.bytes().all(|byte| byte.is_ascii_digit()) {
+            format!("[{token}]")
+        } else {
+            format!(".{token}")
+        }
     };
     pointer.split('/').skip(1).map(part).collect()
 }
 
 /// Fills in `default` of properties that are absent, also inside objects that are there.
 fn fill_defaults(schema: &Value, value: &mut Value) {
-    let (Some(properties), Some(object)) = (schema.get("properties").and_then(Value::as_object), value.as_object_mut())
-    else {
+    let (Some(properties), Some(object)) = (
+        schema.get("properties").and_then(Value::as_object),
+        value.as_object_mut(),
+    ) else {
         return;
     };
     for (name, property) in properties {
@@ -163,7 +207,11 @@ fn text(value: &Value) -> String {
 
 fn names(names: impl Iterator<Item = String>) -> String {
     let joined = names.collect::<Vec<_>>().join(", ");
-    if joined.is_empty() { "none".to_owned() } else { joined }
+    if joined.is_empty() {
+        "none".to_owned()
+    } else {
+        joined
+    }
 }
 
 #[cfg(test)]
@@ -188,16 +236,33 @@ mod tests {
     #[test]
     fn defaults_are_filled_in_also_inside() {
         let arguments = schema().check(&json!({"text": "a", "deep": {}})).unwrap();
-        assert_eq!(Value::Object(arguments), json!({"text": "a", "deep": {"n": 3}, "to": "upper"}));
+        assert_eq!(
+            Value::Object(arguments),
+            json!({"text": "a", "deep": {"n": 3}, "to": "upper"})
+        );
     }
 
     #[test]
     fn problems_have_paths_and_the_suggestion_names_the_keys() {
-        let refused = schema().check(&json!({"deep": {"n": "x"}, "to": "sideways", "extra": true})).unwrap_err();
-        for part in ["args.deep.n: ", "args.to: ", "\"text\" is a required property", "extra"] {
-            assert!(refused.message.contains(part), "{part} in {}", refused.message);
+        let refused = schema()
+            .check(&json!({"deep": {"n": "x"}, "to": "sideways", "extra": true}))
+            .unwrap_err();
+        for part in [
+            "args.deep.n: ",
+            "args.to: ",
+            "\"text\" is a required property",
+            "extra",
+        ] {
+            assert!(
+                refused.message.contains(part),
+                "{part} in {}",
+                refused.message
+            );
         }
-        assert_eq!(refused.suggestion, "Send one JSON object. Required keys: text. Allowed keys: text, to, deep.");
+        assert_eq!(
+            refused.suggestion,
+            "Send one JSON object. Required keys: text. Allowed keys: text, to, deep."
+        );
     }
 
     #[test]
@@ -206,10 +271,17 @@ mod tests {
             (json!("{not json"), "args: not valid JSON"),
             (json!([1]), "args: expected an object, got an array"),
             (json!(1), "args: expected an object, got a number"),
-            (json!("\"quoted\""), "args: expected an object, got a string"),
+            (
+                json!("\"quoted\""),
+                "args: expected an object, got a string",
+            ),
         ] {
             let refused = schema().check(&input).unwrap_err();
-            assert!(refused.message.contains(told), "{told} in {}", refused.message);
+            assert!(
+                refused.message.contains(told),
+                "{told} in {}",
+                refused.message
+            );
         }
     }
 
@@ -223,7 +295,15 @@ mod tests {
 
     #[test]
     fn more_than_five_problems_are_counted() {
-        let strict = ArgumentSchema::new(json!({"type": "object", "required": ["a", "b", "c", "d", "e", "f", "g"]}));
-        assert!(strict.check(&json!({})).unwrap_err().message.ends_with("(+2 more)"));
+        let strict = ArgumentSchema::new(
+            json!({"type": "object", "required": ["a", "b", "c", "d", "e", "f", "g"]}),
+        );
+        assert!(
+            strict
+                .check(&json!({}))
+                .unwrap_err()
+                .message
+                .ends_with("(+2 more)")
+        );
     }
 }

@@ -3,7 +3,12 @@
 //!
 //! `cargo bench -p goondan-dylib --bench call`
 
-#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a benchmark may panic")]
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "a benchmark may panic"
+)]
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use goondan_core::JsonObject;
@@ -20,9 +25,10 @@ fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let engine = Engine::new();
     let mut group = criterion.benchmark_group("empty-call");
-    for (place, bench) in
-        [("library", Bench::with_limits(Limits::default())), ("child-process", Bench::hosted(Limits::default()))]
-    {
+    for (place, bench) in [
+        ("library", Bench::with_limits(Limits::default())),
+        ("child-process", Bench::hosted(Limits::default())),
+    ] {
         let exports = runtime.block_on(bench.example("counter"));
         let handler = exports.handler("current");
         group.bench_function(place, |bencher| {

@@ -61,8 +61,16 @@ impl Calls {
         general: mpsc::Sender<wire::LogLine>,
         counters: Arc<Counters>,
     ) -> Self {
-        let state = Mutex::new(State { general: Some(general), ..State::default() });
-        Calls { label: label.to_owned(), state, written_off_limit, counters }
+        let state = Mutex::new(State {
+            general: Some(general),
+            ..State::default()
+        });
+        Calls {
+            label: label.to_owned(),
+            state,
+            written_off_limit,
+            counters,
+        }
     }
 
     /// Opens a call.
@@ -77,8 +85,19 @@ impl Calls {
         let call = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let (events, happened) = mpsc::channel(WAITING_EVENTS);
-        state.open.insert(call, Open { answer, events, cancelled: false });
-        Ok(Receivers { call, answer: answered, events: happened })
+        state.open.insert(
+            call,
+            Open {
+                answer,
+                events,
+                cancelled: false,
+            },
+        );
+        Ok(Receivers {
+            call,
+            answer: answered,
+            events: happened,
+        })
     }
 
     /// Hands on a question of a call, and waits on this thread until there is room for it.
@@ -141,7 +160,10 @@ impl Calls {
 impl State {
     fn written_off(&self) -> usize {
         let now = Instant::now();
-        self.tombstones.values().filter(|since| **since <= now).count()
+        self.tombstones
+            .values()
+            .filter(|since| **since <= now)
+            .count()
     }
 }
 
@@ -166,7 +188,9 @@ impl Upcalls for Calls {
 
     fn event(&self, call: u64, event: Event) -> Status {
         let state = self.lock();
-        let Some(general) = &state.general else { return Status::CLOSED };
+        let Some(general) = &state.general else {
+            return Status::CLOSED;
+        };
         if let (NO_CALL, Event::Log(line)) = (call, &event) {
             return sent(general.try_send(line.clone()));
         }
@@ -178,7 +202,10 @@ impl Upcalls for Calls {
     }
 
     fn is_cancelled(&self, call: u64) -> bool {
-        self.lock().open.get(&call).is_none_or(|open| open.cancelled)
+        self.lock()
+            .open
+            .get(&call)
+            .is_none_or(|open| open.cancelled)
     }
 
     fn is_wanted(&self, call: u64) -> bool {
@@ -227,7 +254,10 @@ mod tests {
         let (calls, _lines) = calls(4);
         let mut open = calls.begin().expect("open");
         assert_eq!(calls.complete(open.call, output()), Status::OK);
-        assert_eq!(calls.complete(open.call, Err(wire::ToolError::new("late"))), Status::UNKNOWN_CALL);
+        assert_eq!(
+            calls.complete(open.call, Err(wire::ToolError::new("late"))),
+            Status::UNKNOWN_CALL
+        );
         assert_eq!(open.answer.try_recv(), Ok(output()));
         assert_eq!(calls.counters.ignored.load(Ordering::Relaxed), 1);
     }
@@ -236,7 +266,8 @@ mod tests {
     fn lost_workers_make_it_unhealthy_until_they_come_back() {
         let (calls, _lines) = calls(2);
         let lost: Vec<u64> = (0..2).map(|_| calls.begin().expect("open").call).collect();
-        lost.iter().for_each(|call| calls.give_up(*call, Duration::ZERO));
+        lost.iter()
+            .for_each(|call| calls.give_up(*call, Duration::ZERO));
         let refused = calls.begin().err().expect("refused");
         assert_eq!(refused.code.as_deref(), Some(code::UNAVAILABLE));
         assert_eq!(calls.complete(lost[0], output()), Status::UNKNOWN_CALL);
@@ -257,7 +288,14 @@ mod tests {
         let (calls, _lines) = calls(4);
         let mut open = calls.begin().expect("open");
         calls.close(&wire::ToolError::new("gone").code(code::UNAVAILABLE));
-        assert_eq!(open.answer.try_recv().expect("answered").expect_err("an error").message, "gone");
+        assert_eq!(
+            open.answer
+                .try_recv()
+                .expect("answered")
+                .expect_err("an error")
+                .message,
+            "gone"
+        );
         assert_eq!(calls.complete(open.call, output()), Status::CLOSED);
         assert!(calls.begin().is_err());
         assert!(calls.is_cancelled(open.call));

@@ -37,12 +37,26 @@ pub(crate) fn new_calls(name: &str, limits: &Limits, counters: &Arc<Counters>) -
             log_generally(&library, &line);
         }
     });
-    Arc::new(Calls::new(name, limits.max_written_off, general, Arc::clone(counters)))
+    Arc::new(Calls::new(
+        name,
+        limits.max_written_off,
+        general,
+        Arc::clone(counters),
+    ))
 }
 
 impl Connection {
-    pub(crate) fn new(down: mpsc::UnboundedSender<Down>, calls: Arc<Calls>, limits: &Limits) -> Self {
-        Connection { down, calls, cancel_grace: limits.cancel_grace, is_quick: AtomicBool::new(false) }
+    pub(crate) fn new(
+        down: mpsc::UnboundedSender<Down>,
+        calls: Arc<Calls>,
+        limits: &Limits,
+    ) -> Self {
+        Connection {
+            down,
+            calls,
+            cancel_grace: limits.cancel_grace,
+            is_quick: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn calls(&self) -> &Calls {
@@ -51,7 +65,10 @@ impl Connection {
 
     /// Begins a call. Whatever happens to the result, the library is told when nobody waits any more.
     pub(crate) fn begin(self: &Arc<Self>, request: wire::CallRequest) -> Outcome<OpenCall> {
-        self.open(|call| Down::Start { call, request: Box::new(request) })
+        self.open(|call| Down::Start {
+            call,
+            request: Box::new(request),
+        })
     }
 
     /// Tells an extension something that comes to an end.
@@ -62,11 +79,18 @@ impl Connection {
     /// Tells an extension something that nothing comes of.
     pub(crate) fn mention(&self, message: serde_json::Value) {
         // A library that is closed need not know.
-        let _ = self.down.send(Down::Extend { call: NO_CALL, message });
+        let _ = self.down.send(Down::Extend {
+            call: NO_CALL,
+            message,
+        });
     }
 
     fn open(self: &Arc<Self>, down: impl FnOnce(u64) -> Down) -> Outcome<OpenCall> {
-        let Receivers { call, answer, events } = self.calls.begin()?;
+        let Receivers {
+            call,
+            answer,
+            events,
+        } = self.calls.begin()?;
         let open = OpenCall {
             connection: Arc::clone(self),
             call,
@@ -123,7 +147,9 @@ impl OpenCall {
 
     fn answered(&mut self, answer: Option<Outcome<wire::ToolOutput>>) -> Outcome<wire::ToolOutput> {
         self.state = CallState::Answered;
-        self.connection.is_quick.store(self.began.elapsed() < MOMENT * 4, Ordering::Relaxed);
+        self.connection
+            .is_quick
+            .store(self.began.elapsed() < MOMENT * 4, Ordering::Relaxed);
         answer.unwrap_or_else(|| Err(lost()))
     }
 
@@ -175,18 +201,25 @@ impl Drop for OpenCall {
     fn drop(&mut self) {
         if self.state != CallState::Answered {
             // Given up first: a library that is told so and answers at once finds that nobody waits, as does a slower one.
-            self.connection.calls.give_up(self.call, self.connection.cancel_grace);
+            self.connection
+                .calls
+                .give_up(self.call, self.connection.cancel_grace);
             self.cancel();
         }
         for operation in std::mem::take(&mut self.operations) {
             let over = wire::ToolError::new("the call is over").code(code::CANCELLED);
-            let _ = self.send(Down::Reply { operation, outcome: Err(over) });
+            let _ = self.send(Down::Reply {
+                operation,
+                outcome: Err(over),
+            });
         }
     }
 }
 
 fn lost() -> wire::ToolError {
-    wire::ToolError::new("the library was closed while the call ran").code(code::UNAVAILABLE).suggest("Try again.")
+    wire::ToolError::new("the library was closed while the call ran")
+        .code(code::UNAVAILABLE)
+        .suggest("Try again.")
 }
 
 /// Hands a line of a call to the call's own log.
@@ -211,11 +244,18 @@ pub(crate) fn parts(line: wire::LogLine) -> (LogLevel, String, wire::JsonObject)
 }
 
 fn log_generally(library: &str, line: &wire::LogLine) {
-    let (message, fields) = (&line.message, serde_json::Value::Object(line.fields.clone()));
+    let (message, fields) = (
+        &line.message,
+        serde_json::Value::Object(line.fields.clone()),
+    );
     match line.level {
-        wire::LogLevel::Debug => tracing::debug!(target: "gdn::tool", library, %fields, "{message}"),
+        wire::LogLevel::Debug => {
+            tracing::debug!(target: "gdn::tool", library, %fields, "{message}")
+        }
         wire::LogLevel::Info => tracing::info!(target: "gdn::tool", library, %fields, "{message}"),
         wire::LogLevel::Warn => tracing::warn!(target: "gdn::tool", library, %fields, "{message}"),
-        wire::LogLevel::Error => tracing::error!(target: "gdn::tool", library, %fields, "{message}"),
+        wire::LogLevel::Error => {
+            tracing::error!(target: "gdn::tool", library, %fields, "{message}")
+        }
     }
 }

@@ -34,19 +34,48 @@ impl Libraries {
     ) -> Result<(), ToolError> {
         let started = self.start_connector(entry, bundle_root).await;
         let (process, name) = started.map_err(|failure| not_started(id, failure))?;
-        let ConnectorValues { connection, connector, config, secrets } = values;
-        let told = wire::ExtensionMessage::Connect(wire::Connect { connection, connector, config, secrets });
-        let message = serde_json::to_value(told).map_err(|error| ToolError::new(error.to_string()))?;
-        let open = process.connection.extend(message).map_err(|why| failed(why, &name))?;
-        attend(&mut LibraryLine::new(open, |outcome| ended(outcome, &name)), desk.as_ref()).await
+        let ConnectorValues {
+            connection,
+            connector,
+            config,
+            secrets,
+        } = values;
+        let told = wire::ExtensionMessage::Connect(wire::Connect {
+            connection,
+            connector,
+            config,
+            secrets,
+        });
+        let message =
+            serde_json::to_value(told).map_err(|error| ToolError::new(error.to_string()))?;
+        let open = process
+            .connection
+            .extend(message)
+            .map_err(|why| failed(why, &name))?;
+        attend(
+            &mut LibraryLine::new(open, |outcome| ended(outcome, &name)),
+            desk.as_ref(),
+        )
+        .await
     }
 
     /// A host for the connector alone, and the name of its library.
-    async fn start_connector(&self, entry: &str, root: &Path) -> Result<(HostProcess, String), Failure> {
+    async fn start_connector(
+        &self,
+        entry: &str,
+        root: &Path,
+    ) -> Result<(HostProcess, String), Failure> {
         let (path, name) = self.copy(entry, root).await?;
         let (process, manifest) = self.host_alone(&path, &name).await?;
-        let has_connector = manifest.features.iter().any(|known| known == feature::CONNECTOR);
-        if has_connector { Ok((process, name)) } else { Err(Failure::NoConnector { name }) }
+        let has_connector = manifest
+            .features
+            .iter()
+            .any(|known| known == feature::CONNECTOR);
+        if has_connector {
+            Ok((process, name))
+        } else {
+            Err(Failure::NoConnector { name })
+        }
     }
 }
 
@@ -58,7 +87,10 @@ fn ended(outcome: Outcome<wire::ToolOutput>, name: &str) -> Ended {
 fn failed(why: wire::ToolError, name: &str) -> ToolError {
     let why = error(why);
     match why.code.as_deref() {
-        Some(code::UNAVAILABLE) => ToolError { suggestion: None, ..why.code(Code::HOST_DIED) },
+        Some(code::UNAVAILABLE) => ToolError {
+            suggestion: None,
+            ..why.code(Code::HOST_DIED)
+        },
         None | Some(code::PANIC | code::FAILED) => {
             let message = format!("the connector of {name} failed: {}", why.message);
             ToolError { message, ..why }.code(Code::CONNECTOR_FAILED)
@@ -68,7 +100,14 @@ fn failed(why: wire::ToolError, name: &str) -> ToolError {
 }
 
 fn not_started(id: &ResourceId, failure: Failure) -> ToolError {
-    let code = if failure.is_of_host() { Code::HOST_START } else { Code::HOST_MODULE };
+    let code = if failure.is_of_host() {
+        Code::HOST_START
+    } else {
+        Code::HOST_MODULE
+    };
     let suggestion = failure.suggestion();
-    ToolError { suggestion, ..ToolError::new(format!("{id}: {failure}")).code(code) }
+    ToolError {
+        suggestion,
+        ..ToolError::new(format!("{id}: {failure}")).code(code)
+    }
 }

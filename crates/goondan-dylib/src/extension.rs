@@ -63,7 +63,11 @@ impl Code for LibraryExtension {
 
     async fn connect(&self, _seat: &Seat) -> Result<Arc<dyn Runner>, ToolError> {
         let connection = self.library.connect().await.map_err(error)?;
-        Ok(Arc::new(LibraryRunner { library: Arc::clone(&self.library), connection, cancel_grace: self.cancel_grace }))
+        Ok(Arc::new(LibraryRunner {
+            library: Arc::clone(&self.library),
+            connection,
+            cancel_grace: self.cancel_grace,
+        }))
     }
 }
 
@@ -81,10 +85,13 @@ impl Runner for LibraryRunner {
     }
 
     fn begin(&self, what: &Begin<'_>) -> Result<Box<dyn Line>, ToolError> {
-        let message = serde_json::to_value(what).map_err(|error| ToolError::new(error.to_string()))?;
+        let message =
+            serde_json::to_value(what).map_err(|error| ToolError::new(error.to_string()))?;
         let open = self.connection.extend(message).map_err(error)?;
         let is_registering = matches!(what, Begin::Register(_));
-        Ok(Box::new(LibraryLine::new(open, move |outcome| end_of(outcome, is_registering))))
+        Ok(Box::new(LibraryLine::new(open, move |outcome| {
+            end_of(outcome, is_registering)
+        })))
     }
 
     async fn call(&self, call: OfferedCall<'_>, ctx: &ToolContext) -> Ended {
@@ -114,7 +121,8 @@ impl Runner for LibraryRunner {
     }
 
     fn happened(&self, session: u64, event: &Value) {
-        self.connection.mention(json!({"kind": "event", "session": session, "event": event}));
+        self.connection
+            .mention(json!({"kind": "event", "session": session, "event": event}));
     }
 }
 
@@ -153,8 +161,19 @@ fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
     };
     let outcome = match said.error {
         Some(failure) => Err(error(failure)),
-        None => Ok(output(wire::ToolOutput { output: said.result, ..whole })),
+        None => Ok(output(wire::ToolOutput {
+            output: said.result,
+            ..whole
+        })),
     };
-    let changes = Changes { fields: said.changes.fields, events: said.changes.events };
-    Ended { outcome, changes, state: said.state.map(|kept| Kept { value: kept.value }), listens: said.listens }
+    let changes = Changes {
+        fields: said.changes.fields,
+        events: said.changes.events,
+    };
+    Ended {
+        outcome,
+        changes,
+        state: said.state.map(|kept| Kept { value: kept.value }),
+        listens: said.listens,
+    }
 }

@@ -18,7 +18,10 @@ pub(crate) enum Failure {
     #[error("its entry is not a library")]
     NoLibrary,
     #[error("there is no library `{entry}`")]
-    Missing { entry: String, looked_for: Vec<String> },
+    Missing {
+        entry: String,
+        looked_for: Vec<String>,
+    },
     #[error("{name} cannot be read: {cause}")]
     Unreadable {
         name: String,
@@ -51,8 +54,14 @@ pub(crate) enum Failure {
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    #[error("{name} is built for another machine ({format:?}, {architecture:?}); this one is {OS} on {ARCH}")]
-    Foreign { name: String, format: BinaryFormat, architecture: Architecture },
+    #[error(
+        "{name} is built for another machine ({format:?}, {architecture:?}); this one is {OS} on {ARCH}"
+    )]
+    Foreign {
+        name: String,
+        format: BinaryFormat,
+        architecture: Architecture,
+    },
     #[error("{name} does not export `{SYMBOL}`, so it is not a tool library")]
     NoSymbol { name: String },
     #[error("the system cannot load {name}: {words}")]
@@ -69,7 +78,10 @@ pub(crate) enum Failure {
     #[error("{name} is built so that a panic in it would end this program")]
     PanicsAbort { name: String },
     #[error("{name} has no function `{function}` in its table")]
-    Incomplete { name: String, function: &'static str },
+    Incomplete {
+        name: String,
+        function: &'static str,
+    },
     #[error("{name} refused to open: {}", status.name())]
     Refused { name: String, status: Status },
     #[error("{name} failed to describe itself: {}", status.name())]
@@ -93,7 +105,11 @@ pub(crate) enum Failure {
     #[error("the connector of {name} needs a program that can host libraries, and this one cannot")]
     NotHosted { name: String },
     #[error("{name} has no export `{export}`")]
-    NoExport { name: String, export: String, has: Vec<String> },
+    NoExport {
+        name: String,
+        export: String,
+        has: Vec<String>,
+    },
     #[error("no thread could be started for {name}: {cause}")]
     NoThread {
         name: String,
@@ -154,7 +170,10 @@ impl Failure {
         Some(match self {
             Failure::Told(told) => return told.suggestion.clone(),
             Failure::Missing { looked_for, .. } => {
-                format!("build it first, or correct the path; looked for {}", looked_for.join(", "))
+                format!(
+                    "build it first, or correct the path; looked for {}",
+                    looked_for.join(", ")
+                )
             }
             Failure::Foreign { .. } => {
                 format!(
@@ -163,12 +182,18 @@ impl Failure {
                 )
             }
             Failure::OtherMajor { name, theirs } => {
-                let update = if *theirs > ABI_MAJOR { ", or update this program" } else { "" };
+                let update = if *theirs > ABI_MAJOR {
+                    ", or update this program"
+                } else {
+                    ""
+                };
                 format!("rebuild {name} with goondan-abi {ABI_MAJOR}.x{update}")
             }
             Failure::NoExport { has, .. } => {
                 let has = has.join(", ");
-                format!("it has: {has}; correct `spec.exports`, or rebuild the library with that export")
+                format!(
+                    "it has: {has}; correct `spec.exports`, or rebuild the library with that export"
+                )
             }
             _ => self.fixed_suggestion()?.to_owned(),
         })
@@ -196,7 +221,9 @@ impl Failure {
                 "build a `cdylib` (Rust: `crate-type = [\"cdylib\"]`; C: `cc -shared -fPIC`) and name the file that \
                  comes of it"
             }
-            Failure::Damaged { .. } => "build it again; if it was just being built, reload once that is done",
+            Failure::Damaged { .. } => {
+                "build it again; if it was just being built, reload once that is done"
+            }
             Failure::NoSymbol { .. } => {
                 "add `export_tools!` of goondan-abi (or define `goondan_plugin` of include/goondan_plugin.h), and rebuild"
             }
@@ -206,13 +233,19 @@ impl Failure {
             Failure::OtherSymbol { .. } => {
                 "use the type of include/goondan_plugin.h, or `export_tools!` of goondan-abi"
             }
-            Failure::PanicsAbort { .. } => "remove `panic = \"abort\"` from its profile, and rebuild",
+            Failure::PanicsAbort { .. } => {
+                "remove `panic = \"abort\"` from its profile, and rebuild"
+            }
             Failure::Incomplete { .. } => {
                 "fill every function of `goondan_library`; rebuild with the current header or SDK"
             }
             Failure::Refused { .. } => "its own log or documentation has to say why",
-            Failure::NotDescribed { .. } => "this is a fault of the library; rebuild it with a current SDK",
-            Failure::NoManifest { .. } => "this is a fault of the library: `describe` writes {name, version, exports}",
+            Failure::NotDescribed { .. } => {
+                "this is a fault of the library; rebuild it with a current SDK"
+            }
+            Failure::NoManifest { .. } => {
+                "this is a fault of the library: `describe` writes {name, version, exports}"
+            }
             Failure::WrongManifest { .. } => "this is a fault of the library",
             Failure::NoExtension { .. } => {
                 "add `export_extension!` of goondan-abi (or fill `extend` of include/goondan_plugin.h), and rebuild; \
@@ -225,8 +258,12 @@ impl Failure {
             Failure::Slow { .. } => {
                 "its initialisers, `open` and `describe` must return promptly; start what takes long at the first call"
             }
-            Failure::DeadHost { .. } => "the library crashes when it is loaded or opened; run it under a debugger",
-            Failure::SlowHost { .. } => "the library's initialisers, `open` and `describe` must return promptly",
+            Failure::DeadHost { .. } => {
+                "the library crashes when it is loaded or opened; run it under a debugger"
+            }
+            Failure::SlowHost { .. } => {
+                "the library's initialisers, `open` and `describe` must return promptly"
+            }
         })
     }
 
@@ -254,11 +291,19 @@ impl Failure {
     /// As a host tells it.
     pub(crate) fn told(&self) -> Told {
         let export = self.export().map(str::to_owned);
-        Told { message: self.to_string(), suggestion: self.suggestion(), export }
+        Told {
+            message: self.to_string(),
+            suggestion: self.suggestion(),
+            export,
+        }
     }
 
     pub(crate) fn of(self, resource: &ResourceId) -> OpenError {
         let (suggestion, export) = (self.suggestion(), self.export().map(str::to_owned));
-        OpenError { suggestion, export, ..OpenError::new(resource, self) }
+        OpenError {
+            suggestion,
+            export,
+            ..OpenError::new(resource, self)
+        }
     }
 }

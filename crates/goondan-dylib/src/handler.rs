@@ -60,7 +60,10 @@ impl ToolHandler for ExportHandler {
 
 impl ExportHandler {
     async fn begin(&self, ctx: &ToolContext, arguments: JsonObject) -> Outcome<OpenCall> {
-        self.library.connect().await?.begin(self.request(ctx, arguments))
+        self.library
+            .connect()
+            .await?
+            .begin(self.request(ctx, arguments))
     }
 
     fn request(&self, ctx: &ToolContext, arguments: JsonObject) -> wire::CallRequest {
@@ -76,9 +79,15 @@ impl ExportHandler {
     fn never_ended(&self, after: Duration) -> ToolError {
         let name = format!("{}__{}", self.tool, self.export);
         if after >= self.timeout {
-            return ToolError::new(format!("{name} did not finish within {} ms", self.timeout.as_millis()))
-                .code(Code::TOOL_TIMEOUT)
-                .suggest(format!("Ask for less at once, or raise `{}` of the Tool.", self.timeout_field));
+            return ToolError::new(format!(
+                "{name} did not finish within {} ms",
+                self.timeout.as_millis()
+            ))
+            .code(Code::TOOL_TIMEOUT)
+            .suggest(format!(
+                "Ask for less at once, or raise `{}` of the Tool.",
+                self.timeout_field
+            ));
         }
         cancelled(&name)
     }
@@ -86,7 +95,8 @@ impl ExportHandler {
 
 /// The call of `name` was cancelled and had to be given up.
 pub(crate) fn cancelled(name: &str) -> ToolError {
-    ToolError::new(format!("{name} was cancelled and did not end by itself")).code(Code::TOOL_CANCELLED)
+    ToolError::new(format!("{name} was cancelled and did not end by itself"))
+        .code(Code::TOOL_CANCELLED)
 }
 
 /// What a library is told of a call.
@@ -116,7 +126,12 @@ pub(crate) struct Attended<'a> {
 
 impl<'a> Attended<'a> {
     pub(crate) fn new(open: OpenCall, ctx: &'a ToolContext) -> Self {
-        Attended { open, ctx, operations: FuturesUnordered::new(), progress: ProgressGate::default() }
+        Attended {
+            open,
+            ctx,
+            operations: FuturesUnordered::new(),
+            progress: ProgressGate::default(),
+        }
     }
 
     /// Runs the call to its end. `None`: it was cancelled and did not end within the grace.
@@ -161,7 +176,11 @@ impl<'a> Attended<'a> {
         match event {
             Event::Progress(progress) => self.progress.update(progress, self.ctx.progress.as_ref()),
             Event::Log(line) => log_for_call(self.ctx, line),
-            Event::Request { operation, name, payload } => self.perform(operation, name, payload),
+            Event::Request {
+                operation,
+                name,
+                payload,
+            } => self.perform(operation, name, payload),
         }
     }
 
@@ -172,7 +191,12 @@ impl<'a> Attended<'a> {
             return self.open.reply(operation, Err(wire::ToolError::new(many)));
         }
         let runtime = self.ctx.runtime.as_ref();
-        self.operations.push(Box::pin(async move { (operation, operations::perform(runtime, &name, payload).await) }));
+        self.operations.push(Box::pin(async move {
+            (
+                operation,
+                operations::perform(runtime, &name, payload).await,
+            )
+        }));
     }
 
     /// What was said before the answer. Questions are left: the drop of the call replies to them.

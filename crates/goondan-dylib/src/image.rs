@@ -22,15 +22,23 @@ pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<OpenE
 
 /// Checks that the file at `path` is a whole dynamic library for this machine that exports the symbol. `name` is for messages.
 pub(crate) fn check(name: &str, path: &Path) -> Result<(), Failure> {
-    let file = File::open(path).map_err(|cause| Failure::Unreadable { name: name.to_owned(), cause })?;
+    let file = File::open(path).map_err(|cause| Failure::Unreadable {
+        name: name.to_owned(),
+        cause,
+    })?;
     // Most of a library is code, which is not looked at.
     check_content(name, &ReadCache::new(file))
 }
 
 fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failure> {
-    let size = content.len().map_err(|()| damaged(name, "its size is not known"))?;
+    let size = content
+        .len()
+        .map_err(|()| damaged(name, "its size is not known"))?;
     let kind = object::FileKind::parse(content).map_err(|_| not_a_library(name, size))?;
-    if matches!(kind, object::FileKind::MachOFat32 | object::FileKind::MachOFat64) {
+    if matches!(
+        kind,
+        object::FileKind::MachOFat32 | object::FileKind::MachOFat64
+    ) {
         // Several architectures in one file: the loader picks, and says so where none fits.
         return Ok(());
     }
@@ -40,10 +48,18 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failur
     }
     if !fits_this_machine(file.format(), file.architecture()) {
         let (format, architecture) = (file.format(), file.architecture());
-        return Err(Failure::Foreign { name: name.to_owned(), format, architecture });
+        return Err(Failure::Foreign {
+            name: name.to_owned(),
+            format,
+            architecture,
+        });
     }
-    let is_there = |(start, length): (u64, u64)| start.checked_add(length).is_some_and(|end| end <= size);
-    if !file.segments().all(|segment| is_there(segment.file_range())) {
+    let is_there =
+        |(start, length): (u64, u64)| start.checked_add(length).is_some_and(|end| end <= size);
+    if !file
+        .segments()
+        .all(|segment| is_there(segment.file_range()))
+    {
         return Err(damaged(name, "a segment lies beyond its end"));
     }
     let exports = file.exports().map_err(|cause| damaged(name, cause))?;
@@ -53,7 +69,9 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failur
             return Ok(());
         }
     }
-    Err(Failure::NoSymbol { name: name.to_owned() })
+    Err(Failure::NoSymbol {
+        name: name.to_owned(),
+    })
 }
 
 /// Mach-O puts an underscore before every C name.
@@ -83,11 +101,18 @@ fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
 
 fn not_a_library(name: &str, size: u64) -> Failure {
     let name = name.to_owned();
-    if size == 0 { Failure::Empty { name } } else { Failure::OtherFile { name } }
+    if size == 0 {
+        Failure::Empty { name }
+    } else {
+        Failure::OtherFile { name }
+    }
 }
 
 fn damaged(name: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
-    Failure::Damaged { name: name.to_owned(), cause: cause.into() }
+    Failure::Damaged {
+        name: name.to_owned(),
+        cause: cause.into(),
+    }
 }
 
 #[cfg(test)]
@@ -95,14 +120,22 @@ mod tests {
     use super::*;
 
     fn message(bytes: &[u8]) -> String {
-        check_content("x.so", bytes).expect_err("refused").to_string()
+        check_content("x.so", bytes)
+            .expect_err("refused")
+            .to_string()
     }
 
     #[test]
     fn what_is_no_library_is_told_apart() {
         assert_eq!(message(b""), "x.so is empty");
-        assert_eq!(message(b"#!/bin/sh\necho hi\n"), "x.so is not a dynamic library");
-        assert!(message(&[b"\x7fELF\x02\x01\x01".as_slice(), &[0; 25]].concat()).contains("x.so is damaged"));
+        assert_eq!(
+            message(b"#!/bin/sh\necho hi\n"),
+            "x.so is not a dynamic library"
+        );
+        assert!(
+            message(&[b"\x7fELF\x02\x01\x01".as_slice(), &[0; 25]].concat())
+                .contains("x.so is damaged")
+        );
     }
 
     #[test]
@@ -112,6 +145,9 @@ mod tests {
         for length in lengths {
             assert!(check_content("x.so", &own[..length]).is_err());
         }
-        assert!(message(&own).contains("does not export") || message(&own).contains("not a dynamic library"));
+        assert!(
+            message(&own).contains("does not export")
+                || message(&own).contains("not a dynamic library")
+        );
     }
 }

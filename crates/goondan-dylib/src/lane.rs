@@ -55,16 +55,31 @@ impl LaneStart {
     pub(crate) fn spawn(self) -> std::io::Result<Lane> {
         let (down, commands) = mpsc::unbounded_channel();
         let (ready, opened) = oneshot::channel();
-        let thread =
-            std::thread::Builder::new().name(format!("lane {}", self.name)).spawn(move || self.run(commands, ready))?;
-        Ok(Lane { down, opened, thread })
+        let thread = std::thread::Builder::new()
+            .name(format!("lane {}", self.name))
+            .spawn(move || self.run(commands, ready))?;
+        Ok(Lane {
+            down,
+            opened,
+            thread,
+        })
     }
 
-    fn run(self, mut commands: mpsc::UnboundedReceiver<Down>, ready: oneshot::Sender<Result<Said, Failure>>) {
-        let mut ending = Ending { start: self, mapped: false };
+    fn run(
+        self,
+        mut commands: mpsc::UnboundedReceiver<Down>,
+        ready: oneshot::Sender<Result<Said, Failure>>,
+    ) {
+        let mut ending = Ending {
+            start: self,
+            mapped: false,
+        };
         let opened = ending.open();
         let library = match opened {
-            Ok((library, manifest)) => match ready.send(Ok(Said { manifest, extends: library.extends() })) {
+            Ok((library, manifest)) => match ready.send(Ok(Said {
+                manifest,
+                extends: library.extends(),
+            })) {
                 Ok(()) => library,
                 // Whoever wanted it did not wait that long.
                 Err(_) => return ending.close(library),
@@ -105,7 +120,13 @@ struct Ending {
 
 impl Ending {
     fn open(&mut self) -> Result<(LoadedLibrary, wire::Manifest), Failure> {
-        let LaneStart { path, name, up, limits, counters } = &self.start;
+        let LaneStart {
+            path,
+            name,
+            up,
+            limits,
+            counters,
+        } = &self.start;
         let mapped = &mut self.mapped;
         let host = || HostPort::leak(Arc::clone(up), limits.max_payload);
         let library = LoadedLibrary::open(path, name, host, || {
@@ -124,8 +145,15 @@ impl Ending {
         self.begin(call, message, |bytes| library.extend(call, bytes));
     }
 
-    fn begin(&self, call: u64, payload: &impl serde::Serialize, begin: impl FnOnce(&[u8]) -> Status) {
-        let LaneStart { name, up, limits, .. } = &self.start;
+    fn begin(
+        &self,
+        call: u64,
+        payload: &impl serde::Serialize,
+        begin: impl FnOnce(&[u8]) -> Status,
+    ) {
+        let LaneStart {
+            name, up, limits, ..
+        } = &self.start;
         if call != NO_CALL && !up.is_wanted(call) {
             return;
         }
@@ -173,20 +201,27 @@ impl Drop for Ending {
         }
         let retired = self.start.counters.retired.fetch_add(1, Ordering::Relaxed) + 1;
         if retired > MANY_RETIRED {
-            tracing::warn!(retired, "many libraries were replaced; their code stays in memory until a restart");
+            tracing::warn!(
+                retired,
+                "many libraries were replaced; their code stays in memory until a restart"
+            );
         }
     }
 }
 
 fn gone(name: &str) -> wire::ToolError {
-    wire::ToolError::new(format!("{name} was closed")).code(code::UNAVAILABLE).suggest("Try again.")
+    wire::ToolError::new(format!("{name} was closed"))
+        .code(code::UNAVAILABLE)
+        .suggest("Try again.")
 }
 
 fn refused(name: &str, status: Status) -> wire::ToolError {
     let error = wire::ToolError::new(format!("{name} did not take the call: {}", status.name()));
     match status {
         Status::PANIC => error.code(code::PANIC),
-        Status::TOO_LARGE => error.code(code::FAILED).suggest("Pass less at once, or pass a file."),
+        Status::TOO_LARGE => error
+            .code(code::FAILED)
+            .suggest("Pass less at once, or pass a file."),
         Status::CLOSED | Status::BUSY => error.code(code::UNAVAILABLE).suggest("Try again later."),
         _ => error.code(code::FAILED),
     }

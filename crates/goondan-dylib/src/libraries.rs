@@ -72,7 +72,10 @@ impl Libraries {
 
     /// Loads each library into a process of its own, started by `host` (`isolation: process`).
     pub fn hosted(staging_root: impl Into<PathBuf>, limits: Limits, host: HostCommand) -> Self {
-        Libraries { host: Some(host), ..Libraries::new(staging_root, limits) }
+        Libraries {
+            host: Some(host),
+            ..Libraries::new(staging_root, limits)
+        }
     }
 
     /// Counts, for whoever operates the swarm.
@@ -90,7 +93,10 @@ impl Libraries {
     pub fn instance_ended(&self, instance: &InstanceId) {
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
-        extended.iter().filter_map(Weak::upgrade).for_each(|library| library.forget(instance));
+        extended
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|library| library.forget(instance));
     }
 
     /// The library of `entry`, and the hash and the place of its file.
@@ -101,7 +107,11 @@ impl Libraries {
         let mut opened = self.opened.lock().await;
         let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
         let key = (file.clone(), content.clone());
-        let known = opened.by_content.get(&key).and_then(Weak::upgrade).filter(|library| library.is_fit());
+        let known = opened
+            .by_content
+            .get(&key)
+            .and_then(Weak::upgrade)
+            .filter(|library| library.is_fit());
         let library = match known {
             Some(library) => library,
             None => {
@@ -109,18 +119,33 @@ impl Libraries {
                 Arc::new(self.start(path, name.clone()).await?)
             }
         };
-        opened.by_content.retain(|_, library| library.strong_count() > 0);
+        opened
+            .by_content
+            .retain(|_, library| library.strong_count() > 0);
         opened.by_content.insert(key, Arc::downgrade(&library));
-        Ok(Found { library, name, content, file })
+        Ok(Found {
+            library,
+            name,
+            content,
+            file,
+        })
     }
 
     /// A private copy of the library of `entry`, and its name. Hosts may share it: each maps it anew.
-    pub(crate) async fn copy(&self, entry: &str, root: &Path) -> Result<(PathBuf, String), Failure> {
+    pub(crate) async fn copy(
+        &self,
+        entry: &str,
+        root: &Path,
+    ) -> Result<(PathBuf, String), Failure> {
         let source = locate::library(root, entry)?;
         let image = blocking(move || Image::read(&source)).await?;
         let mut opened = self.opened.lock().await;
         let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
-        if let Some((_, path)) = opened.copies.get(&file).filter(|(known, _)| *known == content) {
+        if let Some((_, path)) = opened
+            .copies
+            .get(&file)
+            .filter(|(known, _)| *known == content)
+        {
             return Ok((path.clone(), name));
         }
         let path = place(self.staging(&mut opened).await?, image).await?;
@@ -129,19 +154,43 @@ impl Libraries {
     }
 
     /// A host for one long call into the library at `path`, and what the library says of itself.
-    pub(crate) async fn host_alone(&self, path: &Path, name: &str) -> Result<(HostProcess, wire::Manifest), Failure> {
+    pub(crate) async fn host_alone(
+        &self,
+        path: &Path,
+        name: &str,
+    ) -> Result<(HostProcess, wire::Manifest), Failure> {
         let name = name.to_owned();
-        let Some(host) = &self.host else { return Err(Failure::NotHosted { name }) };
+        let Some(host) = &self.host else {
+            return Err(Failure::NotHosted { name });
+        };
         if self.threads.are_closed() {
             return Err(Failure::GivenUp { name });
         }
-        let started = HostProcess::start(host, path, &name, &self.limits, &self.counters, Hearing::InTurn).await?;
-        let Started { process, manifest, down, reader } = started;
+        let started = HostProcess::start(
+            host,
+            path,
+            &name,
+            &self.limits,
+            &self.counters,
+            Hearing::InTurn,
+        )
+        .await?;
+        let Started {
+            process,
+            manifest,
+            down,
+            reader,
+        } = started;
         self.threads.remember(&name, down, reader);
         Ok((process, manifest))
     }
 
-    async fn open_tool(&self, tool: &Tool, entry: &str, root: &Path) -> Result<(Found, Vec<ExportSpec>), Failure> {
+    async fn open_tool(
+        &self,
+        tool: &Tool,
+        entry: &str,
+        root: &Path,
+    ) -> Result<(Found, Vec<ExportSpec>), Failure> {
         let found = self.open_library(entry, root).await?;
         let exports = manifest::exports(&found.library.manifest, tool, &found.name)?;
         Ok((found, exports))
@@ -154,7 +203,9 @@ impl Libraries {
         }
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
-        let known = extended.iter().any(|library| std::ptr::eq(library.as_ptr(), Arc::as_ptr(&found.library)));
+        let known = extended
+            .iter()
+            .any(|library| std::ptr::eq(library.as_ptr(), Arc::as_ptr(&found.library)));
         if !known {
             extended.push(Arc::downgrade(&found.library));
         }
@@ -167,16 +218,28 @@ impl Libraries {
             return Ok(Arc::clone(staging));
         }
         let root = self.staging_root.clone();
-        let made = blocking(move || Staging::new(&root).map_err(|cause| Failure::Unwritable { root, cause })).await?;
+        let made = blocking(move || {
+            Staging::new(&root).map_err(|cause| Failure::Unwritable { root, cause })
+        })
+        .await?;
         Ok(Arc::clone(opened.staging.insert(Arc::new(made))))
     }
 
     async fn start(&self, path: PathBuf, name: String) -> Result<OpenedLibrary, Failure> {
-        let Some(host) = &self.host else { return self.start_here(path, name).await };
-        let (limits, counters, threads) = (self.limits.clone(), Arc::clone(&self.counters), Arc::clone(&self.threads));
+        let Some(host) = &self.host else {
+            return self.start_here(path, name).await;
+        };
+        let (limits, counters, threads) = (
+            self.limits.clone(),
+            Arc::clone(&self.counters),
+            Arc::clone(&self.threads),
+        );
         let hosted = HostedLibrary::new(host.clone(), path, name, limits, counters, threads);
         // Extensions run here alone.
-        let said = Said { manifest: hosted.first_start().await?, extends: false };
+        let said = Said {
+            manifest: hosted.first_start().await?,
+            extends: false,
+        };
         Ok(OpenedLibrary::new(said, Place::Hosted(Box::new(hosted))))
     }
 
@@ -189,13 +252,24 @@ impl Libraries {
             limits: self.limits.clone(),
             counters: Arc::clone(&self.counters),
         };
-        let Lane { down, opened, thread } =
-            lane.spawn().map_err(|cause| Failure::NoThread { name: name.clone(), cause })?;
+        let Lane {
+            down,
+            opened,
+            thread,
+        } = lane.spawn().map_err(|cause| Failure::NoThread {
+            name: name.clone(),
+            cause,
+        })?;
         self.threads.remember(&name, down.downgrade(), thread);
         let said = match tokio::time::timeout(self.limits.open_timeout, opened).await {
             Ok(Ok(opened)) => opened?,
             Ok(Err(_)) => return Err(Failure::GivenUp { name }),
-            Err(_) => return Err(Failure::Slow { name, patience: self.limits.open_timeout }),
+            Err(_) => {
+                return Err(Failure::Slow {
+                    name,
+                    patience: self.limits.open_timeout,
+                });
+            }
         };
         let connection = Connection::new(down, calls, &self.limits);
         Ok(OpenedLibrary::new(said, Place::Here(Arc::new(connection))))
@@ -209,7 +283,12 @@ impl ToolSource for Libraries {
             return Err(Failure::NoLibrary.of(&tool.id));
         };
         let opened = self.open_tool(&tool.spec, entry, bundle_root).await;
-        let (Found { library, content, .. }, exports) = opened.map_err(|failure| failure.of(&tool.id))?;
+        let (
+            Found {
+                library, content, ..
+            },
+            exports,
+        ) = opened.map_err(|failure| failure.of(&tool.id))?;
         let handler = |export: ExportSpec| {
             let (timeout, timeout_field) = tool.spec.timeout_of(&export.name);
             let handler = ExportHandler {
@@ -224,7 +303,9 @@ impl ToolSource for Libraries {
             };
             (export, Arc::new(handler) as Arc<dyn ToolHandler>)
         };
-        Ok(ToolSet { exports: exports.into_iter().map(handler).collect() })
+        Ok(ToolSet {
+            exports: exports.into_iter().map(handler).collect(),
+        })
     }
 }
 
@@ -240,7 +321,12 @@ impl ExtensionSource for Libraries {
             return Err(Failure::NoLibrary.of(&extension.id));
         };
         let opened = self.open_extension(entry, bundle_root).await;
-        let Found { library, content, file, .. } = opened.map_err(|failure| failure.of(&extension.id))?;
+        let Found {
+            library,
+            content,
+            file,
+            ..
+        } = opened.map_err(|failure| failure.of(&extension.id))?;
         Ok(layering::extension(LibraryExtension {
             library,
             content,
@@ -275,6 +361,8 @@ async fn place(staging: Arc<Staging>, image: Image) -> Result<PathBuf, Failure> 
 }
 
 /// Runs file work off the async threads.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await?
 }

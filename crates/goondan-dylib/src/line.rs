@@ -53,9 +53,17 @@ fn said(open: &mut OpenCall, event: link::Event) -> Event {
             Event::Log(level, message, fields)
         }
         link::Event::Progress(progress) => Event::Progress(progress.title, progress.metadata),
-        link::Event::Request { operation, name, payload } => {
+        link::Event::Request {
+            operation,
+            name,
+            payload,
+        } => {
             open.asked(operation);
-            Event::Ask { ask: operation, name: asked_for(name), payload }
+            Event::Ask {
+                ask: operation,
+                name: asked_for(name),
+                payload,
+            }
         }
     }
 }
@@ -75,6 +83,18 @@ fn asked_for(name: String) -> String {
 }
 
 fn wire_error(error: ToolError) -> wire::ToolError {
-    let ToolError { name, message, code, suggestion, help_url } = error;
-    wire::ToolError { name, message, code, suggestion, help_url }
+    let ToolError {
+        name,
+        message,
+        code,
+        suggestion,
+        help_url,
+    } = error;
+    wire::ToolError {
+        name,
+        message,
+        code,
+        suggestion,
+        help_url,
+    }
 }

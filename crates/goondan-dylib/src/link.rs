@@ -45,15 +45,20 @@ pub(crate) enum Down {
 impl Down {
     /// What goes down instead where this is larger than `limit` bytes: nothing for a call, which is answered through `up`.
     pub(crate) fn or_refusal(self, limit: u64, up: &dyn Upcalls) -> Option<Down> {
-        let error = wire::ToolError::new(format!("more than {limit} bytes cannot be handed to a library"))
-            .code(code::FAILED)
-            .suggest("Pass less at once, or pass a file.");
+        let error = wire::ToolError::new(format!(
+            "more than {limit} bytes cannot be handed to a library"
+        ))
+        .code(code::FAILED)
+        .suggest("Pass less at once, or pass a file.");
         match self {
             Down::Start { call, .. } | Down::Extend { call, .. } => {
                 up.complete(call, Err(error));
                 None
             }
-            Down::Reply { operation, .. } => Some(Down::Reply { operation, outcome: Err(error) }),
+            Down::Reply { operation, .. } => Some(Down::Reply {
+                operation,
+                outcome: Err(error),
+            }),
             small => Some(small),
         }
     }

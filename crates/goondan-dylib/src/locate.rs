@@ -12,21 +12,36 @@ const SUFFIXES: [&str; 3] = [".so", ".dylib", ".dll"];
 pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, Failure> {
     let stated = bundle_root.join(entry);
     let candidates = candidates(&stated);
-    candidates.iter().find(|candidate| candidate.is_file()).cloned().ok_or_else(|| {
-        let looked_for = candidates.iter().filter_map(|path| file_name(path)).collect();
-        Failure::Missing { entry: entry.to_owned(), looked_for }
-    })
+    candidates
+        .iter()
+        .find(|candidate| candidate.is_file())
+        .cloned()
+        .ok_or_else(|| {
+            let looked_for = candidates
+                .iter()
+                .filter_map(|path| file_name(path))
+                .collect();
+            Failure::Missing {
+                entry: entry.to_owned(),
+                looked_for,
+            }
+        })
 }
 
 fn candidates(stated: &Path) -> Vec<PathBuf> {
-    let Some(name) = file_name(stated) else { return Vec::new() };
+    let Some(name) = file_name(stated) else {
+        return Vec::new();
+    };
     let mut paths = Vec::new();
     if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
         paths.push(stated.to_owned());
     }
     let bare = bare_name(&name);
     for stem in [bare.clone(), bare.replace('-', "_")] {
-        for file in [format!("{DLL_PREFIX}{stem}{DLL_SUFFIX}"), format!("{stem}{DLL_SUFFIX}")] {
+        for file in [
+            format!("{DLL_PREFIX}{stem}{DLL_SUFFIX}"),
+            format!("{stem}{DLL_SUFFIX}"),
+        ] {
             let path = stated.with_file_name(file);
             if !paths.contains(&path) {
                 paths.push(path);
@@ -45,7 +60,8 @@ fn bare_name(name: &str) -> String {
 }
 
 fn file_name(path: &Path) -> Option<String> {
-    path.file_name().map(|name| name.to_string_lossy().into_owned())
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
@@ -55,11 +71,18 @@ mod tests {
     #[test]
     fn every_way_to_write_it_finds_the_file_of_this_platform() {
         let root = tempfile::tempdir().expect("a folder");
-        let file = root.path().join(format!("{DLL_PREFIX}text_utils{DLL_SUFFIX}"));
+        let file = root
+            .path()
+            .join(format!("{DLL_PREFIX}text_utils{DLL_SUFFIX}"));
         std::fs::write(&file, b"").expect("written");
-        for entry in
-            ["text-utils", "./text-utils", "text_utils", "libtext_utils.so", "libtext-utils.dylib", "text_utils.dll"]
-        {
+        for entry in [
+            "text-utils",
+            "./text-utils",
+            "text_utils",
+            "libtext_utils.so",
+            "libtext-utils.dylib",
+            "text_utils.dll",
+        ] {
             let found = library(root.path(), entry).map_err(|failure| failure.to_string());
             assert_eq!(
                 found.and_then(|path| path.canonicalize().map_err(|e| e.to_string())),
@@ -73,6 +96,10 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let failure = library(root.path(), "tools/nope").expect_err("missing");
         assert!(failure.to_string().contains("tools/nope"));
-        assert!(failure.suggestion().is_some_and(|text| text.contains(&format!("{DLL_PREFIX}nope{DLL_SUFFIX}"))));
+        assert!(
+            failure
+                .suggestion()
+                .is_some_and(|text| text.contains(&format!("{DLL_PREFIX}nope{DLL_SUFFIX}")))
+        );
     }
 }

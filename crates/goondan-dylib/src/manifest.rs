@@ -8,8 +8,16 @@ use goondan_spec::kinds::{ExportSpec, Permission, Tool};
 use crate::failure::{Failure, Fault};
 
 /// The exports of `manifest`, if they are sound and `tool` finds all that it names among them.
-pub(crate) fn exports(manifest: &Manifest, tool: &Tool, name: &str) -> Result<Vec<ExportSpec>, Failure> {
-    let names: BTreeSet<&str> = manifest.exports.iter().map(|export| export.name.as_str()).collect();
+pub(crate) fn exports(
+    manifest: &Manifest,
+    tool: &Tool,
+    name: &str,
+) -> Result<Vec<ExportSpec>, Failure> {
+    let names: BTreeSet<&str> = manifest
+        .exports
+        .iter()
+        .map(|export| export.name.as_str())
+        .collect();
     if names.is_empty() {
         return Err(fault(name, Fault::NoExports));
     }
@@ -19,25 +27,43 @@ pub(crate) fn exports(manifest: &Manifest, tool: &Tool, name: &str) -> Result<Ve
     for export in &manifest.exports {
         check(export).map_err(|cause| fault(name, cause))?;
     }
-    if let Some(missing) = tool.exports.iter().find(|export| !names.contains(export.name.as_str())) {
+    if let Some(missing) = tool
+        .exports
+        .iter()
+        .find(|export| !names.contains(export.name.as_str()))
+    {
         let has = names.into_iter().map(str::to_owned).collect();
-        return Err(Failure::NoExport { name: name.to_owned(), export: missing.name.clone(), has });
+        return Err(Failure::NoExport {
+            name: name.to_owned(),
+            export: missing.name.clone(),
+            has,
+        });
     }
     Ok(manifest.exports.iter().map(spec).collect())
 }
 
 fn fault(name: &str, cause: Fault) -> Failure {
-    Failure::WrongManifest { name: name.to_owned(), cause }
+    Failure::WrongManifest {
+        name: name.to_owned(),
+        cause,
+    }
 }
 
 fn check(export: &wire::Export) -> Result<(), Fault> {
     let name = &export.name;
     let starts = name.starts_with(|first: char| first.is_ascii_alphabetic());
-    let fits = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let fits = name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if !starts || !fits || name.contains("__") || name.len() > 63 {
         return Err(Fault::Name(name.clone()));
     }
-    if export.parameters.get("type").and_then(serde_json::Value::as_str) != Some("object") {
+    if export
+        .parameters
+        .get("type")
+        .and_then(serde_json::Value::as_str)
+        != Some("object")
+    {
         return Err(Fault::Parameters(name.clone()));
     }
     Ok(())

@@ -27,7 +27,10 @@ impl Counters {
     pub(crate) fn read(&self) -> LibraryMetrics {
         let retired_mappings = self.retired.load(Ordering::Relaxed);
         LibraryMetrics {
-            serving: self.mapped.load(Ordering::Relaxed).saturating_sub(retired_mappings),
+            serving: self
+                .mapped
+                .load(Ordering::Relaxed)
+                .saturating_sub(retired_mappings),
             retired_mappings,
             ignored_completions: self.ignored.load(Ordering::Relaxed),
             host_crashes: self.crashes.load(Ordering::Relaxed),

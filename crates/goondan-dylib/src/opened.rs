@@ -33,21 +33,32 @@ impl OpenedLibrary {
     /// A library that was just opened.
     pub(crate) fn new(said: Said, place: Place) -> Self {
         let Said { manifest, extends } = said;
-        OpenedLibrary { manifest, place, takes_messages: extends, sessions: Sessions::default() }
+        OpenedLibrary {
+            manifest,
+            place,
+            takes_messages: extends,
+            sessions: Sessions::default(),
+        }
     }
 
     /// Whether it has extensions, which may register in it.
     pub(crate) fn extends(&self) -> bool {
         let features = &self.manifest.features;
         // Before there were connectors, whatever took messages was an extension, and named no feature.
-        let is_silent = !features.iter().any(|known| known == feature::EXTENSION || known == feature::CONNECTOR);
-        self.takes_messages && (is_silent || features.iter().any(|known| known == feature::EXTENSION))
+        let is_silent = !features
+            .iter()
+            .any(|known| known == feature::EXTENSION || known == feature::CONNECTOR);
+        self.takes_messages
+            && (is_silent || features.iter().any(|known| known == feature::EXTENSION))
     }
 
     /// What has registered for `instance` is no longer wanted.
     pub(crate) fn forget(&self, instance: &InstanceId) {
         if let Place::Here(connection) = &self.place {
-            self.sessions.forget(instance).into_iter().for_each(|session| extension::forget(connection, session));
+            self.sessions
+                .forget(instance)
+                .into_iter()
+                .for_each(|session| extension::forget(connection, session));
         }
     }
 

@@ -11,15 +11,21 @@ use serde_json::Value;
 use crate::link::Outcome;
 
 /// Does what `name` asks for.
-pub(crate) async fn perform(runtime: &dyn AgentToolRuntime, name: &str, payload: Value) -> Outcome<Value> {
+pub(crate) async fn perform(
+    runtime: &dyn AgentToolRuntime,
+    name: &str,
+    payload: Value,
+) -> Outcome<Value> {
     match name {
         operation::REQUEST => request(runtime, read(name, payload)?).await,
         operation::SEND => send(runtime, read(name, payload)?).await,
         operation::SPAWN => spawn(runtime, read(name, payload)?).await,
         operation::LIST => list(runtime, read(name, payload)?).await,
         operation::CATALOG => answer(runtime.catalog().await),
-        _ => Err(wire::ToolError::new(format!("there is no operation `{name}`"))
-            .suggest(format!("use one of {}", operation::ALL.join(", ")))),
+        _ => Err(
+            wire::ToolError::new(format!("there is no operation `{name}`"))
+                .suggest(format!("use one of {}", operation::ALL.join(", "))),
+        ),
     }
 }
 
@@ -31,7 +37,10 @@ async fn request(runtime: &dyn AgentToolRuntime, request: wire::AgentRequest) ->
         metadata: request.metadata,
         ..AgentEventInput::default()
     };
-    let options = RequestOptions { timeout_ms: request.timeout_ms, async_: request.asynchronous };
+    let options = RequestOptions {
+        timeout_ms: request.timeout_ms,
+        async_: request.asynchronous,
+    };
     answer(runtime.request(&request.target, event, options).await)
 }
 
@@ -47,7 +56,11 @@ async fn send(runtime: &dyn AgentToolRuntime, message: wire::SendRequest) -> Out
 }
 
 async fn spawn(runtime: &dyn AgentToolRuntime, request: wire::SpawnRequest) -> Outcome<Value> {
-    let options = SpawnOptions { instance_key: request.instance_key, cwd: request.cwd, ..SpawnOptions::default() };
+    let options = SpawnOptions {
+        instance_key: request.instance_key,
+        cwd: request.cwd,
+        ..SpawnOptions::default()
+    };
     answer(runtime.spawn(&request.target, options).await)
 }
 
@@ -56,7 +69,12 @@ async fn list(runtime: &dyn AgentToolRuntime, request: wire::ListRequest) -> Out
     struct List {
         agents: Vec<SpawnedAgentInfo>,
     }
-    answer(runtime.list(request.include_all).await.map(|agents| List { agents }))
+    answer(
+        runtime
+            .list(request.include_all)
+            .await
+            .map(|agents| List { agents }),
+    )
 }
 
 fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Outcome<T> {

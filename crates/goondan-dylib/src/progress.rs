@@ -63,7 +63,13 @@ mod tests {
     async fn the_first_and_the_last_get_through_and_a_flood_does_not() {
         let (mut gate, titles) = (ProgressGate::default(), Titles::default());
         for number in 0..1_000 {
-            gate.update(Progress { title: number.to_string(), ..Progress::default() }, &titles);
+            gate.update(
+                Progress {
+                    title: number.to_string(),
+                    ..Progress::default()
+                },
+                &titles,
+            );
         }
         assert_eq!(*titles.0.lock().expect("not poisoned"), ["0"]);
         gate.due().await;

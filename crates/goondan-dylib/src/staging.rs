@@ -41,14 +41,21 @@ pub(crate) struct Staging {
 impl Image {
     /// Reads `source` once its size and time stand still.
     pub(crate) fn read(source: &Path) -> Result<Image, Failure> {
-        let unreadable = |cause: io::Error| Failure::Unreadable { name: source.display().to_string(), cause };
+        let unreadable = |cause: io::Error| Failure::Unreadable {
+            name: source.display().to_string(),
+            cause,
+        };
         for _ in 0..READS {
             let before = fs::metadata(source).map_err(unreadable)?;
             let (hash, length) = hash_while_copying(source, &mut io::sink()).map_err(unreadable)?;
             let after = fs::metadata(source).map_err(unreadable)?;
-            let steady = before.len() == after.len() && before.modified().ok() == after.modified().ok();
+            let steady =
+                before.len() == after.len() && before.modified().ok() == after.modified().ok();
             if steady && after.len() == length {
-                return Ok(Image { source: source.to_owned(), hash });
+                return Ok(Image {
+                    source: source.to_owned(),
+                    hash,
+                });
             }
             std::thread::sleep(BETWEEN_READS);
         }
@@ -63,13 +70,21 @@ impl Image {
 
 /// The last part of `path`.
 pub(crate) fn file_name(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// Copies `source` to `target`; the SHA-256 of it in hex, and its length.
 fn hash_while_copying(source: &Path, target: &mut impl Write) -> io::Result<(String, u64)> {
-    let mut hashed = Hashed { target, hasher: Sha256::new() };
-    let length = io::copy(&mut BufReader::with_capacity(PIECE, File::open(source)?), &mut hashed)?;
+    let mut hashed = Hashed {
+        target,
+        hasher: Sha256::new(),
+    };
+    let length = io::copy(
+        &mut BufReader::with_capacity(PIECE, File::open(source)?),
+        &mut hashed,
+    )?;
     Ok((hex(&hashed.hasher.finalize()), length))
 }
 
@@ -92,7 +107,9 @@ impl<W: Write> Write for Hashed<'_, W> {
 }
 
 fn changing(source: &Path) -> Failure {
-    Failure::Changing { name: source.display().to_string() }
+    Failure::Changing {
+        name: source.display().to_string(),
+    }
 }
 
 impl Staging {
@@ -101,13 +118,24 @@ impl Staging {
         private::make_folder(root)?;
         remove_leftovers(root);
         let (folder, lock) = claim(root)?;
-        Ok(Staging { folder, _lock: lock, next: AtomicU64::new(1) })
+        Ok(Staging {
+            folder,
+            _lock: lock,
+            next: AtomicU64::new(1),
+        })
     }
 
     /// Copies `image` to a path that no process has ever loaded.
     pub(crate) fn place(&self, image: &Image) -> Result<PathBuf, Failure> {
-        let (path, hash) = self.copy(image).map_err(|cause| Failure::NotCopied { name: image.name(), cause })?;
-        if hash == image.hash { Ok(path) } else { Err(changing(&image.source)) }
+        let (path, hash) = self.copy(image).map_err(|cause| Failure::NotCopied {
+            name: image.name(),
+            cause,
+        })?;
+        if hash == image.hash {
+            Ok(path)
+        } else {
+            Err(changing(&image.source))
+        }
     }
 
     fn copy(&self, image: &Image) -> io::Result<(PathBuf, String)> {
@@ -126,7 +154,10 @@ impl Staging {
 /// A folder of one's own with a lock file beside it. The lock is held before others can see it.
 fn claim(root: &Path) -> io::Result<(PathBuf, File)> {
     let unique = unique_name();
-    let (draft, lock_path) = (root.join(format!(".{unique}.lock")), root.join(format!("{unique}.lock")));
+    let (draft, lock_path) = (
+        root.join(format!(".{unique}.lock")),
+        root.join(format!("{unique}.lock")),
+    );
     let lock = create_new(&draft)?;
     lock.lock()?;
     fs::rename(&draft, &lock_path)?;
@@ -137,22 +168,39 @@ fn claim(root: &Path) -> io::Result<(PathBuf, File)> {
 
 /// Makes a file that must not be there yet.
 fn create_new(path: &Path) -> io::Result<File> {
-    private::options().read(true).write(true).create_new(true).open(path)
+    private::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)
 }
 
 /// Unique among processes that live and folders that this one made.
 fn unique_name() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("run-{}-{:x}-{}", std::process::id(), since.as_nanos(), MADE.fetch_add(1, Ordering::Relaxed))
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    format!(
+        "run-{}-{:x}-{}",
+        std::process::id(),
+        since.as_nanos(),
+        MADE.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 /// Removes folders whose lock nobody holds. What cannot be removed stays for the next start.
 fn remove_leftovers(root: &Path) {
-    let Ok(entries) = fs::read_dir(root) else { return };
+    let Ok(entries) = fs::read_dir(root) else {
+        return;
+    };
     for path in entries.flatten().map(|entry| entry.path()) {
-        let is_lock = path.extension().is_some_and(|extension| extension == "lock");
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let is_lock = path
+            .extension()
+            .is_some_and(|extension| extension == "lock");
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
         if !is_lock || hidden {
             continue;
         }
@@ -175,12 +223,21 @@ mod tests {
         fs::write(&source, b"one").expect("written");
         let staging = Staging::new(&root.path().join("staging")).expect("a staging folder");
         let image = Image::read(&source).expect("read");
-        let (first, second) = (staging.place(&image).expect("placed"), staging.place(&image).expect("placed"));
+        let (first, second) = (
+            staging.place(&image).expect("placed"),
+            staging.place(&image).expect("placed"),
+        );
         assert_ne!(first, second);
         fs::write(&source, b"two").expect("written");
         assert_eq!(fs::read(&first).expect("there"), b"one");
         assert_ne!(Image::read(&source).expect("read").hash, image.hash);
-        assert!(staging.place(&image).expect_err("another content").to_string().contains("keeps changing"));
+        assert!(
+            staging
+                .place(&image)
+                .expect_err("another content")
+                .to_string()
+                .contains("keeps changing")
+        );
     }
 
     #[cfg(unix)]
@@ -191,10 +248,13 @@ mod tests {
         let source = root.path().join("libx.so");
         fs::write(&source, b"one").expect("written");
         let staging = Staging::new(&root.path().join("staging")).expect("a staging folder");
-        let copy = staging.place(&Image::read(&source).expect("read")).expect("placed");
+        let copy = staging
+            .place(&Image::read(&source).expect("read"))
+            .expect("placed");
         let above = copy.ancestors().take_while(|path| *path != root.path());
-        let modes: Vec<u32> =
-            above.map(|path| fs::metadata(path).expect("there").permissions().mode() & 0o777).collect();
+        let modes: Vec<u32> = above
+            .map(|path| fs::metadata(path).expect("there").permissions().mode() & 0o777)
+            .collect();
         assert_eq!(modes, [0o600, 0o700, 0o700, 0o700]);
     }
 
@@ -202,7 +262,10 @@ mod tests {
     fn leftovers_go_and_folders_in_use_stay() {
         let root = tempfile::tempdir().expect("a folder");
         let in_use = Staging::new(root.path()).expect("a staging folder");
-        let ended = Staging::new(root.path()).expect("a staging folder").folder.clone();
+        let ended = Staging::new(root.path())
+            .expect("a staging folder")
+            .folder
+            .clone();
         let _next = Staging::new(root.path()).expect("a staging folder");
         assert!(in_use.folder.exists());
         assert!(!ended.exists());

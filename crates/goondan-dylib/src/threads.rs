@@ -26,10 +26,21 @@ struct Serving {
 
 impl Threads {
     /// Keeps a thread, and joins those that have ended.
-    pub(crate) fn remember(&self, library: &str, down: WeakUnboundedSender<Down>, thread: JoinHandle<()>) {
+    pub(crate) fn remember(
+        &self,
+        library: &str,
+        down: WeakUnboundedSender<Down>,
+        thread: JoinHandle<()>,
+    ) {
         let mut running = self.lock();
-        let ended: Vec<Serving> = running.extract_if(.., |serving| serving.thread.is_finished()).collect();
-        running.push(Serving { library: library.to_owned(), down, thread });
+        let ended: Vec<Serving> = running
+            .extract_if(.., |serving| serving.thread.is_finished())
+            .collect();
+        running.push(Serving {
+            library: library.to_owned(),
+            down,
+            thread,
+        });
         drop(running);
         for serving in ended {
             if serving.thread.join().is_err() {
@@ -47,7 +58,10 @@ impl Threads {
             let _ = down.send(Down::Close);
         }
         let mut stuck = Vec::new();
-        for Serving { library, thread, .. } in running {
+        for Serving {
+            library, thread, ..
+        } in running
+        {
             let joined = join(thread);
             if !matches!(tokio::time::timeout_at(deadline, joined).await, Ok(Ok(()))) {
                 stuck.push(library);
@@ -69,12 +83,14 @@ impl Threads {
 /// Joins `thread` on a thread of its own: a blocking task of tokio would keep its runtime from ending.
 fn join(thread: JoinHandle<()>) -> oneshot::Receiver<()> {
     let (ended, joined) = oneshot::channel();
-    let joining = std::thread::Builder::new().name("join".to_owned()).spawn(move || {
-        if thread.join().is_ok() {
-            // Nobody may be waiting any more.
-            let _ = ended.send(());
-        }
-    });
+    let joining = std::thread::Builder::new()
+        .name("join".to_owned())
+        .spawn(move || {
+            if thread.join().is_ok() {
+                // Nobody may be waiting any more.
+                let _ = ended.send(());
+            }
+        });
     drop(joining);
     joined
 }

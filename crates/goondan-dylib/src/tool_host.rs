@@ -58,11 +58,21 @@ fn take_stdout() -> io::Result<impl Write + Send + 'static> {
 /// # Errors
 ///
 /// Input that is not what it should be, or pipes that break. A library that cannot be opened is told on `output`.
-pub fn serve(path: &Path, input: impl BufRead, output: impl Write + Send + 'static) -> io::Result<()> {
+pub fn serve(
+    path: &Path,
+    input: impl BufRead,
+    output: impl Write + Send + 'static,
+) -> io::Result<()> {
     let limits = Limits::default();
     let (lines, queue) = channel();
-    let writer = std::thread::Builder::new().name("output".to_owned()).spawn(move || write_all(output, &queue))?;
-    let pipe = Arc::new(Pipe { lines, calls: Mutex::default(), questions: AtomicUsize::new(0) });
+    let writer = std::thread::Builder::new()
+        .name("output".to_owned())
+        .spawn(move || write_all(output, &queue))?;
+    let pipe = Arc::new(Pipe {
+        lines,
+        calls: Mutex::default(),
+        questions: AtomicUsize::new(0),
+    });
     let served = match open(path, &pipe, &limits) {
         Ok((lane, manifest)) => {
             pipe.put(Up::Opened(manifest));
@@ -80,7 +90,11 @@ pub fn serve(path: &Path, input: impl BufRead, output: impl Write + Send + 'stat
     served
 }
 
-fn open(path: &Path, pipe: &Arc<Pipe>, limits: &Limits) -> Result<(Running, wire::Manifest), Failure> {
+fn open(
+    path: &Path,
+    pipe: &Arc<Pipe>,
+    limits: &Limits,
+) -> Result<(Running, wire::Manifest), Failure> {
     let name = file_name(path);
     image::check(&name, path)?;
     let start = LaneStart {
@@ -90,10 +104,18 @@ fn open(path: &Path, pipe: &Arc<Pipe>, limits: &Limits) -> Result<(Running, wire
         limits: limits.clone(),
         counters: Arc::default(),
     };
-    let Lane { down, opened, thread } =
-        start.spawn().map_err(|cause| Failure::NoThread { name: name.clone(), cause })?;
+    let Lane {
+        down,
+        opened,
+        thread,
+    } = start.spawn().map_err(|cause| Failure::NoThread {
+        name: name.clone(),
+        cause,
+    })?;
     // The parent waits no longer than it wants to, and ends this process then.
-    let said = opened.blocking_recv().map_err(|_| Failure::GivenUp { name })??;
+    let said = opened
+        .blocking_recv()
+        .map_err(|_| Failure::GivenUp { name })??;
     Ok((Running { down, thread }, said.manifest))
 }
 
@@ -102,7 +124,12 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
-fn pass_down(mut input: impl BufRead, pipe: &Pipe, lane: &Running, limits: &Limits) -> io::Result<()> {
+fn pass_down(
+    mut input: impl BufRead,
+    pipe: &Pipe,
+    lane: &Running,
+    limits: &Limits,
+) -> io::Result<()> {
     while let Some(down) = read_line::<Down>(&mut input, limits.max_line())? {
         match &down {
             Down::Start { call, .. } | Down::Extend { call, .. } => {
@@ -135,7 +162,9 @@ fn close(lane: Running, grace: Duration) {
 fn write_all(mut output: impl Write, queue: &Receiver<Option<Up>>) {
     while let Ok(Some(up)) = queue.recv() {
         // Nobody listens any more: the end of the input will be noticed too.
-        let written = to_line(&up).and_then(|line| output.write_all(&line)).and_then(|()| output.flush());
+        let written = to_line(&up)
+            .and_then(|line| output.write_all(&line))
+            .and_then(|()| output.flush());
         if written.is_err() {
             return;
         }
@@ -156,16 +185,24 @@ impl Pipe {
     /// Counts a question, unless there are too many.
     fn asks(&self) -> bool {
         let more = |count| (count < MOST_QUESTIONS).then_some(count + 1);
-        self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.questions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     fn answered(&self) {
         let fewer = |count: usize| Some(count.saturating_sub(1));
-        let _ = self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+        let _ = self
+            .questions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
     fn put(&self, up: Up) -> Status {
-        if self.lines.send(Some(up)).is_ok() { Status::OK } else { Status::CLOSED }
+        if self.lines.send(Some(up)).is_ok() {
+            Status::OK
+        } else {
+            Status::CLOSED
+        }
     }
 
     fn calls(&self) -> MutexGuard<'_, HashMap<u64, bool>> {

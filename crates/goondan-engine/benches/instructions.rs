@@ -30,8 +30,14 @@ const VERY_MANY: u32 = 1_002;
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some("--repeat") {
-        let mut number = || arguments.next().and_then(|text| text.parse().ok()).expect("two numbers");
-        let (piece, times): (usize, u32) = (number(), u32::try_from(number()).expect("a small number"));
+        let mut number = || {
+            arguments
+                .next()
+                .and_then(|text| text.parse().ok())
+                .expect("two numbers")
+        };
+        let (piece, times): (usize, u32) =
+            (number(), u32::try_from(number()).expect("a small number"));
         let mut once = (PIECES[piece].prepare)();
         (0..times).for_each(|_| once());
         return ExitCode::SUCCESS;
@@ -40,8 +46,11 @@ fn main() -> ExitCode {
         println!("skipped: valgrind is not installed");
         return ExitCode::SUCCESS;
     }
-    let counts: BTreeMap<&str, u64> =
-        PIECES.iter().enumerate().map(|(index, piece)| (piece.name, per_run(index))).collect();
+    let counts: BTreeMap<&str, u64> = PIECES
+        .iter()
+        .enumerate()
+        .map(|(index, piece)| (piece.name, per_run(index)))
+        .collect();
     if std::env::var_os("UPDATE_INSTRUCTIONS").is_some() {
         let text = serde_json::to_string_pretty(&counts).expect("counts are JSON");
         std::fs::write(baseline(), text + "\n").expect("the baseline can be written");
@@ -65,11 +74,19 @@ fn compare(counts: &BTreeMap<&str, u64>) -> ExitCode {
             continue;
         };
         let ratio = *count as f64 / *before as f64;
-        let verdict = if ratio > 1.0 + TOLERANCE { "TOO MANY" } else { "ok" };
+        let verdict = if ratio > 1.0 + TOLERANCE {
+            "TOO MANY"
+        } else {
+            "ok"
+        };
         is_good &= verdict == "ok";
         println!("{name}: {count} instructions, {ratio:.3} of {before}: {verdict}");
     }
-    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Instructions for one run of a piece.
@@ -92,6 +109,9 @@ fn counted(piece: usize, times: u32) -> u64 {
         .expect("valgrind runs");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
-    let line = told.lines().find_map(|line| line.split("Collected :").nth(1)).expect("valgrind tells a count");
+    let line = told
+        .lines()
+        .find_map(|line| line.split("Collected :").nth(1))
+        .expect("valgrind tells a count");
     line.trim().parse().expect("a count is a number")
 }

@@ -80,7 +80,11 @@ pub(crate) struct Spending {
 impl Engine {
     /// Whether `policy.budget` allows another step. The node that leads knows what all have used up.
     pub(crate) async fn check_budget(&self, budget: &Budget) -> Result<(), TurnError> {
-        match self.uplink.as_ref().filter(|_| *budget != Budget::default()) {
+        match self
+            .uplink
+            .as_ref()
+            .filter(|_| *budget != Budget::default())
+        {
             None => self.spent.check(budget, "policy.budget"),
             Some(uplink) => uplink.check_budget().await,
         }
@@ -118,7 +122,12 @@ impl Engine {
     }
 
     /// Where the tools of `instance` work: what the run says, what its spawn said, what its agent says.
-    pub(crate) fn workdir(&self, agent: &AgentPlan, instance: &InstanceId, cwd: Option<&Path>) -> PathBuf {
+    pub(crate) fn workdir(
+        &self,
+        agent: &AgentPlan,
+        instance: &InstanceId,
+        cwd: Option<&Path>,
+    ) -> PathBuf {
         let root = || self.generation.load().project.clone();
         if let Some(workdir) = &self.workdir {
             return workdir.clone();

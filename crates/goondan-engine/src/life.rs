@@ -58,7 +58,11 @@ impl Asked {
 impl Life {
     /// Seen now.
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Life { seen: Mutex::new(Instant::now()), below: Mutex::default(), asked: watch::Sender::default() })
+        Arc::new(Life {
+            seen: Mutex::new(Instant::now()),
+            below: Mutex::default(),
+            asked: watch::Sender::default(),
+        })
     }
 
     /// A sign of life.
@@ -86,7 +90,10 @@ impl Life {
     /// The work of `other` is waited for, until what is returned is dropped.
     pub(crate) fn wait_for(self: &Arc<Self>, other: &Arc<Life>) -> Waiting {
         self.below().push(Arc::clone(other));
-        Waiting { waits: Arc::clone(self), other: Arc::clone(other) }
+        Waiting {
+            waits: Arc::clone(self),
+            other: Arc::clone(other),
+        }
     }
 
     /// Comes back once there was no sign of life for that long, from now on. While a person is asked nothing counts.
@@ -117,7 +124,8 @@ impl Life {
     /// Tells of signs of life, for as long as it is polled: at most one a second, and at once where a person is asked or is asked
     /// no more. Somebody elsewhere has a [`Mirror`] of it.
     pub(crate) async fn report(&self, mut tell: impl FnMut(bool)) {
-        let (mut asked, mut told, mut was_asked) = (self.asked.subscribe(), self.last_sign(), false);
+        let (mut asked, mut told, mut was_asked) =
+            (self.asked.subscribe(), self.last_sign(), false);
         loop {
             let (is_asked, sign) = (asked.borrow_and_update().open > 0, self.last_sign());
             if is_asked != was_asked || sign > told {
@@ -148,7 +156,10 @@ impl Life {
     /// Nobody waits in a circle (`routing.rs`), so this ends.
     fn last_sign(&self) -> Instant {
         let below = self.below().clone();
-        below.iter().map(|life| life.last_sign()).fold(*self.seen(), Instant::max)
+        below
+            .iter()
+            .map(|life| life.last_sign())
+            .fold(*self.seen(), Instant::max)
     }
 
     fn seen(&self) -> MutexGuard<'_, Instant> {
@@ -223,12 +234,17 @@ pub(crate) struct Stopwatch {
 impl Stopwatch {
     /// Counts from now on, by that life.
     pub(crate) fn start(life: &Life) -> Self {
-        Stopwatch { since: Instant::now(), asked: life.asked_for() }
+        Stopwatch {
+            since: Instant::now(),
+            asked: life.asked_for(),
+        }
     }
 
     /// What has passed by now.
     pub(crate) fn elapsed(self, life: &Life) -> Duration {
-        self.since.elapsed().saturating_sub(life.asked_for().saturating_sub(self.asked))
+        self.since
+            .elapsed()
+            .saturating_sub(life.asked_for().saturating_sub(self.asked))
     }
 
     /// The same in milliseconds.
@@ -247,14 +263,20 @@ pub(crate) struct Lives {
 
 impl Default for Lives {
     fn default() -> Self {
-        Lives { run: Life::new(), instances: Mutex::default() }
+        Lives {
+            run: Life::new(),
+            instances: Mutex::default(),
+        }
     }
 }
 
 impl Lives {
     /// The life of an instance, which may have no turn yet.
     pub(crate) fn of(&self, id: &InstanceId) -> Arc<Life> {
-        let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut instances = self
+            .instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(life) = instances.get(id).and_then(Weak::upgrade) {
             return life;
         }
@@ -269,8 +291,14 @@ impl Lives {
 
     /// Whether a person is asked by an instance, or below it.
     pub(crate) fn is_asked(&self, id: &InstanceId) -> bool {
-        let instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
-        instances.get(id).and_then(Weak::upgrade).is_some_and(|life| life.is_asked())
+        let instances = self
+            .instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        instances
+            .get(id)
+            .and_then(Weak::upgrade)
+            .is_some_and(|life| life.is_asked())
     }
 }
 
@@ -319,8 +347,15 @@ mod tests {
         drop(second);
         after(1).await;
         assert!(!top.is_asked());
-        assert_eq!((life.asked_for().as_secs(), watch.elapsed(&top).as_secs()), (7_200, 5));
-        assert_eq!(waited.await.unwrap(), 4 + 7_200 + 10, "an answer is a sign of life");
+        assert_eq!(
+            (life.asked_for().as_secs(), watch.elapsed(&top).as_secs()),
+            (7_200, 5)
+        );
+        assert_eq!(
+            waited.await.unwrap(),
+            4 + 7_200 + 10,
+            "an answer is a sign of life"
+        );
     }
 
     #[tokio::test(start_paused = true)]

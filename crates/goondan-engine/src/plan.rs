@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_spec::kinds::{
-    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Model, Policy, Pricing, RateLimits, Swarm,
-    Tool, ToolUse,
+    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Model, Policy, Pricing,
+    RateLimits, Swarm, Tool, ToolUse,
 };
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
@@ -117,7 +117,10 @@ impl Generation {
     /// The first model that is told from others by that, and whose requests are limited.
     pub(crate) fn model_like(&self, identity: &str) -> Option<ModelPlan> {
         let planned = self.models.values().filter_map(|model| model.as_ref().ok());
-        planned.filter(|model| !model.limits.is_none()).find(|model| model.identity == identity).cloned()
+        planned
+            .filter(|model| !model.limits.is_none())
+            .find(|model| model.identity == identity)
+            .cloned()
     }
 
     /// The names of all Model resources, sorted.
@@ -132,7 +135,11 @@ impl Generation {
             swarm_name: self.swarm.name.clone(),
             entry_agent: self.entry_agent.clone(),
             self_agent: own.to_owned(),
-            callable_agents: available.iter().filter(|name| *name != own).cloned().collect(),
+            callable_agents: available
+                .iter()
+                .filter(|name| *name != own)
+                .cloned()
+                .collect(),
             available_agents: available,
         }
     }
@@ -152,7 +159,11 @@ impl Serving<'_> {
     /// be told again, so it is opened again; that costs little, for it is open.
     fn tool(&self, tool: &Resource<Tool>) -> Option<ToolPlan> {
         let is_builtin = matches!(tool.spec.entry, Entry::Builtin(_));
-        let known = self.generation.tools.get(&tool.id).filter(|_| is_builtin && self.unchanged.contains(&tool.id));
+        let known = self
+            .generation
+            .tools
+            .get(&tool.id)
+            .filter(|_| is_builtin && self.unchanged.contains(&tool.id));
         known.cloned()
     }
 }
@@ -167,19 +178,31 @@ pub async fn plan(
     serving: Option<Serving<'_>>,
 ) -> Result<Generation, Vec<Diagnostic>> {
     let (models, problems) = (BTreeMap::new(), Vec::new());
-    let mut planner = Planner { bundle, ports, environment, serving, tools: HashMap::new(), models, problems };
+    let mut planner = Planner {
+        bundle,
+        ports,
+        environment,
+        serving,
+        tools: HashMap::new(),
+        models,
+        problems,
+    };
     let mut agents = BTreeMap::new();
     for id in &swarm.spec.agents {
         if let Some(agent) = planner.agent(&bundle.agents()[id]).await {
             agents.insert(agent.name.clone(), Arc::new(agent));
         }
     }
-    let (problems, warnings): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut planner.problems).into_iter().partition(Diagnostic::is_error);
+    let (problems, warnings): (Vec<_>, Vec<_>) = std::mem::take(&mut planner.problems)
+        .into_iter()
+        .partition(Diagnostic::is_error);
     if !problems.is_empty() {
         return Err(problems);
     }
-    bundle.models().values().for_each(|model| drop(planner.model(model)));
+    bundle
+        .models()
+        .values()
+        .for_each(|model| drop(planner.model(model)));
     Ok(Generation {
         number,
         bundle: Arc::clone(bundle),
@@ -191,7 +214,11 @@ pub async fn plan(
         warnings,
         agents,
         tools: planner.tools,
-        models: planner.models.into_iter().map(|(id, model)| (id.name, model)).collect(),
+        models: planner
+            .models
+            .into_iter()
+            .map(|(id, model)| (id.name, model))
+            .collect(),
     })
 }
 
@@ -216,10 +243,16 @@ impl Planner<'_> {
         let models = self.models_of(agent);
         let mut registry = self.registry(&agent.spec.tools).await;
         self.offer_skills(agent, &mut registry);
-        let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
+        let serving = self
+            .serving
+            .and_then(|serving| serving.generation.agent(&agent.id.name));
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
         let deferred = self.deferred(&agent.spec.tools, &own);
-        let is_sent = agent.spec.output.as_ref().is_some_and(|format| is_schema_sent(format, models.as_deref()));
+        let is_sent = agent
+            .spec
+            .output
+            .as_ref()
+            .is_some_and(|format| is_schema_sent(format, models.as_deref()));
         let extensions = self.extensions(agent, &own, &deferred, is_sent).await;
         self.check_required_tools(agent, &registry);
         extensions.tools().for_each(|tool| registry.register(tool));
@@ -227,12 +260,22 @@ impl Planner<'_> {
             name: agent.id.name.clone(),
             description: agent.annotations.get("description").cloned(),
             system: agent.spec.system(),
-            instructions: agent.spec.instructions.iter().flat_map(|found| found.names.clone()).collect(),
+            instructions: agent
+                .spec
+                .instructions
+                .iter()
+                .flat_map(|found| found.names.clone())
+                .collect(),
             models: models?,
             params: Arc::new(agent.spec.params.clone()),
             answers_as_data: agent.spec.output.is_some(),
             answer_tool: None,
-            output: agent.spec.output.as_ref().filter(|_| is_sent).map(|format| Arc::clone(&format.schema)),
+            output: agent
+                .spec
+                .output
+                .as_ref()
+                .filter(|_| is_sent)
+                .map(|format| Arc::clone(&format.schema)),
             catalog: registry.catalog_like(Some(&own)),
             registry,
             permissions: agent.spec.permissions.clone(),
@@ -244,11 +287,22 @@ impl Planner<'_> {
 
     /// Adds the tool that loads skills, where the agent has some.
     fn offer_skills(&mut self, agent: &Resource<Agent>, registry: &mut Registry) {
-        let Some(tool) = skills::tool(&agent.spec.skills, self.bundle.root()) else { return };
+        let Some(tool) = skills::tool(&agent.spec.skills, self.bundle.root()) else {
+            return;
+        };
         if registry.get(tool.name.as_str()).is_some() {
-            let message = format!("the agent has another tool `{}`, which is the one that loads its skills", tool.name);
-            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest("give the Tool another name");
-            self.problem(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.skills"));
+            let message = format!(
+                "the agent has another tool `{}`, which is the one that loads its skills",
+                tool.name
+            );
+            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message)
+                .suggest("give the Tool another name");
+            self.problem(at(
+                diagnostic,
+                &agent.id,
+                agent.origin.as_ref(),
+                "spec.skills",
+            ));
         }
         registry.register(Arc::new(tool));
     }
@@ -258,7 +312,11 @@ impl Planner<'_> {
         let mut models = Vec::new();
         let bundle = Arc::clone(self.bundle);
         for model in agent.spec.models().map(|id| &bundle.models()[id]) {
-            models.push(self.model(model).map_err(|error| self.problem(model_problem(&bundle, model, &error))).ok());
+            models.push(
+                self.model(model)
+                    .map_err(|error| self.problem(model_problem(&bundle, model, &error)))
+                    .ok(),
+            );
         }
         models.into_iter().collect()
     }
@@ -268,19 +326,38 @@ impl Planner<'_> {
         if let Some(known) = self.models.get(&model.id) {
             return known.clone();
         }
-        let client = self.ports.models.client(model, self.bundle.root(), self.environment);
+        let client = self
+            .ports
+            .models
+            .client(model, self.bundle.root(), self.environment);
         let (max_retries, pricing) = (max_retries(&model.spec), model.spec.pricing.clone());
         let endpoint = model.spec.endpoint.as_deref().unwrap_or_default();
         let identity = format!("{} {} {endpoint}", model.spec.provider, model.spec.model);
         let (provider, name) = (model.spec.provider.clone(), model.spec.model.clone());
-        let name = Arc::new(ModelName { provider, model: name });
+        let name = Arc::new(ModelName {
+            provider,
+            model: name,
+        });
         let stated = model.spec.capabilities.get("structuredOutput").copied();
-        let known = self.serving.and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
-        let known = known.filter(|known| known.identity == identity).map(|known| Arc::clone(&known.pace));
+        let known = self
+            .serving
+            .and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
+        let known = known
+            .filter(|known| known.identity == identity)
+            .map(|known| Arc::clone(&known.pace));
         let (limits, pace) = (model.spec.limits, known.unwrap_or_default());
         let planned = client.map(|client| {
             let is_schema_sent = stated.unwrap_or_else(|| client.is_schema_sent());
-            ModelPlan { name, identity, client, max_retries, pricing, limits, pace, is_schema_sent }
+            ModelPlan {
+                name,
+                identity,
+                client,
+                max_retries,
+                pricing,
+                limits,
+                pace,
+                is_schema_sent,
+            }
         });
         self.models.insert(model.id.clone(), planned.clone());
         planned
@@ -289,15 +366,28 @@ impl Planner<'_> {
     /// The tools that a model has to look for. Where nothing is said, those of MCP servers are among them once their schemas
     /// have more than [`DEFER_TOKENS`] tokens.
     fn deferred(&self, uses: &[ToolUse], tools: &Catalog) -> Vec<String> {
-        let is_server = |used: &ToolUse| matches!(self.bundle.tools()[&used.tool].spec.entry, Entry::Mcp(_));
+        let is_server =
+            |used: &ToolUse| matches!(self.bundle.tools()[&used.tool].spec.entry, Entry::Mcp(_));
         let of = |used: &ToolUse| {
             let resource = used.tool.name.clone();
-            tools.definitions().iter().filter(move |tool| tool.resource() == resource)
+            tools
+                .definitions()
+                .iter()
+                .filter(move |tool| tool.resource() == resource)
         };
-        let undecided = uses.iter().filter(|used| used.defer.is_none() && is_server(used));
+        let undecided = uses
+            .iter()
+            .filter(|used| used.defer.is_none() && is_server(used));
         let tokens: usize = undecided.flat_map(of).map(ToolDefinition::tokens).sum();
-        let is_deferred = |used: &&ToolUse| used.defer.unwrap_or_else(|| is_server(used) && tokens > DEFER_TOKENS);
-        uses.iter().filter(is_deferred).flat_map(of).map(|tool| tool.name.clone()).collect()
+        let is_deferred = |used: &&ToolUse| {
+            used.defer
+                .unwrap_or_else(|| is_server(used) && tokens > DEFER_TOKENS)
+        };
+        uses.iter()
+            .filter(is_deferred)
+            .flat_map(of)
+            .map(|tool| tool.name.clone())
+            .collect()
     }
 
     async fn extensions(
@@ -308,10 +398,20 @@ impl Planner<'_> {
         is_schema_sent: bool,
     ) -> Extensions {
         let (extensions, code) = (self.bundle.extensions(), &*self.ports.extensions);
-        let sources = Sources { extensions, code, root: self.bundle.root() };
-        let output = agent.spec.output.as_ref().map(|format| StructuredOutput::new(&format.schema, is_schema_sent));
+        let sources = Sources {
+            extensions,
+            code,
+            root: self.bundle.root(),
+        };
+        let output = agent
+            .spec
+            .output
+            .as_ref()
+            .map(|format| StructuredOutput::new(&format.schema, is_schema_sent));
         let (chain, problems) = middleware::chain(agent, &sources, tools, deferred, output).await;
-        problems.into_iter().for_each(|problem| self.problem(problem));
+        problems
+            .into_iter()
+            .for_each(|problem| self.problem(problem));
         chain
     }
 
@@ -329,7 +429,9 @@ impl Planner<'_> {
             }
             let (found, missing) = self.tools[&tool.id].select(tool_use);
             found.into_iter().for_each(|found| registry.register(found));
-            missing.into_iter().for_each(|problem| self.problem(problem));
+            missing
+                .into_iter()
+                .for_each(|problem| self.problem(problem));
         }
         registry
     }
@@ -354,8 +456,12 @@ impl Planner<'_> {
         }
         for (index, stated) in tool.spec.overrides.iter().enumerate() {
             let own = set.exports.iter().find(|(own, _)| own.name == stated.name);
-            let (Some((own, _)), Some(parameters)) = (own, &stated.parameters) else { continue };
-            let Some(difference) = difference(&own.parameters, parameters) else { continue };
+            let (Some((own, _)), Some(parameters)) = (own, &stated.parameters) else {
+                continue;
+            };
+            let Some(difference) = difference(&own.parameters, parameters) else {
+                continue;
+            };
             let message = format!(
                 "The `parameters` of the export `{}` are other ones than the library describes: {difference}.",
                 own.name
@@ -363,23 +469,53 @@ impl Planner<'_> {
             let diagnostic = Diagnostic::new(Code::SCHEMA_DIFFERS, message).suggest(
                 "remove `parameters` to use the library's, or correct them; the model is shown those of the YAML",
             );
-            self.problem(at_tool(self.bundle, diagnostic, tool, format!("spec.exports[{index}].parameters")));
+            self.problem(at_tool(
+                self.bundle,
+                diagnostic,
+                tool,
+                format!("spec.exports[{index}].parameters"),
+            ));
         }
     }
 
     /// What may stand in a description file: the workspace, which a variable may name, and the bundle's folder.
     fn variables(&self) -> [(&'static str, String); 3] {
         let root = project(self.bundle).display().to_string();
-        let workspace = self.environment.get("AGENT_WORKSPACE_ROOT").map_or_else(|| root.clone(), str::to_owned);
-        [("${workspace}", workspace), ("${directory}", root.clone()), ("${cwd}", root)]
+        let workspace = self
+            .environment
+            .get("AGENT_WORKSPACE_ROOT")
+            .map_or_else(|| root.clone(), str::to_owned);
+        [
+            ("${workspace}", workspace),
+            ("${directory}", root.clone()),
+            ("${cwd}", root),
+        ]
     }
 
     fn check_required_tools(&mut self, agent: &Resource<Agent>, registry: &Registry) {
-        for name in agent.spec.required_tools.iter().filter(|name| registry.get(name).is_none()) {
-            let known = registry.tools().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
-            let message = format!("Agent/{} requires the tool `{name}`, which it does not have", agent.id.name);
-            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("its tools are: {known}"));
-            self.problem(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.requiredTools"));
+        for name in agent
+            .spec
+            .required_tools
+            .iter()
+            .filter(|name| registry.get(name).is_none())
+        {
+            let known = registry
+                .tools()
+                .map(|tool| tool.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
+            let message = format!(
+                "Agent/{} requires the tool `{name}`, which it does not have",
+                agent.id.name
+            );
+            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message)
+                .suggest(format!("its tools are: {known}"));
+            self.problem(at(
+                diagnostic,
+                &agent.id,
+                agent.origin.as_ref(),
+                "spec.requiredTools",
+            ));
         }
     }
 
@@ -400,23 +536,45 @@ type PlannedExport = Result<Arc<RegisteredTool>, Diagnostic>;
 
 impl ToolPlan {
     /// The exports that the resource declares, out of those that its entry has.
-    fn new(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, variables: &[(&str, String)]) -> Self {
+    fn new(
+        bundle: &Bundle,
+        tool: &Resource<Tool>,
+        set: &ToolSet,
+        variables: &[(&str, String)],
+    ) -> Self {
         let declared: Vec<(&str, Option<&ExportOverride>)> = match tool.spec.overrides.as_slice() {
-            [] => set.exports.iter().map(|(spec, _)| (spec.name.as_str(), None)).collect(),
-            some => some.iter().map(|stated| (stated.name.as_str(), Some(stated))).collect(),
+            [] => set
+                .exports
+                .iter()
+                .map(|(spec, _)| (spec.name.as_str(), None))
+                .collect(),
+            some => some
+                .iter()
+                .map(|stated| (stated.name.as_str(), Some(stated)))
+                .collect(),
         };
         let plan = |(name, stated): (&str, Option<&ExportOverride>)| {
             let own = set.exports.iter().find(|(spec, _)| spec.name == name);
-            let registered = own.map(|(spec, handler)| Arc::new(register(tool, spec, stated, handler, variables)));
-            (name.to_owned(), registered.ok_or_else(|| no_such_export(bundle, tool, set, name)))
+            let registered = own
+                .map(|(spec, handler)| Arc::new(register(tool, spec, stated, handler, variables)));
+            (
+                name.to_owned(),
+                registered.ok_or_else(|| no_such_export(bundle, tool, set, name)),
+            )
         };
-        ToolPlan { exports: declared.into_iter().map(plan).collect() }
+        ToolPlan {
+            exports: declared.into_iter().map(plan).collect(),
+        }
     }
 
     /// What an agent uses of it.
     fn select(&self, tool_use: &ToolUse) -> (Vec<Arc<RegisteredTool>>, Vec<Diagnostic>) {
-        let wanted =
-            |name: &String| tool_use.exports.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name));
+        let wanted = |name: &String| {
+            tool_use
+                .exports
+                .as_ref()
+                .is_none_or(|names| names.iter().any(|wanted| wanted == name))
+        };
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for (_, export) in self.exports.iter().filter(|(name, _)| wanted(name)) {
             match export {
@@ -437,10 +595,16 @@ fn register(
     variables: &[(&str, String)],
 ) -> RegisteredTool {
     let (timeout, timeout_field) = tool.spec.timeout_of(&spec.name);
-    let limits = ToolLimits { error_message: tool.spec.error_message_limit, output: tool.spec.output_limit, timeout };
+    let limits = ToolLimits {
+        error_message: tool.spec.error_message_limit,
+        output: tool.spec.output_limit,
+        timeout,
+    };
     let lay = |stated: &ExportOverride| match &tool.spec.entry {
         Entry::Builtin(_) | Entry::A2a(_) => stated.apply_to_builtin(spec),
-        Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) => stated.apply(spec),
+        Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) => {
+            stated.apply(spec)
+        }
     };
     let mut spec = stated.map_or_else(|| spec.clone(), lay);
     if stated.is_some_and(|stated| stated.description_is_template) {
@@ -448,10 +612,15 @@ fn register(
             spec.description = spec.description.replace(name, value);
         }
     }
-    let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits).timed_by(timeout_field);
+    let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits)
+        .timed_by(timeout_field);
     match &tool.spec.entry {
         Entry::Builtin(set) => registered.of_builtin(set),
-        Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) | Entry::A2a(_) => registered,
+        Entry::Library(_)
+        | Entry::Executable(_)
+        | Entry::Module(_)
+        | Entry::Mcp(_)
+        | Entry::A2a(_) => registered,
     }
 }
 
@@ -459,11 +628,19 @@ fn register(
 fn is_schema_sent(format: &AnswerFormat, models: Option<&[ModelPlan]>) -> bool {
     match format.mode {
         Some(mode) => mode == AnswerMode::Native,
-        None => models.unwrap_or_default().iter().all(|model| model.is_schema_sent),
+        None => models
+            .unwrap_or_default()
+            .iter()
+            .all(|model| model.is_schema_sent),
     }
 }
 
 fn max_retries(model: &Model) -> u32 {
-    let stated = model.options.get("maxRetries").and_then(serde_json::Value::as_u64);
-    stated.map_or(DEFAULT_MAX_RETRIES, |retries| u32::try_from(retries).unwrap_or(u32::MAX))
+    let stated = model
+        .options
+        .get("maxRetries")
+        .and_then(serde_json::Value::as_u64);
+    stated.map_or(DEFAULT_MAX_RETRIES, |retries| {
+        u32::try_from(retries).unwrap_or(u32::MAX)
+    })
 }

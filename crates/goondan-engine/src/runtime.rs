@@ -91,7 +91,11 @@ impl Submitted {
     /// Waits until it is accepted: it is on disk.
     pub async fn accepted(self) -> Result<Accepted, Refusal> {
         self.accepted.await.map_err(|_| Refusal::Ended)??;
-        Ok(Accepted { event_id: self.event_id, trace_id: self.trace_id, result: self.result })
+        Ok(Accepted {
+            event_id: self.event_id,
+            trace_id: self.trace_id,
+            result: self.result,
+        })
     }
 }
 
@@ -137,7 +141,9 @@ impl ExternalInput {
 
 impl Runtime {
     /// Takes up what was left in the store, and runs. The subscription misses nothing, not even what resumes at once.
-    pub async fn start(parts: RuntimeParts) -> Result<(Self, UnboundedReceiver<SwarmEvent>), StoreError> {
+    pub async fn start(
+        parts: RuntimeParts,
+    ) -> Result<(Self, UnboundedReceiver<SwarmEvent>), StoreError> {
         let node = parts.node;
         let recovered = node.store.recover().await?;
         for warning in &recovered.warnings {
@@ -157,13 +163,30 @@ impl Runtime {
             commands,
         });
         let events = engine.bus.subscribe();
-        parts.watchers.into_iter().for_each(|watcher| engine.bus.pass_to(watcher));
+        parts
+            .watchers
+            .into_iter()
+            .for_each(|watcher| engine.bus.pass_to(watcher));
         let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, instances);
         let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
-        let timer = schedule::run(Arc::downgrade(&engine), timetable, Arc::clone(&engine.clock));
+        let timer = schedule::run(
+            Arc::downgrade(&engine),
+            timetable,
+            Arc::clone(&engine.clock),
+        );
         let timer = tokio::spawn(timer).abort_handle();
-        let desk = roster.map(|roster| tokio::spawn(desk::listen(Arc::downgrade(&engine), roster)).abort_handle());
-        Ok((Runtime { engine, task, timer, desk }, events))
+        let desk = roster.map(|roster| {
+            tokio::spawn(desk::listen(Arc::downgrade(&engine), roster)).abort_handle()
+        });
+        Ok((
+            Runtime {
+                engine,
+                task,
+                timer,
+                desk,
+            },
+            events,
+        ))
     }
 
     /// The generation that serves now.
@@ -194,7 +217,9 @@ impl Runtime {
             instance_key: "*".to_owned(),
             trace: TraceContext::root(&clock.hex(32), None, "reload"),
         };
-        self.engine.bus.publish(SwarmEvent::Runtime(Arc::new(event)));
+        self.engine
+            .bus
+            .publish(SwarmEvent::Runtime(Arc::new(event)));
     }
 
     /// Everything that happens from now on.
@@ -226,10 +251,17 @@ impl Runtime {
             history: input.history,
             metadata: input.metadata,
             instructions: input.instructions,
-            trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None, caller: input.caller.map(Arc::new) },
+            trace: EventTrace {
+                trace_id: clock.hex(32),
+                parent_span_id: None,
+                caller: input.caller.map(Arc::new),
+            },
             callers: Vec::new(),
             reply_to: None,
-            terms: Terms { output: input.output, ..Terms::default() },
+            terms: Terms {
+                output: input.output,
+                ..Terms::default()
+            },
         };
         self.submit(event)
     }
@@ -237,8 +269,10 @@ impl Runtime {
     /// Starts an event again whose turn failed, under an id of its own, and takes it off the list of dead letters.
     pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Accepted, Refusal> {
         let found = dead_letters::find(&self.engine, instance, event_id).await;
-        let mut event =
-            found?.ok_or_else(|| Refusal::NoSuchEvent { instance: instance.clone(), event: event_id.to_owned() })?;
+        let mut event = found?.ok_or_else(|| Refusal::NoSuchEvent {
+            instance: instance.clone(),
+            event: event_id.to_owned(),
+        })?;
         event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
         let accepted = self.submit(event)?.accepted().await?;
         dead_letters::remove(&self.engine, instance, event_id).await?;
@@ -249,17 +283,38 @@ impl Runtime {
         let (event_id, trace_id) = (event.id.clone(), event.trace.trace_id.clone());
         let (waiter, result) = oneshot::channel();
         let (answer, accepted) = oneshot::channel();
-        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), accepted: answer };
-        self.engine.commands.send(command).map_err(|_| Refusal::Ended)?;
-        Ok(Submitted { event_id, trace_id, accepted, result })
+        let command = Command::Submit {
+            event: Box::new(event),
+            waiter: Some(waiter),
+            accepted: answer,
+        };
+        self.engine
+            .commands
+            .send(command)
+            .map_err(|_| Refusal::Ended)?;
+        Ok(Submitted {
+            event_id,
+            trace_id,
+            accepted,
+            result,
+        })
     }
 
     /// Calls one tool of `instance`'s agent through dispatch, without a model. `None` where there is no such agent.
-    pub async fn call_tool(&self, instance: InstanceId, tool: &str, arguments: Value) -> Option<ToolCallResult> {
+    pub async fn call_tool(
+        &self,
+        instance: InstanceId,
+        tool: &str,
+        arguments: Value,
+    ) -> Option<ToolCallResult> {
         let agent = self.engine.agent(&instance.agent)?;
         let clock = &self.engine.clock;
         let turn_id = format!("call-{}", clock.hex(16));
-        let call = ToolCall { tool_call_id: turn_id.clone(), tool_name: tool.to_owned(), input: arguments };
+        let call = ToolCall {
+            tool_call_id: turn_id.clone(),
+            tool_name: tool.to_owned(),
+            input: arguments,
+        };
         let trace = TraceContext::root(&clock.hex(32), None, &turn_id);
         let catalog = agent.catalog.clone();
         let facts = TurnFacts {
@@ -277,10 +332,15 @@ impl Runtime {
         };
         let message = Message {
             id: format!("{turn_id}-m0"),
-            data: MessageData { role: Role::Assistant, content: vec![Part::ToolCall(call.clone())] },
+            data: MessageData {
+                role: Role::Assistant,
+                content: vec![Part::ToolCall(call.clone())],
+            },
             metadata: JsonObject::new(),
             created_at: clock.now(),
-            source: MessageSource::Assistant { step_id: turn_id.clone() },
+            source: MessageSource::Assistant {
+                step_id: turn_id.clone(),
+            },
         };
         let context = ToolCallContext {
             call,
@@ -301,26 +361,42 @@ impl Runtime {
     /// Cancels the running turn of `instance`; false where none runs.
     pub async fn cancel(&self, instance: &InstanceId) -> bool {
         let (answer, cancelled) = oneshot::channel();
-        let command = Command::Cancel { instance: instance.clone(), answer };
+        let command = Command::Cancel {
+            instance: instance.clone(),
+            answer,
+        };
         self.engine.commands.send(command).is_ok() && cancelled.await.unwrap_or(false)
     }
 
     /// Cancels an event: its turn where it runs, the event itself where it waits. False where nothing is left to cancel.
     pub async fn cancel_event(&self, event_id: &str) -> bool {
         let (answer, cancelled) = oneshot::channel();
-        let command = Command::CancelEvent { event_id: event_id.to_owned(), answer };
+        let command = Command::CancelEvent {
+            event_id: event_id.to_owned(),
+            answer,
+        };
         self.engine.commands.send(command).is_ok() && cancelled.await.unwrap_or(false)
     }
 
     /// What has become of an event; `None` for one that was never accepted, or ended too long ago.
     pub async fn find(&self, event_id: &str) -> Option<Found> {
         let (answer, found) = oneshot::channel();
-        self.engine.commands.send(Command::Find { event_id: event_id.to_owned(), answer }).ok()?;
+        self.engine
+            .commands
+            .send(Command::Find {
+                event_id: event_id.to_owned(),
+                answer,
+            })
+            .ok()?;
         found.await.ok()?
     }
 
     /// The events of an instance whose sequence is greater than `after`, oldest first.
-    pub async fn events(&self, instance: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+    pub async fn events(
+        &self,
+        instance: &InstanceId,
+        after: u64,
+    ) -> Result<Vec<RuntimeEvent>, StoreError> {
         self.engine.store.events(instance, after).await
     }
 
@@ -333,7 +409,10 @@ impl Runtime {
     /// not be put on disk stands still and is not waited for. Where the swarm ends first, so does this.
     pub async fn settled(&self, trace_id: &str) {
         let (answer, told) = oneshot::channel();
-        let _ = self.engine.commands.send(Command::Settled { trace_id: trace_id.to_owned(), answer });
+        let _ = self.engine.commands.send(Command::Settled {
+            trace_id: trace_id.to_owned(),
+            answer,
+        });
         let _ = told.await;
     }
 
@@ -349,12 +428,18 @@ impl Runtime {
     /// Whether there is that instance.
     pub async fn has_instance(&self, instance: &InstanceId) -> bool {
         let (answer, known) = oneshot::channel();
-        let command = Command::Has { instance: instance.clone(), answer };
+        let command = Command::Has {
+            instance: instance.clone(),
+            answer,
+        };
         self.engine.commands.send(command).is_ok() && known.await.unwrap_or(false)
     }
 
     /// The conversation of `instance` as it lies in the store.
-    pub async fn conversation(&self, instance: &InstanceId) -> Result<Vec<Arc<Message>>, StoreError> {
+    pub async fn conversation(
+        &self,
+        instance: &InstanceId,
+    ) -> Result<Vec<Arc<Message>>, StoreError> {
         let stored = self.engine.store.read(instance).await?;
         Ok(Conversation::restore(stored).0.messages().to_vec())
     }
@@ -386,7 +471,10 @@ impl Runtime {
     pub fn abandon(&self, event_id: &str, reason: &str) {
         // Without an orchestrator nothing begins any more.
         let (event_id, reason) = (event_id.to_owned(), reason.to_owned());
-        let _ = self.engine.commands.send(Command::Abandon { event_id, reason });
+        let _ = self
+            .engine
+            .commands
+            .send(Command::Abandon { event_id, reason });
     }
 }
 

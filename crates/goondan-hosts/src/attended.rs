@@ -37,7 +37,9 @@ impl Drop for Attended<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.process.calls().forget(self.receivers.id);
-            let ping = self.cancelled.unwrap_or_else(|| self.process.cancel(self.receivers.id));
+            let ping = self
+                .cancelled
+                .unwrap_or_else(|| self.process.cancel(self.receivers.id));
             self.process.retire(ping);
         }
     }
@@ -45,7 +47,14 @@ impl Drop for Attended<'_> {
 
 impl<'a> Attended<'a> {
     pub(crate) fn new(process: Arc<Process>, receivers: Receivers, ctx: &'a ToolContext) -> Self {
-        Attended { process, receivers, ctx, operations: FuturesUnordered::new(), cancelled: None, is_over: false }
+        Attended {
+            process,
+            receivers,
+            ctx,
+            operations: FuturesUnordered::new(),
+            cancelled: None,
+            is_over: false,
+        }
     }
 
     /// Attends the call to its end.
@@ -84,8 +93,9 @@ impl<'a> Attended<'a> {
             }
             Event::Ask { ask, name, payload } => {
                 let runtime = self.ctx.runtime.as_ref();
-                self.operations
-                    .push(Box::pin(async move { (ask, operations::perform(runtime, &name, payload).await) }));
+                self.operations.push(Box::pin(async move {
+                    (ask, operations::perform(runtime, &name, payload).await)
+                }));
             }
         }
     }
@@ -95,7 +105,8 @@ impl<'a> Attended<'a> {
             Ok(value) => (Some(value), None),
             Err(error) => (None, Some(error.into())),
         };
-        self.process.tell(&Down::Answer(Answer { ask, value, error }));
+        self.process
+            .tell(&Down::Answer(Answer { ask, value, error }));
     }
 
     /// What was said before the answer. Questions of a handler that has returned are nobody's.

@@ -53,9 +53,14 @@ impl Calls {
         }
         state.last += 1;
         let id = state.last;
-        let ((answer, answered), (events, happened)) = (oneshot::channel(), mpsc::channel(WAITING_EVENTS));
+        let ((answer, answered), (events, happened)) =
+            (oneshot::channel(), mpsc::channel(WAITING_EVENTS));
         state.open.insert(id, Open { answer, events });
-        Ok(Receivers { id, answer: answered, events: happened })
+        Ok(Receivers {
+            id,
+            answer: answered,
+            events: happened,
+        })
     }
 
     /// Answers a call. One that is not open has been answered.
@@ -90,7 +95,10 @@ impl Calls {
 
     /// Hands something on to whoever waits for a call; false where nobody takes it.
     pub(crate) fn event(&self, id: u64, event: Event) -> bool {
-        self.lock().open.get(&id).is_some_and(|open| open.events.try_send(event).is_ok())
+        self.lock()
+            .open
+            .get(&id)
+            .is_some_and(|open| open.events.try_send(event).is_ok())
     }
 
     /// The only open call, to which what was printed can be attributed.

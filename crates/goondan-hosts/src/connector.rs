@@ -27,14 +27,24 @@ impl Modules {
         values: ConnectorValues,
         desk: Arc<dyn ConnectorDesk>,
     ) -> Result<(), ToolError> {
-        let (definition, _) = define(module, JsonObject::new(), bundle_root)
-            .map_err(|(problem, remedy)| ToolError::new(format!("{id}: {problem}")).suggest(remedy))?;
+        let (definition, _) =
+            define(module, JsonObject::new(), bundle_root).map_err(|(problem, remedy)| {
+                ToolError::new(format!("{id}: {problem}")).suggest(remedy)
+            })?;
         let name = format!("Connection/{}", values.connection);
         let project = definition.project.clone();
-        let host = Host::new(name, definition, self.folder().to_owned(), Arc::clone(self.programs()));
+        let host = Host::new(
+            name,
+            definition,
+            self.folder().to_owned(),
+            Arc::clone(self.programs()),
+        );
         let process = host.connect(&[], &project).await?;
         let receivers = process.calls().begin()?;
-        let (path, package) = (absolute(&bundle_root.join(&module.path)), host.definition().package.to_string_lossy());
+        let (path, package) = (
+            absolute(&bundle_root.join(&module.path)),
+            host.definition().package.to_string_lossy(),
+        );
         process.tell(&Down::Connect(Connect {
             id: receivers.id,
             module: &path.to_string_lossy(),

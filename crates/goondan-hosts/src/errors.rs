@@ -17,16 +17,20 @@ pub(crate) fn start(host: &str, why: impl Display) -> ToolError {
 
 /// The host ended while a call ran.
 pub(crate) fn died(host: &str, how: impl Display) -> ToolError {
-    ToolError::new(format!("the host of {host} ended while the call ran: {how}"))
-        .code(Code::HOST_DIED)
-        .suggest("It is not known whether the call did anything. The next call starts the host again.")
+    ToolError::new(format!(
+        "the host of {host} ended while the call ran: {how}"
+    ))
+    .code(Code::HOST_DIED)
+    .suggest("It is not known whether the call did anything. The next call starts the host again.")
 }
 
 /// The host is not started again yet.
 pub(crate) fn down(host: &str, deaths: u32, seconds: u64) -> ToolError {
-    ToolError::new(format!("the host of {host} ended {deaths} times in a row and rests for {seconds} s"))
-        .code(Code::HOST_DOWN)
-        .suggest("Use another tool, or try again after that.")
+    ToolError::new(format!(
+        "the host of {host} ended {deaths} times in a row and rests for {seconds} s"
+    ))
+    .code(Code::HOST_DOWN)
+    .suggest("Use another tool, or try again after that.")
 }
 
 /// The call was cancelled.
@@ -38,5 +42,9 @@ pub(crate) fn cancelled() -> ToolError {
 pub(crate) fn said(text: &str) -> String {
     let text = shown::lines(text.trim()).to_string();
     let over = text.chars().count().saturating_sub(MAX_SAID);
-    if over == 0 { text } else { format!("…{}", text.chars().skip(over).collect::<String>()) }
+    if over == 0 {
+        text
+    } else {
+        format!("…{}", text.chars().skip(over).collect::<String>())
+    }
 }

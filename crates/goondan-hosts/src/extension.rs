@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::layering::{Begin, Code, Ended, Event, Heard, Line, OfferedCall, Runner, Sessions};
+use goondan_core::layering::{
+    Begin, Code, Ended, Event, Heard, Line, OfferedCall, Runner, Sessions,
+};
 use goondan_core::ports::extension::Seat;
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use serde_json::Value;
@@ -62,7 +64,11 @@ impl Code for ModuleExtension {
 
     async fn connect(&self, seat: &Seat) -> Result<Arc<dyn Runner>, ToolError> {
         let process = self.host.connect(&seat.sandboxes, &seat.workdir).await?;
-        Ok(Arc::new(ModuleRunner { process, host: Arc::clone(&self.host), module: self.place() }))
+        Ok(Arc::new(ModuleRunner {
+            process,
+            host: Arc::clone(&self.host),
+            module: self.place(),
+        }))
     }
 }
 
@@ -82,8 +88,18 @@ impl Runner for ModuleRunner {
     fn begin(&self, what: &Begin<'_>) -> Result<Box<dyn Line>, ToolError> {
         let receivers = self.process.calls().begin()?;
         let package = self.host.definition().package.to_string_lossy();
-        self.process.tell(&Begun { id: receivers.id, module: &self.module, package: &package, what });
-        Ok(Box::new(ModuleLine { process: Arc::clone(&self.process), receivers, cancelled: None, is_settled: false }))
+        self.process.tell(&Begun {
+            id: receivers.id,
+            module: &self.module,
+            package: &package,
+            what,
+        });
+        Ok(Box::new(ModuleLine {
+            process: Arc::clone(&self.process),
+            receivers,
+            cancelled: None,
+            is_settled: false,
+        }))
     }
 
     async fn call(&self, call: OfferedCall<'_>, ctx: &ToolContext) -> Ended {
@@ -101,7 +117,9 @@ impl Runner for ModuleRunner {
             config: call.config,
             context: context(ctx, &self.host, call.timeout),
         }));
-        Attended::new(Arc::clone(&self.process), receivers, ctx).run().await
+        Attended::new(Arc::clone(&self.process), receivers, ctx)
+            .run()
+            .await
     }
 
     fn forget(&self, session: u64) {
@@ -126,7 +144,12 @@ pub(crate) struct ModuleLine {
 impl ModuleLine {
     /// All that runs in a process, which ends with it.
     pub(crate) fn alone(process: Arc<Process>, receivers: Receivers) -> Self {
-        ModuleLine { process, receivers, cancelled: None, is_settled: true }
+        ModuleLine {
+            process,
+            receivers,
+            cancelled: None,
+            is_settled: true,
+        }
     }
 }
 
@@ -134,7 +157,9 @@ impl Drop for ModuleLine {
     fn drop(&mut self) {
         if !self.is_settled {
             self.process.calls().forget(self.receivers.id);
-            let ping = self.cancelled.unwrap_or_else(|| self.process.cancel(self.receivers.id));
+            let ping = self
+                .cancelled
+                .unwrap_or_else(|| self.process.cancel(self.receivers.id));
             self.process.retire(ping);
         }
     }
@@ -162,7 +187,8 @@ impl Line for ModuleLine {
             Ok(value) => (Some(value), None),
             Err(error) => (None, Some(error.into())),
         };
-        self.process.tell(&Down::Answer(Answer { ask, value, error }));
+        self.process
+            .tell(&Down::Answer(Answer { ask, value, error }));
     }
 
     fn cancel(&mut self) {

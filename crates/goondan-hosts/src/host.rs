@@ -78,8 +78,19 @@ struct Life {
 }
 
 impl Host {
-    pub(crate) fn new(name: String, definition: Definition, folder: PathBuf, programs: Arc<dyn HostPrograms>) -> Self {
-        Host { name, definition, folder, programs, slots: Mutex::default() }
+    pub(crate) fn new(
+        name: String,
+        definition: Definition,
+        folder: PathBuf,
+        programs: Arc<dyn HostPrograms>,
+    ) -> Self {
+        Host {
+            name,
+            definition,
+            folder,
+            programs,
+            slots: Mutex::default(),
+        }
     }
 
     pub(crate) fn definition(&self) -> &Definition {
@@ -94,8 +105,12 @@ impl Host {
     pub(crate) fn forget(&self, instance: &InstanceId) {
         for (_, slot) in self.slots().iter() {
             // One that is being started has none yet.
-            let Ok(life) = slot.0.try_lock() else { continue };
-            let Some(process) = &life.process else { continue };
+            let Ok(life) = slot.0.try_lock() else {
+                continue;
+            };
+            let Some(process) = &life.process else {
+                continue;
+            };
             for session in process.sessions().forget(instance) {
                 process.tell(&Down::Forget { session });
             }
@@ -103,10 +118,17 @@ impl Host {
     }
 
     /// A process that takes calls from that place: one that runs, or a new one unless it is too early for that.
-    pub(crate) async fn connect(&self, sandboxes: &[Sandbox], workdir: &Path) -> Result<Arc<Process>, ToolError> {
+    pub(crate) async fn connect(
+        &self,
+        sandboxes: &[Sandbox],
+        workdir: &Path,
+    ) -> Result<Arc<Process>, ToolError> {
         let place = match sandboxes.is_empty() {
             true => Place::default(),
-            false => Place { sandboxes: sandboxes.to_vec(), workdir: workdir.to_owned() },
+            false => Place {
+                sandboxes: sandboxes.to_vec(),
+                workdir: workdir.to_owned(),
+            },
         };
         let slot = self.slot(&place);
         let mut life = slot.0.lock().await;
@@ -118,7 +140,10 @@ impl Host {
             life.process = None;
             life.note_death(has_answered);
         }
-        if let Some(left) = life.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
+        if let Some(left) = life
+            .not_before
+            .and_then(|at| at.checked_duration_since(Instant::now()))
+        {
             return Err(errors::down(&self.name, life.deaths, left.as_secs() + 1));
         }
         match self.start(&place, workdir).await {
@@ -148,18 +173,35 @@ impl Host {
         let (runtime, folder) = (self.definition.runtime, self.folder.clone());
         let placed = tokio::task::spawn_blocking(move || shim::place(runtime, &folder)).await;
         let shim = placed.map_err(|error| errors::start(&self.name, error))?;
-        let shim =
-            shim.map_err(|error| errors::start(&self.name, format_args!("its program can't be written: {error}")))?;
-        let streams = self.programs.start(&self.program(place, workdir, &shim)).await?;
+        let shim = shim.map_err(|error| {
+            errors::start(
+                &self.name,
+                format_args!("its program can't be written: {error}"),
+            )
+        })?;
+        let streams = self
+            .programs
+            .start(&self.program(place, workdir, &shim))
+            .await?;
         Process::greet(&self.name, streams).await
     }
 
     fn program(&self, place: &Place, workdir: &Path, shim: &Path) -> HostProgram {
-        let Definition { runtime, program, package, project, settings } = &self.definition;
+        let Definition {
+            runtime,
+            program,
+            package,
+            project,
+            settings,
+        } = &self.definition;
         let mut settings = settings.clone();
-        let memory = memory(&mut settings).map(|mib| (mib.max(LEAST_MEMORY) * 1024).to_string()).unwrap_or_default();
+        let memory = memory(&mut settings)
+            .map(|mib| (mib.max(LEAST_MEMORY) * 1024).to_string())
+            .unwrap_or_default();
         let program_text = program.to_string_lossy().into_owned();
-        let mut args: Vec<String> = ["-c", PLUMBING, "sh", &memory, &program_text].map(str::to_owned).into();
+        let mut args: Vec<String> = ["-c", PLUMBING, "sh", &memory, &program_text]
+            .map(str::to_owned)
+            .into();
         let own: &[&str] = match runtime {
             Runtime::Node | Runtime::Bun => &[],
             Runtime::Deno => &["run", "--no-prompt", "--allow-all", "--quiet"],
@@ -175,7 +217,11 @@ impl Host {
             project: project.clone(),
             config: settings,
             sandboxes: place.sandboxes.clone(),
-            workdir: if place.workdir.as_os_str().is_empty() { workdir.to_owned() } else { place.workdir.clone() },
+            workdir: if place.workdir.as_os_str().is_empty() {
+                workdir.to_owned()
+            } else {
+                place.workdir.clone()
+            },
             reads: vec![self.folder.clone()],
             starts: vec![SHELL.into(), program.clone()],
         }
@@ -195,13 +241,21 @@ impl Host {
 
 impl Slot {
     fn is_busy(&self) -> bool {
-        self.0.try_lock().is_ok_and(|life| life.process.as_ref().is_some_and(|process| process.calls().count() > 0))
+        self.0.try_lock().is_ok_and(|life| {
+            life.process
+                .as_ref()
+                .is_some_and(|process| process.calls().count() > 0)
+        })
     }
 }
 
 impl Life {
     fn note_death(&mut self, has_answered: bool) {
-        self.deaths = if has_answered { 1 } else { self.deaths.saturating_add(1) };
+        self.deaths = if has_answered {
+            1
+        } else {
+            self.deaths.saturating_add(1)
+        };
         self.not_before = Some(Instant::now() + pause_after(self.deaths));
     }
 }
@@ -210,13 +264,19 @@ impl Life {
 fn pause_after(deaths: u32) -> Duration {
     match deaths.checked_sub(QUICK + 1) {
         None => Duration::ZERO,
-        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST_PAUSE),
+        Some(doublings) => {
+            Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST_PAUSE)
+        }
     }
 }
 
 /// Takes the limit on memory out of the settings: the shell puts it on.
 fn memory(settings: &mut JsonObject) -> Option<u64> {
-    settings.get_mut("limits")?.as_object_mut()?.remove("memoryMib")?.as_u64()
+    settings
+        .get_mut("limits")?
+        .as_object_mut()?
+        .remove("memoryMib")?
+        .as_u64()
 }
 
 #[cfg(test)]
@@ -227,7 +287,10 @@ mod tests {
     fn three_quick_ones_then_doubling_up_to_a_minute() {
         let seconds = |deaths| pause_after(deaths).as_secs();
         assert_eq!((0..=3).map(seconds).max(), Some(0));
-        assert_eq!((4..=11).map(seconds).collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(
+            (4..=11).map(seconds).collect::<Vec<_>>(),
+            [1, 2, 4, 8, 16, 32, 60, 60]
+        );
         assert_eq!(seconds(u32::MAX), 60);
     }
 }

@@ -52,7 +52,8 @@ fn mistake(what: &str, line: &[u8]) -> String {
         return format!("{what} is nested too deeply, or has a number that is too large");
     };
     let more = said.get("more").and_then(Value::as_object);
-    more.and_then(wrong_field).unwrap_or_else(|| format!("what came with {what} can't be read"))
+    more.and_then(wrong_field)
+        .unwrap_or_else(|| format!("what came with {what} can't be read"))
 }
 
 /// What is wrong beside a result.
@@ -68,8 +69,12 @@ fn wrong_field(more: &Map<String, Value>) -> Option<String> {
         return Some("`attachments` of the result is not a list".to_owned());
     }
     let attachments = more.get("attachments").and_then(Value::as_array)?;
-    let wrong = attachments.iter().position(|attachment| Attachment::deserialize(attachment).is_err())?;
-    Some(format!("`attachments[{wrong}]` of the result is not `{{mediaType, data}}` with texts"))
+    let wrong = attachments
+        .iter()
+        .position(|attachment| Attachment::deserialize(attachment).is_err())?;
+    Some(format!(
+        "`attachments[{wrong}]` of the result is not `{{mediaType, data}}` with texts"
+    ))
 }
 
 #[cfg(test)]
@@ -87,9 +92,16 @@ mod tests {
 
     #[test]
     fn a_message_with_wrong_types_concerns_its_call_alone() {
-        let deep = format!(r#"{{"kind":"done","id":3,"output":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        let deep = format!(
+            r#"{{"kind":"done","id":3,"output":{}{}}}"#,
+            "[".repeat(200),
+            "]".repeat(200)
+        );
         let lines = [
-            (r#"{"kind":"done","id":3,"output":1,"more":{"title":5}}"#, "end 3: `title` of the result is not text"),
+            (
+                r#"{"kind":"done","id":3,"output":1,"more":{"title":5}}"#,
+                "end 3: `title` of the result is not text",
+            ),
             (
                 r#"{"kind":"done","id":3,"output":1,"more":{"attachments":"no"}}"#,
                 "end 3: `attachments` of the result is not a list",
@@ -102,7 +114,10 @@ mod tests {
                 r#"{"kind":"done","id":3,"output":1,"more":{"state":7}}"#,
                 "end 3: what came with the result can't be read",
             ),
-            (&deep, "end 3: the result is nested too deeply, or has a number that is too large"),
+            (
+                &deep,
+                "end 3: the result is nested too deeply, or has a number that is too large",
+            ),
             (
                 r#"{"kind":"done","id":3,"output":1e999}"#,
                 "end 3: the result is nested too deeply, or has a number that is too large",
@@ -111,7 +126,10 @@ mod tests {
                 r#"{"kind":"ask","id":3,"ask":4,"name":"send","payload":1e999}"#,
                 "answer 4: the question is nested too deeply, or has a number that is too large",
             ),
-            (r#"{"kind":"log","id":3,"level":"info","message":"x","fields":{"a":1e999}}"#, "drop"),
+            (
+                r#"{"kind":"log","id":3,"level":"info","message":"x","fields":{"a":1e999}}"#,
+                "drop",
+            ),
             (r#"{"kind":"done","output":1}"#, "none"),
             ("not a message", "none"),
         ];

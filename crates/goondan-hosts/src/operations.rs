@@ -50,11 +50,18 @@ struct Agents {
 }
 
 /// Does what `name` asks for.
-pub(crate) async fn perform(runtime: &dyn AgentToolRuntime, name: &str, payload: Value) -> Result<Value, ToolError> {
+pub(crate) async fn perform(
+    runtime: &dyn AgentToolRuntime,
+    name: &str,
+    payload: Value,
+) -> Result<Value, ToolError> {
     match name {
         "request" => {
             let said: ToAgent = read(name, payload)?;
-            let options = RequestOptions { timeout_ms: said.timeout_ms, async_: said.asynchronous };
+            let options = RequestOptions {
+                timeout_ms: said.timeout_ms,
+                async_: said.asynchronous,
+            };
             let (target, event) = said.into_event();
             answer(runtime.request(&target, event, options).await)
         }
@@ -63,13 +70,26 @@ pub(crate) async fn perform(runtime: &dyn AgentToolRuntime, name: &str, payload:
             answer(runtime.send(&target, event).await)
         }
         "spawn" => {
-            let Spawn { target, instance_key, cwd } = read(name, payload)?;
-            let options = SpawnOptions { instance_key, cwd, ..SpawnOptions::default() };
+            let Spawn {
+                target,
+                instance_key,
+                cwd,
+            } = read(name, payload)?;
+            let options = SpawnOptions {
+                instance_key,
+                cwd,
+                ..SpawnOptions::default()
+            };
             answer(runtime.spawn(&target, options).await)
         }
         "list" => {
             let wanted: List = read(name, payload)?;
-            answer(runtime.list(wanted.include_all).await.map(|agents| Agents { agents }))
+            answer(
+                runtime
+                    .list(wanted.include_all)
+                    .await
+                    .map(|agents| Agents { agents }),
+            )
         }
         "catalog" => answer(runtime.catalog().await),
         _ => Err(ToolError::new(format!("there is no operation `{name}`"))
@@ -91,9 +111,11 @@ impl ToAgent {
 }
 
 fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Result<T, ToolError> {
-    serde_json::from_value(payload).map_err(|mistake| ToolError::new(format!("`{name}` was asked wrongly: {mistake}")))
+    serde_json::from_value(payload)
+        .map_err(|mistake| ToolError::new(format!("`{name}` was asked wrongly: {mistake}")))
 }
 
 fn answer<T: Serialize>(result: Result<T, ToolError>) -> Result<Value, ToolError> {
-    serde_json::to_value(result?).map_err(|mistake| ToolError::new(format!("the answer can't be told: {mistake}")))
+    serde_json::to_value(result?)
+        .map_err(|mistake| ToolError::new(format!("the answer can't be told: {mistake}")))
 }

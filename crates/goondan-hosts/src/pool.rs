@@ -38,22 +38,40 @@ impl Pool {
         let mut entries = self.lock();
         entries.retain(|entry| entry.host.strong_count() > 0);
         for entry in entries.iter_mut().rev() {
-            let Some(host) = entry.host.upgrade().filter(|host| host.definition() == definition) else { continue };
-            let is_same =
-                |(file, hash): (&PathBuf, &String)| entry.contents.get(file).is_none_or(|known| known == hash);
+            let Some(host) = entry
+                .host
+                .upgrade()
+                .filter(|host| host.definition() == definition)
+            else {
+                continue;
+            };
+            let is_same = |(file, hash): (&PathBuf, &String)| {
+                entry.contents.get(file).is_none_or(|known| known == hash)
+            };
             if contents.iter().all(is_same) {
                 entry.contents.extend(contents.clone());
                 return host;
             }
         }
-        let host = Host::new(name.to_owned(), definition.clone(), folder.to_owned(), Arc::clone(programs));
+        let host = Host::new(
+            name.to_owned(),
+            definition.clone(),
+            folder.to_owned(),
+            Arc::clone(programs),
+        );
         let host = Arc::new(host);
-        entries.push(Entry { host: Arc::downgrade(&host), contents: contents.clone() });
+        entries.push(Entry {
+            host: Arc::downgrade(&host),
+            contents: contents.clone(),
+        });
         host
     }
 
     /// All hosts that somebody uses.
     pub(crate) fn all(&self) -> Vec<Arc<Host>> {
-        self.lock().iter().filter_map(|entry| entry.host.upgrade()).collect()
+        self.lock()
+            .iter()
+            .filter_map(|entry| entry.host.upgrade())
+            .collect()
     }
 }

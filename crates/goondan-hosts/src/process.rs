@@ -59,7 +59,12 @@ pub(crate) struct Process {
 impl Process {
     /// Waits until the process behind `streams` says that it is there.
     pub(crate) async fn greet(name: &str, streams: Streams) -> Result<Process, ToolError> {
-        let Streams { input, output, printed, program } = streams;
+        let Streams {
+            input,
+            output,
+            printed,
+            program,
+        } = streams;
         let (calls, notes) = (Arc::<Calls>::default(), Arc::<Notes>::default());
         let (kill, leave) = (CancellationToken::new(), CancellationToken::new());
         let (pong, pongs) = watch::channel(0);
@@ -70,7 +75,12 @@ impl Process {
         let events = Arc::<AtomicUsize>::default();
         tokio::spawn(write(lines, output, Arc::clone(&events)));
         let printer = tokio::spawn(
-            Printer { calls: Arc::clone(&calls), notes: Arc::clone(&notes), name: name.to_owned() }.read(printed),
+            Printer {
+                calls: Arc::clone(&calls),
+                notes: Arc::clone(&notes),
+                name: name.to_owned(),
+            }
+            .read(printed),
         );
         let reader = Reader {
             name: name.to_owned(),
@@ -83,10 +93,17 @@ impl Process {
         };
         let reading = tokio::spawn(reader.read(input));
         let calls_left = Arc::clone(&calls);
-        let end =
-            End { name: name.to_owned(), calls: calls_left, notes, kill: kill.clone(), leave: leave.clone(), told };
+        let end = End {
+            name: name.to_owned(),
+            calls: calls_left,
+            notes,
+            kill: kill.clone(),
+            leave: leave.clone(),
+            told,
+        };
         tokio::spawn(end.watch(program, reading, printer));
-        let (name_of, is_retired, _leave) = (name.to_owned(), AtomicBool::new(false), leave.drop_guard());
+        let (name_of, is_retired, _leave) =
+            (name.to_owned(), AtomicBool::new(false), leave.drop_guard());
         let process = Process {
             name: name_of,
             calls,
@@ -112,7 +129,10 @@ impl Process {
             }
             Err(_) => {
                 process.kill.cancel();
-                Err(errors::start(name, format_args!("it did not answer within {} s", HELLO.as_secs())))
+                Err(errors::start(
+                    name,
+                    format_args!("it did not answer within {} s", HELLO.as_secs()),
+                ))
             }
         }
     }
@@ -129,26 +149,36 @@ impl Process {
 
     /// Whether it takes calls.
     pub(crate) fn is_fit(&self) -> bool {
-        let is_given_up = self.is_retired.load(Ordering::Relaxed) || self.is_spent.load(Ordering::Relaxed);
+        let is_given_up =
+            self.is_retired.load(Ordering::Relaxed) || self.is_spent.load(Ordering::Relaxed);
         self.calls.is_open() && !is_given_up
     }
 
     /// Tells it something. Where it is gone, whoever waits is told so.
     pub(crate) fn tell(&self, message: &impl Serialize) {
         if let Some(text) = line(message) {
-            let _ = self.down.send(Line { text, is_event: false });
+            let _ = self.down.send(Line {
+                text,
+                is_event: false,
+            });
         }
     }
 
     /// Tells it of an event, unless too many wait already: a host that does not read must not fill the memory.
     pub(crate) fn mention(&self, event: &Down<'_>) {
         if self.events.load(Ordering::Relaxed) >= MOST_EVENTS {
-            tracing::debug!(host = self.name, "an event was left out: {MOST_EVENTS} wait already");
+            tracing::debug!(
+                host = self.name,
+                "an event was left out: {MOST_EVENTS} wait already"
+            );
             return;
         }
         if let Some(text) = line(event) {
             self.events.fetch_add(1, Ordering::Relaxed);
-            let _ = self.down.send(Line { text, is_event: true });
+            let _ = self.down.send(Line {
+                text,
+                is_event: true,
+            });
         }
     }
 
@@ -157,7 +187,10 @@ impl Process {
         self.tell(&Down::Cancel { id });
         let number = self.pings.fetch_add(1, Ordering::Relaxed) + 1;
         self.tell(&Down::Ping);
-        Ping { number, at: Instant::now() }
+        Ping {
+            number,
+            at: Instant::now(),
+        }
     }
 
     /// A call in it did not end. It takes no more and is killed once those that it has are over; at once where it has not
@@ -166,15 +199,27 @@ impl Process {
         if self.is_retired.swap(true, Ordering::Relaxed) {
             return;
         }
-        tracing::warn!(host = self.name, "a call did not end when it was cancelled: the host takes no more calls");
+        tracing::warn!(
+            host = self.name,
+            "a call did not end when it was cancelled: the host takes no more calls"
+        );
         let (name, calls) = (self.name.clone(), Arc::clone(&self.calls));
         let (mut pongs, kill) = (self.pongs.clone(), self.kill.clone());
-        let until = if calls.count() == 0 { ping.at } else { Instant::now() } + PONG;
+        let until = if calls.count() == 0 {
+            ping.at
+        } else {
+            Instant::now()
+        } + PONG;
         tokio::spawn(async move {
-            let is_there = timeout_at(until, pongs.wait_for(|count| *count >= ping.number)).await.is_ok();
+            let is_there = timeout_at(until, pongs.wait_for(|count| *count >= ping.number))
+                .await
+                .is_ok();
             match is_there {
                 true => calls.until_idle().await,
-                false => calls.close(&errors::died(&name, "it was killed, for another call in it never came back")),
+                false => calls.close(&errors::died(
+                    &name,
+                    "it was killed, for another call in it never came back",
+                )),
             }
             kill.cancel();
         });
@@ -184,7 +229,10 @@ impl Process {
     async fn end_told(&self) -> String {
         let mut ended = self.ended.clone();
         let told = timeout(PATIENCE * 2, ended.wait_for(Option::is_some)).await;
-        told.ok().and_then(Result::ok).and_then(|how| how.clone()).unwrap_or_else(|| "it does not end".to_owned())
+        told.ok()
+            .and_then(Result::ok)
+            .and_then(|how| how.clone())
+            .unwrap_or_else(|| "it does not end".to_owned())
     }
 
     /// Ends it, and waits until it has: it is left a moment to end by itself.
@@ -193,7 +241,10 @@ impl Process {
         self.is_retired.store(true, Ordering::Relaxed);
         self.calls.close(&errors::cancelled());
         drop(self);
-        if timeout(PATIENCE, ended.wait_for(Option::is_some)).await.is_err() {
+        if timeout(PATIENCE, ended.wait_for(Option::is_some))
+            .await
+            .is_err()
+        {
             kill.cancel();
             let _ = ended.wait_for(Option::is_some).await;
         }
@@ -248,7 +299,11 @@ impl Notes {
     }
 
     fn reason(&self, reason: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.get_or_insert(reason);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .1
+            .get_or_insert(reason);
     }
 
     /// The host's own words, as part of a sentence.
@@ -283,7 +338,9 @@ impl Reader {
             match (&mut input).take(limit).read_until(b'\n', &mut line).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) if line.len() > MAX_LINE => {
-                    return self.notes.reason("it sent a line of more than 17 MiB".to_owned());
+                    return self
+                        .notes
+                        .reason("it sent a line of more than 17 MiB".to_owned());
                 }
                 Ok(_) => {}
             }
@@ -292,9 +349,12 @@ impl Reader {
                 Err(_) => match Misfit::of(&line) {
                     Some(Misfit::End(id, error)) => self.calls.end(id, Err(error).into()),
                     Some(Misfit::Answer(ask, error)) => self.refuse(ask, error),
-                    Some(Misfit::Drop) => tracing::debug!(host = self.name, "a line for the log can't be read"),
+                    Some(Misfit::Drop) => {
+                        tracing::debug!(host = self.name, "a line for the log can't be read")
+                    }
                     None => {
-                        let reason = "it sent what is not a message: something wrote to descriptor 4";
+                        let reason =
+                            "it sent what is not a message: something wrote to descriptor 4";
                         return self.notes.reason(reason.to_owned());
                     }
                 },
@@ -310,25 +370,78 @@ impl Reader {
                 }
             }
             Up::Done { id, output, more } => {
-                let More { changes, state, listens, title, metadata, attachments } = more;
-                let output = ToolOutput { output, title, metadata, attachments };
-                self.calls.end(id, Ended { outcome: Ok(output), changes, state, listens });
+                let More {
+                    changes,
+                    state,
+                    listens,
+                    title,
+                    metadata,
+                    attachments,
+                } = more;
+                let output = ToolOutput {
+                    output,
+                    title,
+                    metadata,
+                    attachments,
+                };
+                self.calls.end(
+                    id,
+                    Ended {
+                        outcome: Ok(output),
+                        changes,
+                        state,
+                        listens,
+                    },
+                );
             }
-            Up::Fail { id, error, fault, state, listens, spent } => {
+            Up::Fail {
+                id,
+                error,
+                fault,
+                state,
+                listens,
+                spent,
+            } => {
                 // Before whoever waits can call again.
                 self.is_spent.fetch_or(spent, Ordering::Relaxed);
                 let error = ToolError::from(error);
-                let error = fault.into_iter().fold(error, |error, fault| error.code(fault.code()));
-                self.calls.end(id, Ended { state, listens, ..Err(error).into() });
+                let error = fault
+                    .into_iter()
+                    .fold(error, |error, fault| error.code(fault.code()));
+                self.calls.end(
+                    id,
+                    Ended {
+                        state,
+                        listens,
+                        ..Err(error).into()
+                    },
+                );
             }
-            Up::Log { id, level, message, fields } => match id.or_else(|| self.calls.only()) {
+            Up::Log {
+                id,
+                level,
+                message,
+                fields,
+            } => match id.or_else(|| self.calls.only()) {
                 Some(id) => drop(self.calls.event(id, Event::Log(level, message, fields))),
                 None => printed(&self.name, level, &message),
             },
-            Up::Progress { id, title, metadata } => drop(self.calls.event(id, Event::Progress(title, metadata))),
-            Up::Ask { id, ask, name, payload } => {
+            Up::Progress {
+                id,
+                title,
+                metadata,
+            } => drop(self.calls.event(id, Event::Progress(title, metadata))),
+            Up::Ask {
+                id,
+                ask,
+                name,
+                payload,
+            } => {
                 if !self.calls.event(id, Event::Ask { ask, name, payload }) {
-                    self.refuse(ask, ToolError::new("the call is over, or asks too much at a time"));
+                    self.refuse(
+                        ask,
+                        ToolError::new("the call is over, or asks too much at a time"),
+                    );
                 }
             }
             Up::Pong => self.pong.send_modify(|count| *count += 1),
@@ -338,9 +451,16 @@ impl Reader {
 
     /// A question that nobody takes.
     fn refuse(&self, ask: u64, why: ToolError) {
-        let answer = Down::Answer(crate::wire::Answer { ask, value: None, error: Some(why.into()) });
+        let answer = Down::Answer(crate::wire::Answer {
+            ask,
+            value: None,
+            error: Some(why.into()),
+        });
         if let (Some(down), Some(text)) = (self.down.upgrade(), line(&answer)) {
-            let _ = down.send(Line { text, is_event: false });
+            let _ = down.send(Line {
+                text,
+                is_event: false,
+            });
         }
     }
 }
@@ -367,7 +487,11 @@ impl Printer {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         loop {
             line.clear();
-            match (&mut from).take(MAX_LOGGED).read_until(b'\n', &mut line).await {
+            match (&mut from)
+                .take(MAX_LOGGED)
+                .read_until(b'\n', &mut line)
+                .await
+            {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
@@ -376,7 +500,10 @@ impl Printer {
             let text = text.trim_end();
             match self.calls.only() {
                 _ if text.is_empty() => {}
-                Some(id) => drop(self.calls.event(id, Event::Log(LogLevel::Info, text.to_owned(), Default::default()))),
+                Some(id) => drop(self.calls.event(
+                    id,
+                    Event::Log(LogLevel::Info, text.to_owned(), Default::default()),
+                )),
                 None => printed(&self.name, LogLevel::Info, text),
             }
         }

@@ -18,11 +18,22 @@ pub struct RuntimeFound {
 pub fn found(module: &Module, root: &Path) -> Option<RuntimeFound> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let stated = module.runtime.as_slice();
-    let wanted = if stated.is_empty() { module.language.runtimes() } else { stated };
+    let wanted = if stated.is_empty() {
+        module.language.runtimes()
+    } else {
+        stated
+    };
     let of = |runtime: &Runtime| {
         let own = virtual_environment(*runtime, &root.join(&module.package));
-        let program = own.or_else(|| programs(*runtime).iter().find_map(|name| on_path(name, &path, root)))?;
-        Some(RuntimeFound { runtime: *runtime, program })
+        let program = own.or_else(|| {
+            programs(*runtime)
+                .iter()
+                .find_map(|name| on_path(name, &path, root))
+        })?;
+        Some(RuntimeFound {
+            runtime: *runtime,
+            program,
+        })
     };
     wanted.iter().find_map(of)
 }
@@ -30,28 +41,46 @@ pub fn found(module: &Module, root: &Path) -> Option<RuntimeFound> {
 /// What keeps `module` from running, as a sentence without its end, with what to do about it. Nothing is started.
 pub fn problem(module: &Module, root: &Path) -> Option<(String, String)> {
     if !cfg!(unix) {
-        let message = format!("`{}` can't run here: hosts of modules need Unix", module.path);
+        let message = format!(
+            "`{}` can't run here: hosts of modules need Unix",
+            module.path
+        );
         return Some((message, "run the swarm on Linux or macOS".to_owned()));
     }
     if found(module, root).is_some() {
         return None;
     }
     let stated = module.runtime.as_slice();
-    let wanted = if stated.is_empty() { module.language.runtimes() } else { stated };
+    let wanted = if stated.is_empty() {
+        module.language.runtimes()
+    } else {
+        stated
+    };
     let names: Vec<&str> = wanted.iter().map(|runtime| called(*runtime)).collect();
-    let message = format!("`{}` needs {}, which is not installed", module.path, names.join(" or "));
+    let message = format!(
+        "`{}` needs {}, which is not installed",
+        module.path,
+        names.join(" or ")
+    );
     let first = wanted.first().map_or("", |runtime| remedy(*runtime));
-    Some((message, format!("{first}; `gdn doctor` shows what is found")))
+    Some((
+        message,
+        format!("{first}; `gdn doctor` shows what is found"),
+    ))
 }
 
 /// Every runtime by what people call it, with its program where it is installed. Nothing is started.
 pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let of = |runtime: Runtime| {
-        let program = programs(runtime).iter().find_map(|name| on_path(name, &path, project));
+        let program = programs(runtime)
+            .iter()
+            .find_map(|name| on_path(name, &path, project));
         (called(runtime), program)
     };
-    [Runtime::Node, Runtime::Bun, Runtime::Deno, Runtime::Python].map(of).into()
+    [Runtime::Node, Runtime::Bun, Runtime::Deno, Runtime::Python]
+        .map(of)
+        .into()
 }
 
 /// What people call a runtime.
@@ -66,7 +95,9 @@ pub(crate) fn called(runtime: Runtime) -> &'static str {
 
 fn remedy(runtime: Runtime) -> &'static str {
     match runtime {
-        Runtime::Node => "install Node.js 22 or newer (https://nodejs.org), so that `node` is on the PATH",
+        Runtime::Node => {
+            "install Node.js 22 or newer (https://nodejs.org), so that `node` is on the PATH"
+        }
         Runtime::Bun => "install Bun (https://bun.sh), so that `bun` is on the PATH",
         Runtime::Deno => "install Deno (https://deno.com), so that `deno` is on the PATH",
         Runtime::Python => "install Python 3.9 or newer, so that `python3` is on the PATH",
@@ -86,25 +117,34 @@ fn programs(runtime: Runtime) -> &'static [&'static str] {
 /// The Python of a package with a virtual environment of its own.
 fn virtual_environment(runtime: Runtime, package: &Path) -> Option<PathBuf> {
     let places = [".venv/bin/python3", "venv/bin/python3"];
-    let mut found = places.iter().map(|place| package.join(place)).filter(|program| program.is_file());
+    let mut found = places
+        .iter()
+        .map(|place| package.join(place))
+        .filter(|program| program.is_file());
     (runtime == Runtime::Python).then(|| found.next()).flatten()
 }
 
 /// The program of that name in a folder of `path` that is absolute and not below the project: nobody but the owner of the
 /// machine says what `node` is.
 fn on_path(name: &str, path: &OsStr, project: &Path) -> Option<PathBuf> {
-    let project = project.canonicalize().unwrap_or_else(|_| project.to_owned());
+    let project = project
+        .canonicalize()
+        .unwrap_or_else(|_| project.to_owned());
     let is_foreign = |folder: &PathBuf| {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
         folder.is_absolute() && !real.starts_with(&project)
     };
-    std::env::split_paths(path).filter(is_foreign).map(|folder| folder.join(name)).find(|file| is_program(file))
+    std::env::split_paths(path)
+        .filter(is_foreign)
+        .map(|folder| folder.join(name))
+        .find(|file| is_program(file))
 }
 
 #[cfg(unix)]
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]

@@ -8,8 +8,11 @@ use goondan_core::private;
 use goondan_spec::kinds::Runtime;
 use sha2::{Digest, Sha256};
 
-const JAVASCRIPT: &str =
-    concat!(include_str!("shim/host.mjs"), include_str!("shim/extensions.mjs"), include_str!("shim/connectors.mjs"));
+const JAVASCRIPT: &str = concat!(
+    include_str!("shim/host.mjs"),
+    include_str!("shim/extensions.mjs"),
+    include_str!("shim/connectors.mjs")
+);
 const PYTHON: &str = concat!(
     include_str!("shim/events.py"),
     include_str!("shim/extensions.py"),
@@ -35,7 +38,10 @@ pub(crate) fn place(runtime: Runtime, folder: &Path) -> io::Result<PathBuf> {
 
 /// The SHA-256 of some bytes.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -76,7 +82,11 @@ mod tests {
                     assert_eq!(std::fs::read_to_string(path).unwrap(), JAVASCRIPT);
                 }
             });
-            assert_eq!(std::fs::read_dir(&below).unwrap().count(), 1, "no draft is left");
+            assert_eq!(
+                std::fs::read_dir(&below).unwrap().count(),
+                1,
+                "no draft is left"
+            );
         }
     }
 }

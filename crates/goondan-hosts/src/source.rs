@@ -36,7 +36,11 @@ pub struct Modules {
 impl Modules {
     /// A source whose hosts are started by `programs`. What they load is kept below `state_root`.
     pub fn new(state_root: &Path, programs: Arc<dyn HostPrograms>) -> Self {
-        Modules { folder: absolute(&state_root.join(FOLDER)), programs, pool: Pool::default() }
+        Modules {
+            folder: absolute(&state_root.join(FOLDER)),
+            programs,
+            pool: Pool::default(),
+        }
     }
 
     /// Where shims lie.
@@ -57,7 +61,10 @@ impl Modules {
 
     /// Has all hosts forget the extensions at an instance that was put away.
     pub fn instance_ended(&self, instance: &InstanceId) {
-        self.pool.all().iter().for_each(|host| host.forget(instance));
+        self.pool
+            .all()
+            .iter()
+            .for_each(|host| host.forget(instance));
     }
 
     /// The host of `module` with a config, what of the config is for the code, and what the module is made of.
@@ -70,7 +77,11 @@ impl Modules {
     ) -> Result<(Arc<Host>, JsonObject, Arc<[PathBuf]>), OpenError> {
         let (definition, config) = define(module, config, bundle_root)
             .map_err(|(problem, remedy)| OpenError::new(id, problem).suggest(remedy))?;
-        let files: Arc<[PathBuf]> = module.files.iter().map(|file| absolute(&bundle_root.join(file))).collect();
+        let files: Arc<[PathBuf]> = module
+            .files
+            .iter()
+            .map(|file| absolute(&bundle_root.join(file)))
+            .collect();
         let read = Arc::clone(&files);
         let contents = tokio::task::spawn_blocking(move || contents(&read)).await;
         let contents = contents.map_err(|error| OpenError::new(id, error))?;
@@ -79,7 +90,9 @@ impl Modules {
             package => format!("the modules in `{package}`"),
         };
         let name = format!("{package} ({})", runtimes::called(definition.runtime));
-        let host = self.pool.host(&name, &definition, &contents, &self.folder, &self.programs);
+        let host = self
+            .pool
+            .host(&name, &definition, &contents, &self.folder, &self.programs);
         Ok((host, config, files))
     }
 }
@@ -94,7 +107,9 @@ pub(crate) fn define(
         return Err(problem);
     }
     let found = runtimes::found(module, root);
-    let Some(found) = found else { return Err((format!("`{}` has no runtime", module.path), String::new())) };
+    let Some(found) = found else {
+        return Err((format!("`{}` has no runtime", module.path), String::new()));
+    };
     let is_setting = |name: &String| SETTINGS.contains(&name.as_str());
     let (settings, config) = config.into_iter().partition(|(name, _)| is_setting(name));
     let definition = Definition {
@@ -113,7 +128,9 @@ impl ToolSource for Modules {
         let Entry::Module(module) = &tool.spec.entry else {
             return Err(OpenError::new(&tool.id, "its entry is no module"));
         };
-        let (host, config, files) = self.host(&tool.id, module, tool.spec.config.clone(), bundle_root).await?;
+        let (host, config, files) = self
+            .host(&tool.id, module, tool.spec.config.clone(), bundle_root)
+            .await?;
         let config = Arc::new(config);
         let handler = |export: &ExportSpec| {
             let handler = ModuleHandler {
@@ -126,7 +143,9 @@ impl ToolSource for Modules {
             };
             (export.clone(), Arc::new(handler) as Arc<dyn ToolHandler>)
         };
-        Ok(ToolSet { exports: tool.spec.exports.iter().map(handler).collect() })
+        Ok(ToolSet {
+            exports: tool.spec.exports.iter().map(handler).collect(),
+        })
     }
 }
 
@@ -141,7 +160,9 @@ impl ExtensionSource for Modules {
         let ExtensionEntry::Module(module) = &extension.spec.entry else {
             return Err(OpenError::new(&extension.id, "its entry is no module"));
         };
-        let (host, config, files) = self.host(&extension.id, module, config, bundle_root).await?;
+        let (host, config, files) = self
+            .host(&extension.id, module, config, bundle_root)
+            .await?;
         Ok(layering::extension(ModuleExtension {
             host,
             name: extension.id.name.clone(),
@@ -155,8 +176,15 @@ impl ExtensionSource for Modules {
 
 /// What is in `files`. Blocks.
 fn contents(files: &[PathBuf]) -> Contents {
-    let hash = |file: &PathBuf| std::fs::read(file).map(|bytes| shim::hex(&bytes)).unwrap_or_default();
-    files.iter().map(|file| (file.clone(), hash(file))).collect()
+    let hash = |file: &PathBuf| {
+        std::fs::read(file)
+            .map(|bytes| shim::hex(&bytes))
+            .unwrap_or_default()
+    };
+    files
+        .iter()
+        .map(|file| (file.clone(), hash(file)))
+        .collect()
 }
 
 pub(crate) fn absolute(path: &Path) -> PathBuf {

@@ -223,14 +223,38 @@ pub(crate) struct Failure {
 
 impl From<Failure> for ToolError {
     fn from(failure: Failure) -> Self {
-        let Failure { name, message, code, suggestion, help_url } = failure;
-        ToolError { name, message, code, suggestion, help_url }
+        let Failure {
+            name,
+            message,
+            code,
+            suggestion,
+            help_url,
+        } = failure;
+        ToolError {
+            name,
+            message,
+            code,
+            suggestion,
+            help_url,
+        }
     }
 }
 
 impl From<ToolError> for Failure {
     fn from(error: ToolError) -> Self {
-        let ToolError { name, message, code, suggestion, help_url } = error;
-        Failure { name, message, code, suggestion, help_url }
+        let ToolError {
+            name,
+            message,
+            code,
+            suggestion,
+            help_url,
+        } = error;
+        Failure {
+            name,
+            message,
+            code,
+            suggestion,
+            help_url,
+        }
     }
 }

@@ -15,7 +15,9 @@ use crate::text::Lines;
 
 /// Answers `textDocument/codeAction`.
 pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range) -> Value {
-    let Some((root, seen)) = server.seen(path) else { return json!([]) };
+    let Some((root, seen)) = server.seen(path) else {
+        return json!([]);
+    };
     let text = server.text_of(path);
     let lines = Lines::new(&text, server.encoding);
     let (start, end) = (lines.offset(range.start), lines.offset(range.end));
@@ -25,7 +27,8 @@ pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range
     let touches = |found: &&Diagnostic| {
         let stands_here = found.position.is_some_and(|at| meets(at.start, at.end));
         let mut edits = found.fix.iter().flat_map(|fix| &fix.edits);
-        found.file.as_deref() == Some(&file) && (stands_here || edits.any(|edit| meets(edit.start, edit.end)))
+        found.file.as_deref() == Some(&file)
+            && (stands_here || edits.any(|edit| meets(edit.start, edit.end)))
     };
     let mut actions = Vec::new();
     for found in seen.diagnostics.iter().filter(touches) {
@@ -39,9 +42,18 @@ pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range
         actions.push(CodeAction {
             title: fix.title.clone(),
             kind: Some(CodeActionKind::QuickFix),
-            diagnostics: Some(vec![publish::one(&root, path, found, &server.files(), server.encoding)]),
+            diagnostics: Some(vec![publish::one(
+                &root,
+                path,
+                found,
+                &server.files(),
+                server.encoding,
+            )]),
             is_preferred: fix.certain.then_some(true),
-            edit: Some(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() }),
+            edit: Some(WorkspaceEdit {
+                changes: Some(changes),
+                ..WorkspaceEdit::default()
+            }),
             ..CodeAction::default()
         });
     }

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gen_lsp_types::{
-    CompletionItem, CompletionItemKind, InsertTextFormat, MarkupContent, MarkupKind, Position, TextEdit,
+    CompletionItem, CompletionItemKind, InsertTextFormat, MarkupContent, MarkupKind, Position,
+    TextEdit,
 };
 use goondan_spec::{Kind, ResourceId};
 use serde_json::{Value, json};
@@ -45,7 +46,15 @@ impl Offer {
     fn new(label: impl Into<String>, kind: CompletionItemKind) -> Self {
         let label = label.into();
         let text = label.replace('$', "\\$");
-        Offer { label, kind, detail: None, documentation: None, tool: None, text, rank: 1 }
+        Offer {
+            label,
+            kind,
+            detail: None,
+            documentation: None,
+            tool: None,
+            text,
+            rank: 1,
+        }
     }
 }
 
@@ -59,11 +68,17 @@ struct Context<'c, H> {
 }
 
 /// Answers `textDocument/completion`.
-pub(crate) fn complete<H: Host>(server: &mut Server<H>, path: &Path, at: Position) -> Result<Value, Failure> {
+pub(crate) fn complete<H: Host>(
+    server: &mut Server<H>,
+    path: &Path,
+    at: Position,
+) -> Result<Value, Failure> {
     let text = server.text_of(path);
     let lines = Lines::new(&text, server.encoding);
     let cursor = Cursor::at(&text, lines.offset(at));
-    let Some(about) = cursor.about() else { return Ok(json!([])) };
+    let Some(about) = cursor.about() else {
+        return Ok(json!([]));
+    };
     let seen = server.seen(path);
     let context = Context {
         host: server.host(),
@@ -81,16 +96,28 @@ pub(crate) fn complete<H: Host>(server: &mut Server<H>, path: &Path, at: Positio
         }
         About::Value { path, word } => {
             let word = cursor.inner(word).0;
-            (shape(&path).map(|shape| values::values(&context, shape, &path)).unwrap_or_default(), word)
+            (
+                shape(&path)
+                    .map(|shape| values::values(&context, shape, &path))
+                    .unwrap_or_default(),
+                word,
+            )
         }
         About::Open { path, word } => (open(&context, shape(&path), &path), word),
     };
     offers.sort_by_key(|offer| offer.rank);
     let is_incomplete = offers.len() > MOST;
-    narrow(&mut offers, &text[word.start..cursor.offset.clamp(word.start, word.end)]);
+    narrow(
+        &mut offers,
+        &text[word.start..cursor.offset.clamp(word.start, word.end)],
+    );
     let range = lines.range(word);
-    let documented = offers.into_iter().map(|offer| documented(offer, context.seen));
-    let items: Vec<CompletionItem> = documented.map(|offer| item(offer, range, server.snippets)).collect();
+    let documented = offers
+        .into_iter()
+        .map(|offer| documented(offer, context.seen));
+    let items: Vec<CompletionItem> = documented
+        .map(|offer| item(offer, range, server.snippets))
+        .collect();
     Ok(json!({ "isIncomplete": is_incomplete, "items": items }))
 }
 
@@ -104,20 +131,35 @@ fn narrow(offers: &mut Vec<Offer>, written: &str) {
 }
 
 fn documented(mut offer: Offer, seen: Option<&Seen>) -> Offer {
-    let tool = offer.tool.take().and_then(|id| seen?.outline.tools.get(&id));
-    offer.documentation = tool.map(|tool| exports_listed(&tool.spec)).or(offer.documentation);
+    let tool = offer
+        .tool
+        .take()
+        .and_then(|id| seen?.outline.tools.get(&id));
+    offer.documentation = tool
+        .map(|tool| exports_listed(&tool.spec))
+        .or(offer.documentation);
     offer
 }
 
 fn item(offer: Offer, range: gen_lsp_types::Range, snippets: bool) -> CompletionItem {
     let is_snippet = snippets && offer.text.contains('$');
-    let new_text = if is_snippet { offer.text } else { plain(&offer.text.replace("\\$", "$")) };
+    let new_text = if is_snippet {
+        offer.text
+    } else {
+        plain(&offer.text.replace("\\$", "$"))
+    };
     CompletionItem {
         sort_text: Some(format!("{}{}", offer.rank, offer.label)),
         label: offer.label,
         kind: Some(offer.kind),
         detail: offer.detail,
-        documentation: offer.documentation.map(|value| MarkupContent { kind: MarkupKind::Markdown, value }.into()),
+        documentation: offer.documentation.map(|value| {
+            MarkupContent {
+                kind: MarkupKind::Markdown,
+                value,
+            }
+            .into()
+        }),
         insert_text_format: is_snippet.then_some(InsertTextFormat::Snippet),
         text_edit: Some(TextEdit { range, new_text }.into()),
         ..CompletionItem::default()
@@ -126,9 +168,17 @@ fn item(offer: Offer, range: gen_lsp_types::Range, snippets: bool) -> Completion
 
 /// Where nothing stands yet, there may be a field, an item or a value; at the top of a document all of it.
 fn open<H: Host>(context: &Context<'_, H>, shape: Option<Shape<'_>>, path: &[Step]) -> Vec<Offer> {
-    let Some(shape) = shape else { return Vec::new() };
+    let Some(shape) = shape else {
+        return Vec::new();
+    };
     let mut offers = Vec::new();
-    let is_new = path.is_empty() && context.cursor.scan.spots.iter().all(|spot| spot.value.is_none());
+    let is_new = path.is_empty()
+        && context
+            .cursor
+            .scan
+            .spots
+            .iter()
+            .all(|spot| spot.value.is_none());
     if is_new {
         offers.extend(templates());
     }
@@ -159,9 +209,14 @@ fn keys<H: Host>(
         _ => None,
     };
     let is_free = |name: &str| own == Some(name) || !taken.contains(&name);
-    let fields = shape.fields().into_iter().filter(|field| is_free(field.name));
+    let fields = shape
+        .fields()
+        .into_iter()
+        .filter(|field| is_free(field.name));
     let offers = fields.map(|field| key(&field, is_written, context.cursor.scan.in_flow));
-    let settings = values::settings(context, path).into_iter().filter(|offer| is_free(&offer.label));
+    let settings = values::settings(context, path)
+        .into_iter()
+        .filter(|offer| is_free(&offer.label));
     offers.chain(settings).collect()
 }
 
@@ -199,11 +254,16 @@ fn items<H: Host>(context: &Context<'_, H>, list: Shape<'_>, path: &[Step]) -> V
                 offers.push(offer);
             }
             let reference = fields.iter().find(|field| field.name == "ref");
-            let named = reference.map(|field| values::references(context, field.shape)).unwrap_or_default();
+            let named = reference
+                .map(|field| values::references(context, field.shape))
+                .unwrap_or_default();
             offers.extend(named.into_iter().map(|offer| dashed(offer, "- ref: ")));
         }
         _ => {
-            let values = list.item().map(|shape| values::values(context, shape, &way)).unwrap_or_default();
+            let values = list
+                .item()
+                .map(|shape| values::values(context, shape, &way))
+                .unwrap_or_default();
             offers.extend(values.into_iter().map(|offer| dashed(offer, "- ")));
         }
     }
@@ -211,7 +271,11 @@ fn items<H: Host>(context: &Context<'_, H>, list: Shape<'_>, path: &[Step]) -> V
 }
 
 fn dashed(offer: Offer, before: &str) -> Offer {
-    Offer { label: format!("{before}{}", offer.label), text: format!("{before}{}", offer.text), ..offer }
+    Offer {
+        label: format!("{before}{}", offer.label),
+        text: format!("{before}{}", offer.text),
+        ..offer
+    }
 }
 
 fn templates() -> impl Iterator<Item = Offer> {

@@ -33,10 +33,22 @@ impl<'t> Cursor<'t> {
     pub(crate) fn at(text: &'t str, offset: usize) -> Self {
         let offset = text.floor_char_boundary(offset);
         let parts = documents(text);
-        let document = parts.iter().rfind(|part| part.start <= offset).cloned().unwrap_or(0..text.len());
+        let document = parts
+            .iter()
+            .rfind(|part| part.start <= offset)
+            .cloned()
+            .unwrap_or(0..text.len());
         let scan = scan(text, document.clone(), offset);
-        let kind = scan.value(text, &[Step::Key("kind".to_owned())]).and_then(Kind::parse);
-        Cursor { text, offset, scan, kind, document }
+        let kind = scan
+            .value(text, &[Step::Key("kind".to_owned())])
+            .and_then(Kind::parse);
+        Cursor {
+            text,
+            offset,
+            scan,
+            kind,
+            document,
+        }
     }
 
     /// What the cursor is about; nothing in a comment or a text of several lines.
@@ -45,12 +57,18 @@ impl<'t> Cursor<'t> {
             return None;
         }
         if let Some(path) = &self.scan.blank {
-            return Some(About::Open { path: path.clone(), word: self.offset..self.offset });
+            return Some(About::Open {
+                path: path.clone(),
+                word: self.offset..self.offset,
+            });
         }
         let offset = self.offset;
         let spots = &self.scan.spots;
         let on_key = |range: &Range<usize>| range.start <= offset && offset <= range.end;
-        if let Some((spot, word)) = spots.iter().find_map(|spot| Some((spot, spot.key.clone().filter(on_key)?))) {
+        if let Some((spot, word)) = spots
+            .iter()
+            .find_map(|spot| Some((spot, spot.key.clone().filter(on_key)?)))
+        {
             let path = spot.path.clone();
             return Some(match spot.value {
                 Some(_) => About::Key { path, word },
@@ -58,12 +76,19 @@ impl<'t> Cursor<'t> {
             });
         }
         // The innermost one was found last, or it reaches less far.
-        let about = spots.iter().filter(|spot| spot.is_about(offset)).min_by_key(|spot| {
-            let value = spot.value.clone().unwrap_or_default();
-            usize::MAX - value.start
-        })?;
+        let about = spots
+            .iter()
+            .filter(|spot| spot.is_about(offset))
+            .min_by_key(|spot| {
+                let value = spot.value.clone().unwrap_or_default();
+                usize::MAX - value.start
+            })?;
         let value = about.value.clone()?;
-        let word = if value.start <= offset && offset <= value.end { value } else { offset..offset };
+        let word = if value.start <= offset && offset <= value.end {
+            value
+        } else {
+            offset..offset
+        };
         let path = about.path.clone();
         match about.key {
             Some(_) => Some(About::Value { path, word }),
@@ -84,7 +109,11 @@ impl<'t> Cursor<'t> {
     /// What stands at `path`, a key each, with the last step of the way `here` replaced.
     pub(crate) fn beside(&self, here: &[Step], name: &str) -> Option<&'t str> {
         let (_, above) = here.split_last()?;
-        let path: Vec<Step> = above.iter().cloned().chain([Step::Key(name.to_owned())]).collect();
+        let path: Vec<Step> = above
+            .iter()
+            .cloned()
+            .chain([Step::Key(name.to_owned())])
+            .collect();
         self.scan.value(self.text, &path)
     }
 
@@ -96,7 +125,12 @@ impl<'t> Cursor<'t> {
             Step::Item(_) => *wanted == "[]",
         };
         let found = self.scan.spots.iter().filter(move |spot| {
-            spot.path.len() == pattern.len() && spot.path.iter().zip(pattern).all(|(step, wanted)| fits(step, wanted))
+            spot.path.len() == pattern.len()
+                && spot
+                    .path
+                    .iter()
+                    .zip(pattern)
+                    .all(|(step, wanted)| fits(step, wanted))
         });
         found.filter_map(move |spot| Some(bare(&text[spot.value.clone()?])))
     }
@@ -116,7 +150,11 @@ mod tests {
             About::Value { path, word } => format!("value {}", shown(path, word)),
             About::Open { path, word } => format!("open {}", shown(path, word)),
         });
-        shown.map(|text| text.replace("Key(", "").replace("Item(", "").replace(')', ""))
+        shown.map(|text| {
+            text.replace("Key(", "")
+                .replace("Item(", "")
+                .replace(')', "")
+        })
     }
 
     #[test]
@@ -127,7 +165,10 @@ mod tests {
         assert_eq!(about("a:\n  b|").unwrap(), r#"open ["a"] "b""#);
         assert_eq!(about("a:\n  - b|").unwrap(), r#"open ["a", 0] "b""#);
         assert_eq!(about("a:\n  - |").unwrap(), r#"open ["a", 0] """#);
-        assert_eq!(about("a: {b: x|, c: y}").unwrap(), r#"value ["a", "b"] "x""#);
+        assert_eq!(
+            about("a: {b: x|, c: y}").unwrap(),
+            r#"value ["a", "b"] "x""#
+        );
         assert_eq!(about("a: {b: 1, c|}").unwrap(), r#"open ["a"] "c""#);
         assert_eq!(about("a: [x, y|]").unwrap(), r#"open ["a", 1] "y""#);
         assert_eq!(about("a: 1 # com|ment"), None);
@@ -136,7 +177,10 @@ mod tests {
 
     #[test]
     fn the_kind_is_known_wherever_it_stands() {
-        assert_eq!(Cursor::at("spec:\n  x\nkind: Agent\n", 9).kind, Some(Kind::Agent));
+        assert_eq!(
+            Cursor::at("spec:\n  x\nkind: Agent\n", 9).kind,
+            Some(Kind::Agent)
+        );
         assert_eq!(Cursor::at("kind: Model\n---\nx\n", 18).kind, None);
     }
 }

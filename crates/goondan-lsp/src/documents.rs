@@ -45,7 +45,8 @@ impl Overlay<'_> {
     /// The open documents below a folder, relative to it.
     fn below<'p>(&'p self, folder: &'p Path) -> impl Iterator<Item = &'p Path> {
         let from = self.open.range(folder.to_owned()..);
-        from.map_while(move |(path, _)| path.strip_prefix(folder).ok()).filter(|rest| !rest.as_os_str().is_empty())
+        from.map_while(move |(path, _)| path.strip_prefix(folder).ok())
+            .filter(|rest| !rest.as_os_str().is_empty())
     }
 }
 
@@ -61,9 +62,14 @@ impl Files for Overlay<'_> {
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        let Some(document) = self.opened(path) else { return self.disk.read(path, limit) };
+        let Some(document) = self.opened(path) else {
+            return self.disk.read(path, limit);
+        };
         let bytes = document.text.as_bytes();
-        let end = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1).min(bytes.len());
+        let end = usize::try_from(limit)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1)
+            .min(bytes.len());
         Ok(bytes[..end].to_vec())
     }
 
@@ -72,8 +78,17 @@ impl Files for Overlay<'_> {
         let mut new: Vec<(String, FileKind)> = Vec::new();
         for rest in self.below(&folder) {
             let mut parts = rest.components();
-            let Some(name) = parts.next().and_then(|name| name.as_os_str().to_str()) else { continue };
-            new.push((name.to_owned(), if parts.next().is_some() { FileKind::Directory } else { FileKind::File }));
+            let Some(name) = parts.next().and_then(|name| name.as_os_str().to_str()) else {
+                continue;
+            };
+            new.push((
+                name.to_owned(),
+                if parts.next().is_some() {
+                    FileKind::Directory
+                } else {
+                    FileKind::File
+                },
+            ));
         }
         let mut names = match self.disk.list(path) {
             Ok(names) => names,
@@ -99,15 +114,23 @@ impl Files for Overlay<'_> {
 /// `path` without dots, and without links as far as it is there.
 pub(crate) fn real(disk: &dyn Files, path: &Path) -> PathBuf {
     let path = normal(path);
-    let known = path.ancestors().find_map(|above| Some((above, disk.canonical(above).ok()?)));
+    let known = path
+        .ancestors()
+        .find_map(|above| Some((above, disk.canonical(above).ok()?)));
     match known {
-        Some((above, real)) => path.strip_prefix(above).map_or_else(|_| path.clone(), |rest| join(&real, rest)),
+        Some((above, real)) => path
+            .strip_prefix(above)
+            .map_or_else(|_| path.clone(), |rest| join(&real, rest)),
         None => path,
     }
 }
 
 fn join(folder: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() { folder.to_owned() } else { folder.join(rest) }
+    if rest.as_os_str().is_empty() {
+        folder.to_owned()
+    } else {
+        folder.join(rest)
+    }
 }
 
 fn normal(path: &Path) -> PathBuf {
@@ -130,22 +153,45 @@ mod tests {
 
     #[test]
     fn open_documents_lie_over_the_disk() {
-        let disk = MemoryFiles::new().file("/p/a.yaml", "old").file("/p/b.yaml", "b");
-        let document = |text: &str| Document { uri: Uri(String::new()), version: None, text: text.into() };
-        let open: Open = [("/p/a.yaml", "new"), ("/p/new/c.yaml", "c"), ("/pp.yaml", "x")]
-            .into_iter()
-            .map(|(path, text)| (PathBuf::from(path), document(text)))
-            .collect();
-        let files = Overlay { disk: &disk, open: &open };
+        let disk = MemoryFiles::new()
+            .file("/p/a.yaml", "old")
+            .file("/p/b.yaml", "b");
+        let document = |text: &str| Document {
+            uri: Uri(String::new()),
+            version: None,
+            text: text.into(),
+        };
+        let open: Open = [
+            ("/p/a.yaml", "new"),
+            ("/p/new/c.yaml", "c"),
+            ("/pp.yaml", "x"),
+        ]
+        .into_iter()
+        .map(|(path, text)| (PathBuf::from(path), document(text)))
+        .collect();
+        let files = Overlay {
+            disk: &disk,
+            open: &open,
+        };
         assert_eq!(files.read(Path::new("/p/./a.yaml"), 1).unwrap(), b"ne");
         assert_eq!(files.text(Path::new("/p/b.yaml")).as_deref(), Some("b"));
         let mut names = files.list(Path::new("/p")).unwrap();
         names.sort_by(|a, b| a.0.cmp(&b.0));
-        let kinds = [("a.yaml", FileKind::File), ("b.yaml", FileKind::File), ("new", FileKind::Directory)];
+        let kinds = [
+            ("a.yaml", FileKind::File),
+            ("b.yaml", FileKind::File),
+            ("new", FileKind::Directory),
+        ];
         assert_eq!(names, kinds.map(|(name, kind)| (name.to_owned(), kind)));
-        assert_eq!(files.kind(Path::new("/p/new")).unwrap(), FileKind::Directory);
+        assert_eq!(
+            files.kind(Path::new("/p/new")).unwrap(),
+            FileKind::Directory
+        );
         assert_eq!(files.list(Path::new("/p/new")).unwrap().len(), 1);
-        assert_eq!(files.canonical(Path::new("/p/new/c.yaml")).unwrap(), Path::new("/p/new/c.yaml"));
+        assert_eq!(
+            files.canonical(Path::new("/p/new/c.yaml")).unwrap(),
+            Path::new("/p/new/c.yaml")
+        );
         assert!(files.kind(Path::new("/p/none")).is_err());
     }
 }

@@ -22,7 +22,11 @@ impl Row<'_> {
 
     /// Whether a text of several lines begins here.
     fn begins_text(&self) -> bool {
-        let last = self.text.rsplit([' ', '\t']).find(|word| !word.is_empty()).unwrap_or_default();
+        let last = self
+            .text
+            .rsplit([' ', '\t'])
+            .find(|word| !word.is_empty())
+            .unwrap_or_default();
         let marks = last.strip_prefix(['|', '>']).unwrap_or("x");
         marks.chars().all(|c| matches!(c, '-' | '+' | '1'..='9'))
     }
@@ -33,7 +37,10 @@ pub(crate) fn folding(text: &str) -> Value {
     let rows: Vec<Row<'_>> = text.lines().enumerate().filter_map(row).collect();
     let mut folds = Vec::new();
     for document in rows.split(Row::is_divider) {
-        let first = document.iter().position(|row| !row.is_comment()).map(|at| document[at].number);
+        let first = document
+            .iter()
+            .position(|row| !row.is_comment())
+            .map(|at| document[at].number);
         if let (Some(first), Some(last)) = (first, document.last()) {
             fold(first, last.number, "region", &mut folds);
         }
@@ -47,7 +54,11 @@ fn row((number, line): (usize, &str)) -> Option<Row<'_>> {
     let text = line.trim();
     let indent = line.len() - line.trim_start().len();
     let depth = 2 * indent + usize::from(text == "-" || text.starts_with("- "));
-    (!text.is_empty()).then_some(Row { number, text, depth })
+    (!text.is_empty()).then_some(Row {
+        number,
+        text,
+        depth,
+    })
 }
 
 fn fold(first: usize, last: usize, kind: &str, folds: &mut Vec<Value>) {
@@ -85,7 +96,9 @@ fn nested(rows: &[Row<'_>], folds: &mut Vec<Value>) {
 
 /// Comments in lines that follow each other.
 fn comments(rows: &[Row<'_>], folds: &mut Vec<Value>) {
-    for run in rows.chunk_by(|one, two| one.is_comment() && two.is_comment() && two.number == one.number + 1) {
+    for run in rows
+        .chunk_by(|one, two| one.is_comment() && two.is_comment() && two.number == one.number + 1)
+    {
         if let ([first, ..], [.., last]) = (run, run) {
             fold(first.number, last.number, "comment", folds);
         }
@@ -102,7 +115,11 @@ mod tests {
         let found = folding(text);
         let number = |fold: &Value, name: &str| fold[name].as_u64().unwrap();
         let one = |fold: &Value| {
-            (number(fold, "startLine"), number(fold, "endLine"), fold["kind"].as_str().unwrap().to_owned())
+            (
+                number(fold, "startLine"),
+                number(fold, "endLine"),
+                fold["kind"].as_str().unwrap().to_owned(),
+            )
         };
         let mut folds: Vec<_> = found.as_array().unwrap().iter().map(one).collect();
         folds.sort();
@@ -111,7 +128,11 @@ mod tests {
     }
 
     fn regions(text: &str) -> Vec<(u64, u64)> {
-        folds(text).into_iter().filter(|(.., kind)| kind == "region").map(|(first, last, _)| (first, last)).collect()
+        folds(text)
+            .into_iter()
+            .filter(|(.., kind)| kind == "region")
+            .map(|(first, last, _)| (first, last))
+            .collect()
     }
 
     #[test]
@@ -127,13 +148,20 @@ mod tests {
     fn a_text_of_several_lines_is_one_fold() {
         let text = "prompt: |-\n  Title:\n    deep\n  # no comment\n  # nor this\nnext: >\n  x\n";
         let region = |first, last| (first, last, "region".to_owned());
-        let found: Vec<_> = folds(text).into_iter().filter(|(.., kind)| kind == "region").collect();
+        let found: Vec<_> = folds(text)
+            .into_iter()
+            .filter(|(.., kind)| kind == "region")
+            .collect();
         assert_eq!(found, [region(0, 4), region(0, 6), region(5, 6)]);
     }
 
     #[test]
     fn comments_fold() {
-        assert!(folds("# one\n# two\n# three\na: 1\n# alone\n").contains(&(0, 2, "comment".to_owned())));
+        assert!(folds("# one\n# two\n# three\na: 1\n# alone\n").contains(&(
+            0,
+            2,
+            "comment".to_owned()
+        )));
     }
 
     proptest! {

@@ -9,7 +9,11 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(crate) enum Message {
     /// The client wants an answer.
-    Request { id: Value, method: String, params: Value },
+    Request {
+        id: Value,
+        method: String,
+        params: Value,
+    },
     /// It wants none.
     Notification { method: String, params: Value },
     /// It answers, which nothing here waits for.
@@ -25,44 +29,73 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn parse(error: impl std::fmt::Display) -> Self {
-        Failure { code: -32_700, message: format!("The message is not JSON: {error}.") }
+        Failure {
+            code: -32_700,
+            message: format!("The message is not JSON: {error}."),
+        }
     }
 
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
-        Failure { code: -32_600, message: message.into() }
+        Failure {
+            code: -32_600,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn no_method(method: &str) -> Self {
-        Failure { code: -32_601, message: format!("This server has no method `{method}`.") }
+        Failure {
+            code: -32_601,
+            message: format!("This server has no method `{method}`."),
+        }
     }
 
     pub(crate) fn params(error: impl std::fmt::Display) -> Self {
-        Failure { code: -32_602, message: format!("The parameters do not fit: {error}.") }
+        Failure {
+            code: -32_602,
+            message: format!("The parameters do not fit: {error}."),
+        }
     }
 
     pub(crate) fn not_initialized() -> Self {
-        Failure { code: -32_002, message: "The first request must be `initialize`.".to_owned() }
+        Failure {
+            code: -32_002,
+            message: "The first request must be `initialize`.".to_owned(),
+        }
     }
 
     /// The request was right, and the answer is that it can't be done.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Failure { code: -32_803, message: message.into() }
+        Failure {
+            code: -32_803,
+            message: message.into(),
+        }
     }
 }
 
 /// Takes a message apart.
 pub(crate) fn read(body: &[u8]) -> Result<Message, (Value, Failure)> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| (Value::Null, Failure::parse(error)))?;
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| (Value::Null, Failure::parse(error)))?;
     let Value::Object(mut fields) = value else {
-        return Err((Value::Null, Failure::invalid_request("A message must be an object.")));
+        return Err((
+            Value::Null,
+            Failure::invalid_request("A message must be an object."),
+        ));
     };
-    let id = fields.remove("id").filter(|id| id.is_string() || id.is_number());
+    let id = fields
+        .remove("id")
+        .filter(|id| id.is_string() || id.is_number());
     let params = fields.remove("params").unwrap_or_default();
     match (fields.remove("method"), id) {
         (Some(Value::String(method)), Some(id)) => Ok(Message::Request { id, method, params }),
         (Some(Value::String(method)), None) => Ok(Message::Notification { method, params }),
-        (None, Some(_)) if fields.contains_key("result") || fields.contains_key("error") => Ok(Message::Answer),
-        (_, id) => Err((id.unwrap_or_default(), Failure::invalid_request("A message must have a `method`."))),
+        (None, Some(_)) if fields.contains_key("result") || fields.contains_key("error") => {
+            Ok(Message::Answer)
+        }
+        (_, id) => Err((
+            id.unwrap_or_default(),
+            Failure::invalid_request("A message must have a `method`."),
+        )),
     }
 }
 

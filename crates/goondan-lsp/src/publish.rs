@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gen_lsp_types::{
-    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, Location, Range, Uri,
+    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, Location, Range,
+    Uri,
 };
 use goondan_spec::Severity;
 use goondan_spec::diagnostic::Related;
@@ -23,7 +24,11 @@ pub(crate) type ByFile = BTreeMap<PathBuf, Vec<Diagnostic>>;
 
 /// The diagnostics of the project at `root`, file by file.
 pub(crate) fn by_file(root: &Path, seen: &Seen, files: &Overlay<'_>, encoding: Encoding) -> ByFile {
-    let mut texts = Texts { files, encoding, known: HashMap::new() };
+    let mut texts = Texts {
+        files,
+        encoding,
+        known: HashMap::new(),
+    };
     let mut found = ByFile::new();
     for diagnostic in &seen.diagnostics {
         let path = match &diagnostic.file {
@@ -44,7 +49,12 @@ pub(crate) fn one(
     files: &Overlay<'_>,
     encoding: Encoding,
 ) -> Diagnostic {
-    Texts { files, encoding, known: HashMap::new() }.diagnostic(root, path, found)
+    Texts {
+        files,
+        encoding,
+        known: HashMap::new(),
+    }
+    .diagnostic(root, path, found)
 }
 
 /// The texts that diagnostics point into.
@@ -56,18 +66,32 @@ struct Texts<'f> {
 }
 
 impl Texts<'_> {
-    fn diagnostic(&mut self, root: &Path, path: &Path, found: &goondan_spec::Diagnostic) -> Diagnostic {
+    fn diagnostic(
+        &mut self,
+        root: &Path,
+        path: &Path,
+        found: &goondan_spec::Diagnostic,
+    ) -> Diagnostic {
         let severity = match found.severity {
             Severity::Error => DiagnosticSeverity::Error,
             Severity::Warning => DiagnosticSeverity::Warning,
         };
-        let range = found.position.filter(|_| found.file.is_some()).map(|at| self.range(path, at.start..at.end));
-        let related = found.related.as_deref().map(|related| self.related(root, related));
+        let range = found
+            .position
+            .filter(|_| found.file.is_some())
+            .map(|at| self.range(path, at.start..at.end));
+        let related = found
+            .related
+            .as_deref()
+            .map(|related| self.related(root, related));
         Diagnostic {
             range: range.unwrap_or_default(),
             severity: Some(severity),
             code: Some(found.code.as_str().into()),
-            code_description: found.help_url.clone().map(|url| CodeDescription { href: Uri(url) }),
+            code_description: found
+                .help_url
+                .clone()
+                .map(|url| CodeDescription { href: Uri(url) }),
             source: Some(SOURCE.to_owned()),
             message: message(found).into(),
             tags: None,
@@ -79,8 +103,15 @@ impl Texts<'_> {
     fn related(&mut self, root: &Path, related: &Related) -> DiagnosticRelatedInformation {
         let path = root.join(&related.file);
         let range = self.range(&path, related.position.start..related.position.end);
-        let uri = self.files.open.get(&path).map_or_else(|| uri::of(&path), |document| document.uri.clone());
-        DiagnosticRelatedInformation { location: Location { uri, range }, message: related.message.clone() }
+        let uri = self
+            .files
+            .open
+            .get(&path)
+            .map_or_else(|| uri::of(&path), |document| document.uri.clone());
+        DiagnosticRelatedInformation {
+            location: Location { uri, range },
+            message: related.message.clone(),
+        }
     }
 
     fn range(&mut self, path: &Path, bytes: std::ops::Range<usize>) -> Range {

@@ -15,12 +15,20 @@ use crate::server::Server;
 use crate::text::Lines;
 
 /// Answers `textDocument/prepareRename`: what would be renamed.
-pub(crate) fn prepare<H: Host>(server: &mut Server<H>, path: &Path, at: Position) -> Result<Value, Failure> {
+pub(crate) fn prepare<H: Host>(
+    server: &mut Server<H>,
+    path: &Path,
+    at: Position,
+) -> Result<Value, Failure> {
     let text = server.text_of(path);
     let lines = Lines::new(&text, server.encoding);
-    let Some((root, seen)) = server.seen(path) else { return Ok(Value::Null) };
+    let Some((root, seen)) = server.seen(path) else {
+        return Ok(Value::Null);
+    };
     let found = links::target(&seen, &links::relative(&root, path), lines.offset(at));
-    let Some(Target { id, at }) = found.filter(|found| is_own(&seen, &found.id)) else { return Ok(Value::Null) };
+    let Some(Target { id, at }) = found.filter(|found| is_own(&seen, &found.id)) else {
+        return Ok(Value::Null);
+    };
     Ok(json!({ "range": lines.range(at), "placeholder": id.name }))
 }
 
@@ -45,13 +53,24 @@ pub(crate) fn rename<H: Host>(
         let path = root.join(&of_file[0].file);
         let text = server.text_of(&path);
         let lines = Lines::new(&text, server.encoding);
-        let edits = of_file.iter().map(|place| edit(place, &text, &lines, &found.id, new_name));
+        let edits = of_file
+            .iter()
+            .map(|place| edit(place, &text, &lines, &found.id, new_name));
         changes.insert(server.uri_of(&path), edits.collect::<Result<_, _>>()?);
     }
-    Ok(json!(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() }))
+    Ok(json!(WorkspaceEdit {
+        changes: Some(changes),
+        ..WorkspaceEdit::default()
+    }))
 }
 
-fn edit(place: &Mention, text: &str, lines: &Lines<'_>, id: &ResourceId, new_name: &str) -> Result<TextEdit, Failure> {
+fn edit(
+    place: &Mention,
+    text: &str,
+    lines: &Lines<'_>,
+    id: &ResourceId,
+    new_name: &str,
+) -> Result<TextEdit, Failure> {
     // An alias or an escape is written in another way than it reads.
     if !place.is_literal || text.get(place.at.clone()) != Some(&id.name) {
         let line = lines.position(place.at.start).line + 1;
@@ -60,7 +79,10 @@ fn edit(place: &Mention, text: &str, lines: &Lines<'_>, id: &ResourceId, new_nam
             place.file
         )));
     }
-    Ok(TextEdit { range: lines.range(place.at.clone()), new_text: new_name.to_owned() })
+    Ok(TextEdit {
+        range: lines.range(place.at.clone()),
+        new_text: new_name.to_owned(),
+    })
 }
 
 fn is_own(seen: &Seen, id: &ResourceId) -> bool {
@@ -70,19 +92,36 @@ fn is_own(seen: &Seen, id: &ResourceId) -> bool {
 fn check(seen: &Seen, id: &ResourceId, new_name: &str) -> Result<(), Failure> {
     let definitions = &seen.outline.definitions;
     match links::definitions(seen, id).len() {
-        _ if id.kind == Kind::Package => return Err(Failure::refused("A package is not renamed here.")),
-        0 => return Err(Failure::refused(format!("`{id}` is built in, so it keeps its name."))),
+        _ if id.kind == Kind::Package => {
+            return Err(Failure::refused("A package is not renamed here."));
+        }
+        0 => {
+            return Err(Failure::refused(format!(
+                "`{id}` is built in, so it keeps its name."
+            )));
+        }
         1 => {}
-        count => return Err(Failure::refused(format!("`{id}` is defined {count} times; remove the others first."))),
+        count => {
+            return Err(Failure::refused(format!(
+                "`{id}` is defined {count} times; remove the others first."
+            )));
+        }
     }
     if let Err(why) = check_name(new_name, id.kind) {
-        return Err(Failure::refused(format!("`{new_name}` is not a valid {} name: {why}.", id.kind)));
+        return Err(Failure::refused(format!(
+            "`{new_name}` is not a valid {} name: {why}.",
+            id.kind
+        )));
     }
-    let taken = |other: &&goondan_spec::outline::Definition| other.id.kind == id.kind && other.id.name == new_name;
+    let taken = |other: &&goondan_spec::outline::Definition| {
+        other.id.kind == id.kind && other.id.name == new_name
+    };
     match definitions.iter().find(taken) {
         Some(other) if other.id != *id => {
             let other = &other.id;
-            Err(Failure::refused(format!("There is `{other}` already, so references would mean another resource.")))
+            Err(Failure::refused(format!(
+                "There is `{other}` already, so references would mean another resource."
+            )))
         }
         _ => Ok(()),
     }

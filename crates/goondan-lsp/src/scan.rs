@@ -50,22 +50,31 @@ impl Spot {
 impl Scan {
     /// The text behind the last key of `path`, without quotes.
     pub(crate) fn value<'t>(&self, text: &'t str, path: &[Step]) -> Option<&'t str> {
-        let spot = self.spots.iter().find(|spot| spot.path == path && spot.key.is_some() && spot.value.is_some())?;
+        let spot = self
+            .spots
+            .iter()
+            .find(|spot| spot.path == path && spot.key.is_some() && spot.value.is_some())?;
         Some(bare(&text[spot.value.clone()?]))
     }
 
     /// The keys of the map at `path`.
     pub(crate) fn keys<'s>(&'s self, path: &'s [Step]) -> impl Iterator<Item = &'s str> {
-        self.spots.iter().filter(|spot| spot.value.is_some()).filter_map(move |spot| match spot.path.split_last()? {
-            (Step::Key(name), above) if above == path => Some(name.as_str()),
-            _ => None,
-        })
+        self.spots
+            .iter()
+            .filter(|spot| spot.value.is_some())
+            .filter_map(move |spot| match spot.path.split_last()? {
+                (Step::Key(name), above) if above == path => Some(name.as_str()),
+                _ => None,
+            })
     }
 }
 
 /// `text` without the quotes around it.
 pub(crate) fn bare(text: &str) -> &str {
-    let quoted = |quote: char| text.strip_prefix(quote).map(|rest| rest.strip_suffix(quote).unwrap_or(rest));
+    let quoted = |quote: char| {
+        text.strip_prefix(quote)
+            .map(|rest| rest.strip_suffix(quote).unwrap_or(rest))
+    };
     quoted('"').or_else(|| quoted('\'')).unwrap_or(text)
 }
 
@@ -94,8 +103,15 @@ fn lines(text: &str, part: Range<usize>) -> impl Iterator<Item = (usize, &str)> 
 
 /// Scans the document in `part` of `text`, as seen from a cursor.
 pub(crate) fn scan(text: &str, part: Range<usize>, cursor: usize) -> Scan {
-    let mut scanner =
-        Scanner { text, end: part.end, cursor, frames: Vec::new(), block: None, flow_end: 0, found: Scan::default() };
+    let mut scanner = Scanner {
+        text,
+        end: part.end,
+        cursor,
+        frames: Vec::new(),
+        block: None,
+        flow_end: 0,
+        found: Scan::default(),
+    };
     for (start, line) in lines(text, part.clone()) {
         scanner.line(start, line);
     }
@@ -135,7 +151,8 @@ impl Scanner<'_> {
         let has_cursor = (start..=start + line.len()).contains(&self.cursor);
         if let Some(parent) = self.block {
             if body.is_empty() || indent > parent {
-                self.found.in_text |= has_cursor && (!body.is_empty() || self.cursor - start > parent);
+                self.found.in_text |=
+                    has_cursor && (!body.is_empty() || self.cursor - start > parent);
                 if self.found.in_text || !body.is_empty() || !has_cursor {
                     return;
                 }
@@ -172,7 +189,10 @@ impl Scanner<'_> {
         }
         let is_item = at > indent;
         let rest = strip_comment(&line[at..]);
-        if start + at + rest.len() < self.cursor && self.cursor <= start + line.len() && rest.len() < line.len() - at {
+        if start + at + rest.len() < self.cursor
+            && self.cursor <= start + line.len()
+            && rest.len() < line.len() - at
+        {
             self.found.in_text |= self.cursor > start + at + line[at..].find('#').unwrap_or(0);
         }
         match split_key(rest) {
@@ -193,7 +213,10 @@ impl Scanner<'_> {
     /// `name:` at column `indent`, which is byte `start` of the text.
     fn key(&mut self, start: usize, indent: usize, name: &str, colon: usize, rest: &str) {
         self.leave(indent);
-        self.frames.push(Frame { indent, step: Step::Key(bare(name).to_owned()) });
+        self.frames.push(Frame {
+            indent,
+            step: Step::Key(bare(name).to_owned()),
+        });
         let mut after = &rest[colon + 1..];
         while let Some(marked) = after.trim_start().strip_prefix(['&', '!']) {
             after = marked.find(' ').map_or("", |space| &marked[space..]);
@@ -213,7 +236,11 @@ impl Scanner<'_> {
 
     fn flow_from(&mut self, at: usize, indent: usize) {
         let mut path = self.path();
-        self.flow_end = Flow { scanner: self, indent }.collection(&mut path, at, 0);
+        self.flow_end = Flow {
+            scanner: self,
+            indent,
+        }
+        .collection(&mut path, at, 0);
     }
 
     /// Begins the next item of the list at column `indent`.
@@ -223,18 +250,28 @@ impl Scanner<'_> {
             self.frames.pop();
         }
         let last = match self.frames.last() {
-            Some(Frame { indent: other, step: Step::Item(index) }) if *other == indent => Some(*index),
+            Some(Frame {
+                indent: other,
+                step: Step::Item(index),
+            }) if *other == indent => Some(*index),
             _ => None,
         };
         if last.is_some() {
             self.frames.pop();
         }
-        self.frames.push(Frame { indent, step: Step::Item(last.map_or(0, |index| index + 1)) });
+        self.frames.push(Frame {
+            indent,
+            step: Step::Item(last.map_or(0, |index| index + 1)),
+        });
     }
 
     /// Ends everything that a line at column `indent` does not belong to.
     fn leave(&mut self, indent: usize) {
-        while self.frames.last().is_some_and(|frame| frame.indent >= indent) {
+        while self
+            .frames
+            .last()
+            .is_some_and(|frame| frame.indent >= indent)
+        {
             self.frames.pop();
         }
     }
@@ -245,11 +282,26 @@ impl Scanner<'_> {
 
     /// The way to what a line at column `indent` would stand in.
     fn path_at(&self, indent: usize) -> Vec<Step> {
-        self.frames.iter().take_while(|frame| frame.indent < indent).map(|frame| frame.step.clone()).collect()
+        self.frames
+            .iter()
+            .take_while(|frame| frame.indent < indent)
+            .map(|frame| frame.step.clone())
+            .collect()
     }
 
-    fn spot(&mut self, path: Vec<Step>, key: Option<Range<usize>>, value: Option<Range<usize>>, zone: Range<usize>) {
-        self.found.spots.push(Spot { path, key, value, zone });
+    fn spot(
+        &mut self,
+        path: Vec<Step>,
+        key: Option<Range<usize>>,
+        value: Option<Range<usize>>,
+        zone: Range<usize>,
+    ) {
+        self.found.spots.push(Spot {
+            path,
+            key,
+            value,
+            zone,
+        });
     }
 }
 
@@ -275,7 +327,9 @@ fn strip_comment(line: &str) -> &str {
     for (at, c) in line.char_indices() {
         match (quote, c) {
             (None, '#') if matches!(before, ' ' | '\t') => return &line[..at],
-            (None, '"' | '\'') if matches!(before, ' ' | ':' | '[' | '{' | ',' | '-') => quote = Some(c),
+            (None, '"' | '\'') if matches!(before, ' ' | ':' | '[' | '{' | ',' | '-') => {
+                quote = Some(c)
+            }
             (Some(open), c) if c == open => quote = None,
             _ => {}
         }
@@ -301,15 +355,25 @@ mod tests {
     /// Each spot as its path and value.
     fn spots(text: &str) -> Vec<String> {
         let scan = scan(text, 0..text.len(), usize::MAX);
-        let value = |spot: &Spot| spot.value.clone().map_or("?", |value| &text[value]).to_owned();
-        scan.spots.iter().map(|spot| format!("{}={}", shown(&spot.path), value(spot))).collect()
+        let value = |spot: &Spot| {
+            spot.value
+                .clone()
+                .map_or("?", |value| &text[value])
+                .to_owned()
+        };
+        scan.spots
+            .iter()
+            .map(|spot| format!("{}={}", shown(&spot.path), value(spot)))
+            .collect()
     }
 
     /// What a cursor at `|` stands in.
     fn blank(text: &str) -> Option<String> {
         let cursor = text.find('|').unwrap();
         let text = text.replacen('|', "", 1);
-        scan(&text, 0..text.len(), cursor).blank.map(|path| shown(&path))
+        scan(&text, 0..text.len(), cursor)
+            .blank
+            .map(|path| shown(&path))
     }
 
     #[test]
@@ -336,7 +400,17 @@ mod tests {
         let text = "a:\n  b: [x, {\n  wor\n  c: 'open\nd: {k: \ne: 1\n";
         assert_eq!(
             spots(text),
-            [".a=", ".a.b=[x, {", ".a.b[0]=x", ".a.b[1]=", ".a=?", ".a.c='open", ".d={k:", ".d.k=", ".e=1"]
+            [
+                ".a=",
+                ".a.b=[x, {",
+                ".a.b[0]=x",
+                ".a.b[1]=",
+                ".a=?",
+                ".a.c='open",
+                ".d={k:",
+                ".d.k=",
+                ".e=1"
+            ]
         );
     }
 
@@ -355,7 +429,10 @@ mod tests {
     #[test]
     fn documents_are_told_apart() {
         let text = "a: 1\n---\nb: 2\n--- # c\n";
-        let found: Vec<&str> = documents(text).into_iter().map(|part| &text[part]).collect();
+        let found: Vec<&str> = documents(text)
+            .into_iter()
+            .map(|part| &text[part])
+            .collect();
         assert_eq!(found, ["a: 1\n", "b: 2\n", ""]);
     }
 

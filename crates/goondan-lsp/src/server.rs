@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::documents::{Document, Open, Overlay, real};
 use crate::messages::{
-    AtPlace, Changes, Failure, InDocument, InRange, Message, Query, Renaming, Whole, WithDeclaration, answer,
-    notification, params, read,
+    AtPlace, Changes, Failure, InDocument, InRange, Message, Query, Renaming, Whole,
+    WithDeclaration, answer, notification, params, read,
 };
 use crate::project::{self, Project, Seen};
 use crate::publish::{self, ByFile};
@@ -77,7 +77,9 @@ impl<H: Host> Server<H> {
     /// Takes a message, and gives those that answer it. Whatever the message is, the server goes on.
     pub fn receive(&mut self, body: &[u8]) -> Vec<Value> {
         match read(body) {
-            Ok(Message::Request { id, method, params }) => vec![answer(&id, self.request(&method, params))],
+            Ok(Message::Request { id, method, params }) => {
+                vec![answer(&id, self.request(&method, params))]
+            }
             Ok(Message::Notification { method, params }) => self.notified(&method, params),
             Ok(Message::Answer) => Vec::new(),
             Err((id, failure)) => vec![answer(&id, Err(failure))],
@@ -95,14 +97,27 @@ impl<H: Host> Server<H> {
     /// What the client is to be told, once no message waits: the diagnostics of every project in which something changed.
     pub fn settle(&mut self) -> Vec<Value> {
         let touched = std::mem::take(&mut self.touched);
-        let roots: BTreeSet<PathBuf> = self.open.keys().filter_map(|path| self.root_of(path)).collect();
+        let roots: BTreeSet<PathBuf> = self
+            .open
+            .keys()
+            .filter_map(|path| self.root_of(path))
+            .collect();
         self.projects.retain(|root, _| roots.contains(root));
         let mut now = BTreeMap::new();
         for root in roots {
-            let files = Overlay { disk: self.host.files(), open: &self.open };
-            let project = self.projects.entry(root.clone()).or_insert_with(|| Project::at(root.clone()));
+            let files = Overlay {
+                disk: self.host.files(),
+                open: &self.open,
+            };
+            let project = self
+                .projects
+                .entry(root.clone())
+                .or_insert_with(|| Project::at(root.clone()));
             let seen = project.look(&self.host, &files);
-            now.insert(root.clone(), publish::by_file(&root, &seen, &files, self.encoding));
+            now.insert(
+                root.clone(),
+                publish::by_file(&root, &seen, &files, self.encoding),
+            );
         }
         let before = std::mem::replace(&mut self.told, now);
         let all = |told: &BTreeMap<PathBuf, ByFile>| -> BTreeSet<PathBuf> {
@@ -111,20 +126,31 @@ impl<H: Host> Server<H> {
         let mut paths = all(&before);
         paths.extend(all(&self.told));
         paths.extend(touched.iter().cloned());
-        let is_news = |path: &PathBuf| touched.contains(path) || of(&before, path) != of(&self.told, path);
-        paths.into_iter().filter(is_news).map(|path| self.published(&path)).collect()
+        let is_news =
+            |path: &PathBuf| touched.contains(path) || of(&before, path) != of(&self.told, path);
+        paths
+            .into_iter()
+            .filter(is_news)
+            .map(|path| self.published(&path))
+            .collect()
     }
 
     fn published(&self, path: &Path) -> Value {
         let diagnostics = of(&self.told, path).into_iter().cloned().collect();
         let version = self.open.get(path).and_then(|document| document.version);
-        let params = PublishDiagnosticsParams { uri: self.uri_of(path), version, diagnostics };
+        let params = PublishDiagnosticsParams {
+            uri: self.uri_of(path),
+            version,
+            diagnostics,
+        };
         notification("textDocument/publishDiagnostics", json!(params))
     }
 
     /// As the client names the file.
     pub(crate) fn uri_of(&self, path: &Path) -> Uri {
-        self.open.get(path).map_or_else(|| uri::of(path), |document| document.uri.clone())
+        self.open
+            .get(path)
+            .map_or_else(|| uri::of(path), |document| document.uri.clone())
     }
 
     /// The program around the server.
@@ -134,7 +160,10 @@ impl<H: Host> Server<H> {
 
     /// The files as the client shows them.
     pub(crate) fn files(&self) -> Overlay<'_> {
-        Overlay { disk: self.host.files(), open: &self.open }
+        Overlay {
+            disk: self.host.files(),
+            open: &self.open,
+        }
     }
 
     /// The text of a file as the client shows it.
@@ -149,23 +178,40 @@ impl<H: Host> Server<H> {
     /// The project that a file lies in, as it is now.
     pub(crate) fn seen(&mut self, path: &Path) -> Option<(PathBuf, Arc<Seen>)> {
         let root = self.root_of(path)?;
-        let files = Overlay { disk: self.host.files(), open: &self.open };
-        let project = self.projects.entry(root.clone()).or_insert_with(|| Project::at(root.clone()));
+        let files = Overlay {
+            disk: self.host.files(),
+            open: &self.open,
+        };
+        let project = self
+            .projects
+            .entry(root.clone())
+            .or_insert_with(|| Project::at(root.clone()));
         let seen = project.look(&self.host, &files);
         Some((root, seen))
     }
 
     /// All projects that documents are open of.
     pub(crate) fn all_seen(&mut self) -> Vec<(PathBuf, Arc<Seen>)> {
-        let roots: BTreeSet<PathBuf> = self.open.keys().filter_map(|path| self.root_of(path)).collect();
-        let manifests: Vec<PathBuf> = roots.into_iter().map(|root| project::manifest(&root, &self.files())).collect();
-        manifests.iter().filter_map(|manifest| self.seen(manifest)).collect()
+        let roots: BTreeSet<PathBuf> = self
+            .open
+            .keys()
+            .filter_map(|path| self.root_of(path))
+            .collect();
+        let manifests: Vec<PathBuf> = roots
+            .into_iter()
+            .map(|root| project::manifest(&root, &self.files()))
+            .collect();
+        manifests
+            .iter()
+            .filter_map(|manifest| self.seen(manifest))
+            .collect()
     }
 
     /// The path of a document, without links.
     pub(crate) fn path_of(&self, uri: &Uri) -> Result<PathBuf, Failure> {
         let path = uri::path(uri.as_ref());
-        let path = path.ok_or_else(|| Failure::params(format!("`{uri}` is not a file of this machine")))?;
+        let path =
+            path.ok_or_else(|| Failure::params(format!("`{uri}` is not a file of this machine")))?;
         Ok(real(self.host.files(), &path))
     }
 
@@ -189,7 +235,12 @@ impl<H: Host> Server<H> {
             "textDocument/references" => {
                 let asked: InDocument<WithDeclaration> = params(value)?;
                 let path = self.path_of(&asked.document.uri)?;
-                links::references(self, &path, asked.more.position, asked.more.context.include_declaration)
+                links::references(
+                    self,
+                    &path,
+                    asked.more.position,
+                    asked.more.context.include_declaration,
+                )
             }
             "textDocument/rename" => {
                 let asked: InDocument<Renaming> = params(value)?;
@@ -235,9 +286,16 @@ impl<H: Host> Server<H> {
     }
 
     fn initialize(&mut self, value: &Value) -> Value {
-        let offered = value.pointer("/capabilities/general/positionEncodings").and_then(Value::as_array);
+        let offered = value
+            .pointer("/capabilities/general/positionEncodings")
+            .and_then(Value::as_array);
         self.encoding = Encoding::choose(offered.into_iter().flatten().filter_map(Value::as_str));
-        let can = |pointer: &str| value.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
+        let can = |pointer: &str| {
+            value
+                .pointer(pointer)
+                .and_then(Value::as_bool)
+                .unwrap_or(false)
+        };
         self.snippets = can("/capabilities/textDocument/completion/completionItem/snippetSupport");
         self.watches = can("/capabilities/workspace/didChangeWatchedFiles/dynamicRegistration");
         self.phase = Phase::Running;
@@ -272,7 +330,9 @@ impl<H: Host> Server<H> {
             (Phase::Running, "textDocument/didOpen") => drop(self.opened(value)),
             (Phase::Running, "textDocument/didChange") => drop(self.changed(value)),
             (Phase::Running, "textDocument/didClose") => drop(self.closed(value)),
-            (Phase::Running, "textDocument/didSave" | "workspace/didChangeWatchedFiles") => self.touch(),
+            (Phase::Running, "textDocument/didSave" | "workspace/didChangeWatchedFiles") => {
+                self.touch()
+            }
             _ => {}
         }
         Vec::new()
@@ -287,7 +347,14 @@ impl<H: Host> Server<H> {
         let InDocument::<Whole> { document, .. } = params(value)?;
         let path = self.path_of(&document.uri)?;
         let text = document.text.unwrap_or_default().into();
-        self.open.insert(path.clone(), Document { uri: document.uri, version: document.version, text });
+        self.open.insert(
+            path.clone(),
+            Document {
+                uri: document.uri,
+                version: document.version,
+                text,
+            },
+        );
         self.touched.insert(path);
         self.touch();
         Ok(())
@@ -296,7 +363,9 @@ impl<H: Host> Server<H> {
     fn changed(&mut self, value: Value) -> Result<(), Failure> {
         let asked: InDocument<Changes> = params(value)?;
         let path = self.path_of(&asked.document.uri)?;
-        let Some(document) = self.open.get_mut(&path) else { return Ok(()) };
+        let Some(document) = self.open.get_mut(&path) else {
+            return Ok(());
+        };
         for change in asked.more.changes {
             document.text = match change.range {
                 Some(range) => edited(&document.text, range, &change.text, self.encoding).into(),
@@ -322,7 +391,11 @@ impl<H: Host> Server<H> {
 /// What the client was told about a file.
 fn of<'t>(told: &'t BTreeMap<PathBuf, ByFile>, path: &Path) -> Vec<&'t gen_lsp_types::Diagnostic> {
     let mut found: Vec<&gen_lsp_types::Diagnostic> = Vec::new();
-    for diagnostic in told.values().filter_map(|by_file| by_file.get(path)).flatten() {
+    for diagnostic in told
+        .values()
+        .filter_map(|by_file| by_file.get(path))
+        .flatten()
+    {
         if !found.contains(&diagnostic) {
             found.push(diagnostic);
         }
@@ -333,8 +406,7 @@ fn of<'t>(told: &'t BTreeMap<PathBuf, ByFile>, path: &Path) -> Vec<&'t gen_lsp_t
 /// Asks the client to tell of every file that changes: prompts and entries count, too.
 fn watch() -> Value {
     let options = json!({ "watchers": [{ "globPattern": "**/*" }] });
-    let registration =
-        json!({ "id": "files", "method": "workspace/didChangeWatchedFiles", "registerOptions": options });
+    let registration = json!({ "id": "files", "method": "workspace/didChangeWatchedFiles", "registerOptions": options });
     let params = json!({ "registrations": [registration] });
     json!({ "jsonrpc": "2.0", "id": "watch-files", "method": "client/registerCapability", "params": params })
 }
@@ -343,22 +415,30 @@ fn watch() -> Value {
 ///
 /// # Errors
 /// The stream fails, or what comes is no message.
-pub fn serve<H: Host>(host: H, mut from: impl BufRead + Send + 'static, to: &mut impl Write) -> Result<End, WireError> {
+pub fn serve<H: Host>(
+    host: H,
+    mut from: impl BufRead + Send + 'static,
+    to: &mut impl Write,
+) -> Result<End, WireError> {
     let (sender, receiver) = mpsc::sync_channel(WAITING);
-    std::thread::Builder::new().name("messages".to_owned()).spawn(move || {
-        loop {
-            let next = wire::read(&mut from);
-            let ends = !matches!(next, Ok(Some(_)));
-            if sender.send(next).is_err() || ends {
-                return;
+    std::thread::Builder::new()
+        .name("messages".to_owned())
+        .spawn(move || {
+            loop {
+                let next = wire::read(&mut from);
+                let ends = !matches!(next, Ok(Some(_)));
+                if sender.send(next).is_err() || ends {
+                    return;
+                }
             }
-        }
-    })?;
+        })?;
     let mut server = Server::new(host);
     while let Ok(first) = receiver.recv() {
         let mut next = Some(first);
         while let Some(message) = next {
-            let Some(body) = message? else { return Ok(server.end().unwrap_or(End::Abrupt)) };
+            let Some(body) = message? else {
+                return Ok(server.end().unwrap_or(End::Abrupt));
+            };
             send(to, server.receive(&body))?;
             if let Some(end) = server.end() {
                 return Ok(end);

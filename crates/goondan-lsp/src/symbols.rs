@@ -21,14 +21,33 @@ pub(crate) fn of_document(text: &str, encoding: Encoding) -> Value {
         let end = part.start + text[part.clone()].trim_end().len();
         let first = scan.spots.first()?.key.clone()?.start;
         let kind = scan.value(text, &way(&["kind"])).and_then(Kind::parse)?;
-        let name = scan.spots.iter().find(|spot| spot.path == way(&["metadata", "name"]) && spot.value.is_some());
-        let selection = name.and_then(|spot| spot.value.clone()).unwrap_or(first..first);
-        let name = scan.value(text, &way(&["metadata", "name"])).filter(|name| !name.is_empty());
+        let name = scan
+            .spots
+            .iter()
+            .find(|spot| spot.path == way(&["metadata", "name"]) && spot.value.is_some());
+        let selection = name
+            .and_then(|spot| spot.value.clone())
+            .unwrap_or(first..first);
+        let name = scan
+            .value(text, &way(&["metadata", "name"]))
+            .filter(|name| !name.is_empty());
         let detail = Some(kind.to_string());
         let name = name.unwrap_or("(no name)").to_owned();
-        let (range, selection) = (lines.range(first..end.max(selection.end)), lines.range(selection));
+        let (range, selection) = (
+            lines.range(first..end.max(selection.end)),
+            lines.range(selection),
+        );
         let children = exports(&scan, text, &lines);
-        Some(DocumentSymbol::new(name, detail, symbol_kind(kind), None, None, range, selection, Some(children)))
+        Some(DocumentSymbol::new(
+            name,
+            detail,
+            symbol_kind(kind),
+            None,
+            None,
+            range,
+            selection,
+            Some(children),
+        ))
     });
     json!(symbols.collect::<Vec<_>>())
 }
@@ -36,23 +55,40 @@ pub(crate) fn of_document(text: &str, encoding: Encoding) -> Value {
 /// The exports that a document states.
 fn exports(scan: &Scan, text: &str, lines: &Lines<'_>) -> Vec<DocumentSymbol> {
     let named = scan.spots.iter().filter(|spot| match spot.path.as_slice() {
-        [Step::Key(spec), Step::Key(exports), Step::Item(_), Step::Key(name)] => {
-            (spec.as_str(), exports.as_str(), name.as_str()) == ("spec", "exports", "name")
-        }
+        [
+            Step::Key(spec),
+            Step::Key(exports),
+            Step::Item(_),
+            Step::Key(name),
+        ] => (spec.as_str(), exports.as_str(), name.as_str()) == ("spec", "exports", "name"),
         _ => false,
     });
     let symbol = |at: std::ops::Range<usize>| {
         let name = crate::scan::bare(&text[at.clone()]).to_owned();
         let range = lines.range(at);
         (!name.is_empty()).then(|| {
-            DocumentSymbol::new(name, Some("export".to_owned()), SymbolKind::Function, None, None, range, range, None)
+            DocumentSymbol::new(
+                name,
+                Some("export".to_owned()),
+                SymbolKind::Function,
+                None,
+                None,
+                range,
+                range,
+                None,
+            )
         })
     };
-    named.filter_map(|spot| symbol(spot.value.clone()?)).collect()
+    named
+        .filter_map(|spot| symbol(spot.value.clone()?))
+        .collect()
 }
 
 fn way(names: &[&str]) -> Vec<Step> {
-    names.iter().map(|name| Step::Key((*name).to_owned())).collect()
+    names
+        .iter()
+        .map(|name| Step::Key((*name).to_owned()))
+        .collect()
 }
 
 /// Answers `workspace/symbol`.
@@ -62,13 +98,20 @@ pub(crate) fn of_workspace<H: Host>(server: &mut Server<H>, query: &str) -> Valu
     for (root, seen) in server.all_seen() {
         for definition in &seen.outline.definitions {
             let id = &definition.id;
-            let (Some((file, at)), true) = (&definition.origin, id.to_string().to_lowercase().contains(&query)) else {
+            let (Some((file, at)), true) = (
+                &definition.origin,
+                id.to_string().to_lowercase().contains(&query),
+            ) else {
                 continue;
             };
             if symbols.len() == MOST {
                 return json!(symbols);
             }
-            let mention = Mention { file: file.clone(), at: at.start..at.end, is_literal: true };
+            let mention = Mention {
+                file: file.clone(),
+                at: at.start..at.end,
+                is_literal: true,
+            };
             let location: Option<Location> = links::locations(server, &root, &[mention]).pop();
             let kind = symbol_kind(id.kind);
             symbols.push(

@@ -91,8 +91,16 @@ mod tests {
     fn templates_have_the_right_fields() {
         for template in &TEMPLATES {
             let files = MemoryFiles::new().file("/p/goondan.yaml", plain(&template.snippet()));
-            let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &BasePackage::default() });
-            let wrong: Vec<_> = loaded.diagnostics.iter().filter(|found| found.code == Code::SCHEMA_INVALID).collect();
+            let loaded = load(LoadInput {
+                root: Path::new("/p"),
+                files: &files,
+                base: &BasePackage::default(),
+            });
+            let wrong: Vec<_> = loaded
+                .diagnostics
+                .iter()
+                .filter(|found| found.code == Code::SCHEMA_INVALID)
+                .collect();
             assert!(wrong.is_empty(), "{}: {wrong:#?}", template.kind);
         }
     }

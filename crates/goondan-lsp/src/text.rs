@@ -20,7 +20,11 @@ impl Encoding {
     pub(crate) fn choose<'o>(offered: impl Iterator<Item = &'o str>) -> Self {
         let offered: Vec<&str> = offered.collect();
         let known = [("utf-8", Encoding::Utf8), ("utf-32", Encoding::Utf32)];
-        known.into_iter().find(|(name, _)| offered.contains(name)).map(|(_, encoding)| encoding).unwrap_or_default()
+        known
+            .into_iter()
+            .find(|(name, _)| offered.contains(name))
+            .map(|(_, encoding)| encoding)
+            .unwrap_or_default()
     }
 
     /// Its name in the protocol.
@@ -51,28 +55,47 @@ pub(crate) struct Lines<'t> {
 
 impl<'t> Lines<'t> {
     pub(crate) fn new(text: &'t str, encoding: Encoding) -> Self {
-        Lines { text, starts: Cow::Owned(line_starts(text)), encoding }
+        Lines {
+            text,
+            starts: Cow::Owned(line_starts(text)),
+            encoding,
+        }
     }
 
     /// With what [`line_starts`] found before.
     pub(crate) fn known(text: &'t str, starts: &'t [usize], encoding: Encoding) -> Self {
-        Lines { text, starts: Cow::Borrowed(starts), encoding }
+        Lines {
+            text,
+            starts: Cow::Borrowed(starts),
+            encoding,
+        }
     }
 
     /// The place of a byte. What lies outside or inside of a character is moved to its beginning.
     pub(crate) fn position(&self, offset: usize) -> Position {
         let offset = self.text.floor_char_boundary(offset);
-        let line = self.starts.partition_point(|start| *start <= offset).saturating_sub(1);
+        let line = self
+            .starts
+            .partition_point(|start| *start <= offset)
+            .saturating_sub(1);
         let before = &self.text[self.starts[line]..offset];
         let character: usize = before.chars().map(|c| self.encoding.units(c)).sum();
-        Position { line: small(line), character: small(character) }
+        Position {
+            line: small(line),
+            character: small(character),
+        }
     }
 
     /// The byte at a place. What lies behind the end of a line or of the text is moved there.
     pub(crate) fn offset(&self, position: Position) -> usize {
         let line = usize::try_from(position.line).unwrap_or(usize::MAX);
-        let Some(&start) = self.starts.get(line) else { return self.text.len() };
-        let end = self.starts.get(line + 1).map_or(self.text.len(), |next| *next);
+        let Some(&start) = self.starts.get(line) else {
+            return self.text.len();
+        };
+        let end = self
+            .starts
+            .get(line + 1)
+            .map_or(self.text.len(), |next| *next);
         let wanted = usize::try_from(position.character).unwrap_or(usize::MAX);
         let mut units = 0;
         for (at, c) in self.text[start..end].char_indices() {
@@ -85,7 +108,10 @@ impl<'t> Lines<'t> {
     }
 
     pub(crate) fn range(&self, bytes: ops::Range<usize>) -> Range {
-        Range { start: self.position(bytes.start), end: self.position(bytes.end) }
+        Range {
+            start: self.position(bytes.start),
+            end: self.position(bytes.end),
+        }
     }
 }
 
@@ -97,7 +123,9 @@ pub(crate) fn line_starts(text: &str) -> Vec<usize> {
         b'\r' => bytes.get(at + 1) != Some(&b'\n'),
         _ => false,
     };
-    std::iter::once(0).chain((0..bytes.len()).filter(ends).map(|at| at + 1)).collect()
+    std::iter::once(0)
+        .chain((0..bytes.len()).filter(ends).map(|at| at + 1))
+        .collect()
 }
 
 fn small(number: usize) -> u32 {
@@ -122,19 +150,44 @@ mod tests {
     fn editors_count_in_three_ways() {
         let text = "a: é😀x\r\nb\rc";
         let x = text.find('x').unwrap();
-        for (encoding, character) in [(Encoding::Utf8, 9), (Encoding::Utf16, 6), (Encoding::Utf32, 5)] {
+        for (encoding, character) in [
+            (Encoding::Utf8, 9),
+            (Encoding::Utf16, 6),
+            (Encoding::Utf32, 5),
+        ] {
             let lines = Lines::new(text, encoding);
             assert_eq!(lines.position(x), Position { line: 0, character });
             assert_eq!(lines.offset(Position { line: 0, character }), x);
-            assert_eq!(lines.offset(Position { line: 0, character: 99 }), x + 1);
-            assert_eq!(lines.position(text.len()), Position { line: 2, character: 1 });
-            assert_eq!(lines.offset(Position { line: 9, character: 0 }), text.len());
+            assert_eq!(
+                lines.offset(Position {
+                    line: 0,
+                    character: 99
+                }),
+                x + 1
+            );
+            assert_eq!(
+                lines.position(text.len()),
+                Position {
+                    line: 2,
+                    character: 1
+                }
+            );
+            assert_eq!(
+                lines.offset(Position {
+                    line: 9,
+                    character: 0
+                }),
+                text.len()
+            );
         }
     }
 
     #[test]
     fn the_best_encoding_is_chosen() {
-        assert_eq!(Encoding::choose(["utf-16", "utf-8"].into_iter()), Encoding::Utf8);
+        assert_eq!(
+            Encoding::choose(["utf-16", "utf-8"].into_iter()),
+            Encoding::Utf8
+        );
         assert_eq!(Encoding::choose(["utf-32"].into_iter()), Encoding::Utf32);
         assert_eq!(Encoding::choose(["odd"].into_iter()), Encoding::Utf16);
     }

@@ -18,13 +18,18 @@ pub(crate) const MODIFIERS: [&str; 1] = ["definition"];
 /// Answers `textDocument/semanticTokens/full`, by what the loader made of the project.
 pub(crate) fn tokens<H: Host>(server: &mut Server<H>, path: &Path) -> Value {
     let text = server.text_of(path);
-    let Some((root, seen)) = server.seen(path) else { return Value::Null };
+    let Some((root, seen)) = server.seen(path) else {
+        return Value::Null;
+    };
     let file = relative(&root, path);
     let lines = Lines::new(&text, server.encoding);
     let mut found = Vec::new();
     for mention in links::names_in(&seen, &file) {
         // A name that is broken over lines, or of a text that is not this one any more, is painted by nobody.
-        let Some(word) = text.get(mention.at.clone()).filter(|word| !word.is_empty() && !word.contains('\n')) else {
+        let Some(word) = text
+            .get(mention.at.clone())
+            .filter(|word| !word.is_empty() && !word.contains('\n'))
+        else {
             continue;
         };
         let range = lines.range(mention.at.start..mention.at.start + word.len());
@@ -47,7 +52,13 @@ fn relative_to_each_other(tokens: &[(u32, u32, u32, bool, bool)]) -> Vec<u32> {
     for &(line, start, end, is_tool, is_definition) in tokens {
         let down = line - before.0;
         let right = if down == 0 { start - before.1 } else { start };
-        data.extend([down, right, end.saturating_sub(start), u32::from(is_tool), u32::from(is_definition)]);
+        data.extend([
+            down,
+            right,
+            end.saturating_sub(start),
+            u32::from(is_tool),
+            u32::from(is_definition),
+        ]);
         before = (line, start);
     }
     data

@@ -6,26 +6,42 @@ use gen_lsp_types::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// What stands in a URI as it is.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// The path that a URI names, if it is that of a file.
 pub(crate) fn path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest);
-    let path = percent_decode_str(rest.split(['?', '#']).next()?).decode_utf8().ok()?;
+    let path = percent_decode_str(rest.split(['?', '#']).next()?)
+        .decode_utf8()
+        .ok()?;
     if !path.starts_with('/') || path.contains('\0') {
         return None;
     }
     // `/C:/x` is a path of Windows.
     let drive = path.as_bytes().get(2) == Some(&b':') && path.as_bytes()[1].is_ascii_alphabetic();
-    Some(PathBuf::from(if drive && cfg!(windows) { &path[1..] } else { &path }))
+    Some(PathBuf::from(if drive && cfg!(windows) {
+        &path[1..]
+    } else {
+        &path
+    }))
 }
 
 /// The URI of a path.
 pub(crate) fn of(path: &Path) -> Uri {
-    let path = path.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/");
+    let path = path
+        .to_string_lossy()
+        .replace(std::path::MAIN_SEPARATOR, "/");
     let slash = if path.starts_with('/') { "" } else { "/" };
-    Uri(format!("file://{slash}{}", utf8_percent_encode(&path, ESCAPED)))
+    Uri(format!(
+        "file://{slash}{}",
+        utf8_percent_encode(&path, ESCAPED)
+    ))
 }
 
 #[cfg(test)]
@@ -35,10 +51,20 @@ mod tests {
     #[test]
     fn paths_lead_there_and_back() {
         for text in ["/a/goondan.yaml", "/a b/é#?%.yaml", "/"] {
-            assert_eq!(path(of(Path::new(text)).as_ref()).as_deref(), Some(Path::new(text)));
+            assert_eq!(
+                path(of(Path::new(text)).as_ref()).as_deref(),
+                Some(Path::new(text))
+            );
         }
         assert_eq!(of(Path::new("/a b")).as_ref(), "file:///a%20b");
-        for other in ["untitled:1", "http://x/y", "file://host", "file:///%ff", "file:///a%00", ""] {
+        for other in [
+            "untitled:1",
+            "http://x/y",
+            "file://host",
+            "file:///%ff",
+            "file:///a%00",
+            "",
+        ] {
             assert_eq!(path(other), None, "{other}");
         }
     }

@@ -21,7 +21,9 @@ pub enum WireError {
 
 /// The next message, or `None` where the client has closed the stream between two.
 pub(crate) fn read(from: &mut impl BufRead) -> Result<Option<Vec<u8>>, WireError> {
-    let Some(length) = read_header(from)? else { return Ok(None) };
+    let Some(length) = read_header(from)? else {
+        return Ok(None);
+    };
     let mut body = Vec::new();
     // Grows with what comes, so that a length alone takes no memory.
     from.take(length as u64).read_to_end(&mut body)?;
@@ -44,7 +46,9 @@ fn read_header(from: &mut impl BufRead) -> Result<Option<usize>, WireError> {
         }
         let line = line.trim_ascii();
         if line.is_empty() {
-            return length.map(Some).ok_or(WireError::Header("it has no Content-Length"));
+            return length
+                .map(Some)
+                .ok_or(WireError::Header("it has no Content-Length"));
         }
         length = content_length(line)?.or(length);
     }
@@ -58,7 +62,9 @@ fn content_length(line: &[u8]) -> Result<Option<usize>, WireError> {
     if !line[..colon].eq_ignore_ascii_case(b"content-length") {
         return Ok(None);
     }
-    let number = std::str::from_utf8(line[colon + 1..].trim_ascii()).ok().and_then(|text| text.parse().ok());
+    let number = std::str::from_utf8(line[colon + 1..].trim_ascii())
+        .ok()
+        .and_then(|text| text.parse().ok());
     match number {
         Some(length) if length <= MAX_MESSAGE => Ok(Some(length)),
         Some(_) => Err(WireError::Header("it is longer than 32 MiB")),
@@ -90,7 +96,10 @@ mod tests {
         let mut stream = Vec::new();
         write(&mut stream, b"{}").unwrap();
         write(&mut stream, "\"é\"".as_bytes()).unwrap();
-        assert_eq!(all(&stream), Ok(vec![b"{}".to_vec(), "\"é\"".as_bytes().to_vec()]));
+        assert_eq!(
+            all(&stream),
+            Ok(vec![b"{}".to_vec(), "\"é\"".as_bytes().to_vec()])
+        );
         let spelled = b"content-length:2\nContent-Type: x; charset=utf-8\n\n{}";
         assert_eq!(all(spelled), Ok(vec![b"{}".to_vec()]));
     }
@@ -102,8 +111,14 @@ mod tests {
             (b"hello\n", "no colon"),
             (b"\r\n\r\n", "no Content-Length"),
             (b"Content-Length: -1\r\n\r\n", "no number"),
-            (b"Content-Length: 18446744073709551615\r\n\r\n", "longer than"),
-            (b"Content-Length: 99999999999999999999999\r\n\r\n", "no number"),
+            (
+                b"Content-Length: 18446744073709551615\r\n\r\n",
+                "longer than",
+            ),
+            (
+                b"Content-Length: 99999999999999999999999\r\n\r\n",
+                "no number",
+            ),
             (b"Content-Length: 5\r\n\r\n{}", "failed"),
             (&[0xff; 9000], "does not end"),
             (&b"a:b\n".repeat(100), "header does not end"),

@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::ToolError;
 use goondan_mcp::{Dialer, McpTools, Program, Stream, Visitor};
-use goondan_spec::kinds::{Elicitation, Entry, McpOauth, McpProtocol, McpServer, McpTransport, Tool};
+use goondan_spec::kinds::{
+    Elicitation, Entry, McpOauth, McpProtocol, McpServer, McpTransport, Tool,
+};
 use goondan_spec::value::{Environment, Secret};
 use goondan_spec::{Kind, Resource, ResourceId, ValueSource};
 use serde::Deserialize;
@@ -59,40 +61,66 @@ impl Visitor for Agreeable {
     }
 
     async fn visit(&self, page: &str) -> Result<String, String> {
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
-        let answer = client.map_err(|error| error.to_string())?.get(page).send().await;
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build();
+        let answer = client
+            .map_err(|error| error.to_string())?
+            .get(page)
+            .send()
+            .await;
         let answer = answer.map_err(|error| error.to_string())?;
-        let back = answer.headers().get("location").and_then(|value| value.to_str().ok());
-        back.map(str::to_owned).ok_or_else(|| format!("{page} sends nobody anywhere"))
+        let back = answer
+            .headers()
+            .get("location")
+            .and_then(|value| value.to_str().ok());
+        back.map(str::to_owned)
+            .ok_or_else(|| format!("{page} sends nobody anywhere"))
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), String> {
-    let url = std::env::args().nth(1).ok_or("the URL of the server is missing")?;
+    let url = std::env::args()
+        .nth(1)
+        .ok_or("the URL of the server is missing")?;
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").ok();
-    let context: Context = context.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let context: Context = context
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
     let state = tempfile::tempdir().map_err(|error| error.to_string())?;
     let tools = McpTools::new(state.path(), Arc::new(Nobody), Environment::default());
     let tool = tool(&url, &context);
     for _ in 0..LOGINS {
         match exercise(&tools, &tool, state.path(), &context).await {
             Err(error) if error.code.as_deref() == Some(Code::MCP_AUTH.as_str()) => {
-                tools.login(&tool, state.path(), &Agreeable).await.map_err(|error| error.message)?;
+                tools
+                    .login(&tool, state.path(), &Agreeable)
+                    .await
+                    .map_err(|error| error.message)?;
             }
             done => return done.map_err(|error| error.message),
         }
     }
-    exercise(&tools, &tool, state.path(), &context).await.map_err(|error| error.message)
+    exercise(&tools, &tool, state.path(), &context)
+        .await
+        .map_err(|error| error.message)
 }
 
 /// Asks a server what it has, and calls all of it, or what the scenario wants called.
-async fn exercise(tools: &McpTools, tool: &Resource<Tool>, root: &Path, context: &Context) -> Result<(), ToolError> {
+async fn exercise(
+    tools: &McpTools,
+    tool: &Resource<Tool>,
+    root: &Path,
+    context: &Context,
+) -> Result<(), ToolError> {
     let session = tools.session(tool, root)?;
     let catalog = session.catalog().await?;
     if context.tool_calls.is_empty() {
         for listed in &catalog.tools {
-            session.call(&listed.own, arguments(&listed.export.parameters)).await?;
+            session
+                .call(&listed.own, arguments(&listed.export.parameters))
+                .await?;
         }
     }
     for call in &context.tool_calls {
@@ -104,33 +132,51 @@ async fn exercise(tools: &McpTools, tool: &Resource<Tool>, root: &Path, context:
 
 /// The least that a schema takes.
 fn arguments(schema: &Value) -> JsonObject {
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let required = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     let value = |name: &str| match schema["properties"][name]["type"].as_str() {
         Some("number" | "integer") => json!(1),
         Some("boolean") => json!(true),
         Some("string") => json!("test"),
         _ => Value::Null,
     };
-    required.map(|name| (name.to_owned(), value(name))).collect()
+    required
+        .map(|name| (name.to_owned(), value(name)))
+        .collect()
 }
 
 fn tool(url: &str, context: &Context) -> Resource<Tool> {
     let revision = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").unwrap_or_default();
     let server = McpServer {
-        transport: McpTransport::Http { url: url.to_owned(), headers: Vec::new() },
+        transport: McpTransport::Http {
+            url: url.to_owned(),
+            headers: Vec::new(),
+        },
         // What is newer is found out, for some servers of scenarios speak an older revision.
         protocol: (revision == "2025-11-25").then_some(McpProtocol::V2025_11_25),
         connect_timeout: std::time::Duration::from_secs(10),
         elicitation: Elicitation::Defaults,
         oauth: McpOauth {
             client_id: context.client_id.clone(),
-            client_secret: context.client_secret.clone().map(|secret| ValueSource::Value(Secret::new(secret))),
+            client_secret: context
+                .client_secret
+                .clone()
+                .map(|secret| ValueSource::Value(Secret::new(secret))),
             scopes: Vec::new(),
-            client_metadata_url: Some("https://conformance-test.local/client-metadata.json".to_owned()),
+            client_metadata_url: Some(
+                "https://conformance-test.local/client-metadata.json".to_owned(),
+            ),
         },
     };
     Resource {
-        id: ResourceId { package: None, kind: Kind::Tool, name: "server".to_owned() },
+        id: ResourceId {
+            package: None,
+            kind: Kind::Tool,
+            name: "server".to_owned(),
+        },
         labels: Default::default(),
         annotations: Default::default(),
         origin: None,

@@ -10,9 +10,12 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+};
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    StreamableHttpResponseLimits,
 };
 use sse_stream::Sse;
 use tokio::sync::watch;
@@ -35,7 +38,10 @@ pub(crate) struct Attentive<C> {
 
 impl<C> Attentive<C> {
     pub(crate) fn new(client: C) -> Attentive<C> {
-        Attentive { client, heard: Arc::default() }
+        Attentive {
+            client,
+            heard: Arc::default(),
+        }
     }
 
     /// Waits for the stream of `session`, once: a server that never answers it is not waited for again.
@@ -64,7 +70,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
         let limits = StreamableHttpResponseLimits::default();
-        self.post_message_with_response_limits(uri, message, session, token, headers, limits).await
+        self.post_message_with_response_limits(uri, message, session, token, headers, limits)
+            .await
     }
 
     async fn post_message_with_response_limits(
@@ -83,8 +90,10 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        let answer =
-            self.client.post_message_with_response_limits(uri, message, session, token, headers, limits).await?;
+        let answer = self
+            .client
+            .post_message_with_response_limits(uri, message, session, token, headers, limits)
+            .await?;
         Ok(match (answer, asked) {
             (StreamableHttpPostResponse::Json(answer, session), Some(asked)) => {
                 StreamableHttpPostResponse::Json(addressed(answer, &asked), session)
@@ -100,7 +109,9 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
         token: Option<String>,
         headers: Headers,
     ) -> Result<(), StreamableHttpError<C::Error>> {
-        self.client.delete_session(uri, session, token, headers).await
+        self.client
+            .delete_session(uri, session, token, headers)
+            .await
     }
 
     async fn get_stream(
@@ -112,7 +123,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
         headers: Headers,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
         let size = StreamableHttpResponseLimits::default().max_sse_event_size;
-        self.get_stream_with_max_sse_event_size(uri, session, last_event_id, token, headers, size).await
+        self.get_stream_with_max_sse_event_size(uri, session, last_event_id, token, headers, size)
+            .await
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -125,8 +137,17 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
         max_size: usize,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
         let noted = session.clone();
-        let answer =
-            self.client.get_stream_with_max_sse_event_size(uri, session, last_event_id, token, headers, max_size).await;
+        let answer = self
+            .client
+            .get_stream_with_max_sse_event_size(
+                uri,
+                session,
+                last_event_id,
+                token,
+                headers,
+                max_size,
+            )
+            .await;
         if let Some(session) = &noted {
             self.note(session);
         }
@@ -138,7 +159,9 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
 /// another id would be nobody's, and who asked would wait for ever.
 fn addressed(answer: ServerJsonRpcMessage, asked: &RequestId) -> ServerJsonRpcMessage {
     match answer {
-        JsonRpcMessage::Error(refusal) => ServerJsonRpcMessage::error(refusal.error, Some(asked.clone())),
+        JsonRpcMessage::Error(refusal) => {
+            ServerJsonRpcMessage::error(refusal.error, Some(asked.clone()))
+        }
         JsonRpcMessage::Response(response) if !is_same(&response.id, asked) => {
             let error = ErrorData::invalid_request("it answered another request", None);
             ServerJsonRpcMessage::error(error, Some(asked.clone()))
@@ -156,7 +179,9 @@ fn is_same(one: &RequestId, other: &RequestId) -> bool {
 mod tests {
     use super::*;
     use futures::{FutureExt as _, StreamExt as _};
-    use rmcp::model::{ClientNotification, ClientRequest, InitializedNotification, PingRequest, RequestId};
+    use rmcp::model::{
+        ClientNotification, ClientRequest, InitializedNotification, PingRequest, RequestId,
+    };
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::Semaphore;
 
@@ -200,22 +225,40 @@ mod tests {
             _token: Option<String>,
             _headers: Headers,
         ) -> Result<Events, StreamableHttpError<std::io::Error>> {
-            self.answers.acquire().await.expect("nobody closes it").forget();
+            self.answers
+                .acquire()
+                .await
+                .expect("nobody closes it")
+                .forget();
             Ok(futures::stream::empty().boxed())
         }
     }
 
     fn slow() -> (Slow, Attentive<Slow>) {
-        let server = Slow { answers: Arc::new(Semaphore::new(0)), posted: Arc::default() };
+        let server = Slow {
+            answers: Arc::new(Semaphore::new(0)),
+            posted: Arc::default(),
+        };
         (server.clone(), Attentive::new(server))
     }
 
     fn request() -> ClientJsonRpcMessage {
-        ClientJsonRpcMessage::request(ClientRequest::PingRequest(PingRequest::default()), RequestId::Number(1))
+        ClientJsonRpcMessage::request(
+            ClientRequest::PingRequest(PingRequest::default()),
+            RequestId::Number(1),
+        )
     }
 
     async fn post(client: &Attentive<Slow>, message: ClientJsonRpcMessage, session: Option<&str>) {
-        let answer = client.post_message("u".into(), message, session.map(Arc::from), None, Headers::new()).await;
+        let answer = client
+            .post_message(
+                "u".into(),
+                message,
+                session.map(Arc::from),
+                None,
+                Headers::new(),
+            )
+            .await;
         assert!(answer.is_ok());
     }
 
@@ -227,10 +270,16 @@ mod tests {
         tokio::pin!(stream, asked);
         assert!(stream.as_mut().now_or_never().is_none());
         assert!(asked.as_mut().now_or_never().is_none());
-        assert_eq!(server.posted.load(Ordering::SeqCst), 0, "it is not asked before it is listened to");
+        assert_eq!(
+            server.posted.load(Ordering::SeqCst),
+            0,
+            "it is not asked before it is listened to"
+        );
         server.answers.add_permits(1);
         assert!(stream.await.is_ok());
-        asked.now_or_never().expect("nothing is waited for any more");
+        asked
+            .now_or_never()
+            .expect("nothing is waited for any more");
         assert_eq!(server.posted.load(Ordering::SeqCst), 1);
     }
 
@@ -249,8 +298,12 @@ mod tests {
         let (server, client) = slow();
         let told = ClientNotification::InitializedNotification(InitializedNotification::default());
         let told = ClientJsonRpcMessage::notification(told);
-        post(&client, told, Some("s")).now_or_never().expect("it is only told");
-        post(&client, request(), None).now_or_never().expect("there is no session");
+        post(&client, told, Some("s"))
+            .now_or_never()
+            .expect("it is only told");
+        post(&client, request(), None)
+            .now_or_never()
+            .expect("there is no session");
         assert_eq!(server.posted.load(Ordering::SeqCst), 2);
     }
 }

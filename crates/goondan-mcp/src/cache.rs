@@ -51,18 +51,26 @@ impl Cache {
 
     fn catalog(&self, fingerprint: &str) -> Option<(Catalog, Duration)> {
         let file = self.file(fingerprint);
-        let about = fs::metadata(&file).ok().filter(|about| about.len() <= MAX_FILE)?;
+        let about = fs::metadata(&file)
+            .ok()
+            .filter(|about| about.len() <= MAX_FILE)?;
         let catalog: Catalog = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-        let age = about.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default();
+        let age = about
+            .modified()
+            .ok()
+            .and_then(|at| SystemTime::now().duration_since(at).ok())
+            .unwrap_or_default();
         catalog.is_readable().then_some((catalog, age))
     }
 
     /// Keeps a catalog, in place of the one before. Where that fails the next start asks the server again.
     pub(crate) fn keep(&self, fingerprint: &str, catalog: &Catalog) {
-        let kept = serde_json::to_vec(catalog).map_err(io::Error::other).and_then(|text| {
-            private::make_folder(&self.folder)?;
-            private::replace(&self.file(fingerprint), &text)
-        });
+        let kept = serde_json::to_vec(catalog)
+            .map_err(io::Error::other)
+            .and_then(|text| {
+                private::make_folder(&self.folder)?;
+                private::replace(&self.file(fingerprint), &text)
+            });
         if let Err(error) = kept {
             tracing::warn!(%error, "what an MCP server has can't be kept for the next start");
         }
@@ -76,7 +84,8 @@ impl Cache {
 
     /// Notes that a server was asked and did not say anything.
     pub(crate) fn note_silence(&self, fingerprint: &str) {
-        let noted = private::make_folder(&self.folder).and_then(|()| private::write(&self.mark(fingerprint), b""));
+        let noted = private::make_folder(&self.folder)
+            .and_then(|()| private::write(&self.mark(fingerprint), b""));
         if let Err(error) = noted {
             tracing::debug!(%error, "a silent MCP server can't be noted");
         }

@@ -80,10 +80,21 @@ pub struct Hints {
 
 impl Catalog {
     /// What `listing` amounts to.
-    pub(crate) fn new(definition: &Definition, protocol: &str, server: &str, listing: Listing) -> Catalog {
-        let Listing { tools: mut told, mut notes } = listing;
+    pub(crate) fn new(
+        definition: &Definition,
+        protocol: &str,
+        server: &str,
+        listing: Listing,
+    ) -> Catalog {
+        let Listing {
+            tools: mut told,
+            mut notes,
+        } = listing;
         if told.len() > MAX_TOOLS {
-            notes.push(format!("Of its {} tools the first {MAX_TOOLS} are taken.", told.len()));
+            notes.push(format!(
+                "Of its {} tools the first {MAX_TOOLS} are taken.",
+                told.len()
+            ));
             told.truncate(MAX_TOOLS);
         }
         let own: Vec<&str> = told.iter().map(|tool| tool.name.as_ref()).collect();
@@ -96,7 +107,9 @@ impl Catalog {
                 continue;
             };
             if name != names::plain(&tool.name) {
-                notes.push(format!("Its tool `{own}` is called `{name}` here: its own name is too long, or taken."));
+                notes.push(format!(
+                    "Its tool `{own}` is called `{name}` here: its own name is too long, or taken."
+                ));
             }
             match listed(definition, tool, name) {
                 Ok(listed) => tools.push(listed),
@@ -109,15 +122,31 @@ impl Catalog {
             notes.push(format!("There are {more} more notes of that kind."));
         }
         let server = line(server.chars().take(MAX_SHOWN).collect::<String>()).to_string();
-        Catalog { format: FORMAT, protocol: protocol.to_owned(), server, tools, notes }
+        Catalog {
+            format: FORMAT,
+            protocol: protocol.to_owned(),
+            server,
+            tools,
+            notes,
+        }
     }
 
     /// What its schemas take up of every request that offers them, in tokens, roughly.
     pub fn tokens(&self) -> usize {
         let size = |listed: &Listed| {
-            let ExportSpec { name, description, parameters, .. } = &listed.export;
+            let ExportSpec {
+                name,
+                description,
+                parameters,
+                ..
+            } = &listed.export;
             let (name, description) = (name.clone(), description.clone());
-            ToolDefinition { name, description, parameters: parameters.clone() }.tokens()
+            ToolDefinition {
+                name,
+                description,
+                parameters: parameters.clone(),
+            }
+            .tokens()
         };
         self.tools.iter().map(size).sum()
     }
@@ -130,8 +159,14 @@ impl Catalog {
 
 fn listed(definition: &Definition, told: &Told, name: String) -> Result<Listed, String> {
     let hints = told.annotations.as_ref().map(Hints::of).unwrap_or_default();
-    let description = told.description.as_deref().filter(|text| !text.trim().is_empty());
-    let title = told.title.as_deref().or_else(|| told.annotations.as_ref()?.title.as_deref());
+    let description = told
+        .description
+        .as_deref()
+        .filter(|text| !text.trim().is_empty());
+    let title = told
+        .title
+        .as_deref()
+        .or_else(|| told.annotations.as_ref()?.title.as_deref());
     let description = description.or(title).unwrap_or(&told.name);
     let export = ExportSpec {
         name,
@@ -142,7 +177,11 @@ fn listed(definition: &Definition, told: &Told, name: String) -> Result<Listed, 
         // for that.
         ..ExportSpec::default()
     };
-    Ok(Listed { own: told.name.to_string(), export, hints })
+    Ok(Listed {
+        own: told.name.to_string(),
+        export,
+        hints,
+    })
 }
 
 impl Hints {
@@ -171,9 +210,13 @@ fn permissions(way: &Way, hints: Hints) -> BTreeSet<Permission> {
 
 /// A schema of type object, without the formats that mean something to a policy: those are not a stranger's to state.
 fn parameters(schema: &JsonObject) -> Result<JsonObject, String> {
-    let size = serde_json::to_vec(schema).map(|text| text.len()).unwrap_or(usize::MAX);
+    let size = serde_json::to_vec(schema)
+        .map(|text| text.len())
+        .unwrap_or(usize::MAX);
     if size > MAX_SCHEMA {
-        return Err(format!("the schema of its arguments has {size} bytes, more than {MAX_SCHEMA}"));
+        return Err(format!(
+            "the schema of its arguments has {size} bytes, more than {MAX_SCHEMA}"
+        ));
     }
     match schema.get("type") {
         None => {}
@@ -192,16 +235,24 @@ fn parameters(schema: &JsonObject) -> Result<JsonObject, String> {
 
 fn tidy(value: &mut Value, depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
-        return Err(format!("the schema of its arguments is more than {MAX_DEPTH} levels deep"));
+        return Err(format!(
+            "the schema of its arguments is more than {MAX_DEPTH} levels deep"
+        ));
     }
     match value {
         Value::Object(fields) => {
-            if fields.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
+            if fields
+                .get("format")
+                .and_then(Value::as_str)
+                .is_some_and(is_own_format)
+            {
                 fields.shift_remove("format");
             }
             for (key, value) in fields.iter_mut() {
                 match value {
-                    Value::String(text) if matches!(key.as_str(), "description" | "title" | "$comment") => {
+                    Value::String(text)
+                        if matches!(key.as_str(), "description" | "title" | "$comment") =>
+                    {
                         *text = cleaned(text, MAX_DESCRIPTION);
                     }
                     other => tidy(other, depth + 1)?,

@@ -11,7 +11,9 @@ use crate::codes;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
-use goondan_spec::kinds::{Elicitation, Entry, McpOauth, McpProtocol, McpServer, McpTransport, McpValue, Tool};
+use goondan_spec::kinds::{
+    Elicitation, Entry, McpOauth, McpProtocol, McpServer, McpTransport, McpValue, Tool,
+};
 use goondan_spec::value::Environment;
 use goondan_spec::{Resource, ResourceId};
 
@@ -38,8 +40,16 @@ pub struct Definition {
 /// How a server is reached.
 #[derive(Clone)]
 pub(crate) enum Way {
-    Program { command: String, args: Vec<String>, env: BTreeMap<String, String>, folder: PathBuf },
-    Http { url: String, headers: Vec<(String, String)> },
+    Program {
+        command: String,
+        args: Vec<String>,
+        env: BTreeMap<String, String>,
+        folder: PathBuf,
+    },
+    Http {
+        url: String,
+        headers: Vec<(String, String)>,
+    },
     Socket(PathBuf),
 }
 
@@ -48,26 +58,47 @@ impl Definition {
     ///
     /// # Errors
     /// The tool has no server, or a variable that it names is not set.
-    pub fn new(tool: &Resource<Tool>, root: &Path, environment: &Environment) -> Result<Definition, ToolError> {
+    pub fn new(
+        tool: &Resource<Tool>,
+        root: &Path,
+        environment: &Environment,
+    ) -> Result<Definition, ToolError> {
         let Entry::Mcp(server) = &tool.spec.entry else {
-            return Err(ToolError::new(format!("{} has no MCP server", tool.id)).code(Code::MCP_START));
+            return Err(
+                ToolError::new(format!("{} has no MCP server", tool.id)).code(Code::MCP_START)
+            );
         };
         let project = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
-        let lookup = |(name, value): &(String, McpValue)| Ok((name.clone(), resolve(tool, name, value, environment)?));
+        let lookup = |(name, value): &(String, McpValue)| {
+            Ok((name.clone(), resolve(tool, name, value, environment)?))
+        };
         let way = match &server.transport {
-            McpTransport::Program { command, args, env, cwd } => Way::Program {
+            McpTransport::Program {
+                command,
+                args,
+                env,
+                cwd,
+            } => Way::Program {
                 command: in_project(command, &project),
                 args: args.clone(),
                 env: env.iter().map(lookup).collect::<Result<_, ToolError>>()?,
-                folder: cwd.as_ref().map_or_else(|| project.clone(), |cwd| project.join(cwd)),
+                folder: cwd
+                    .as_ref()
+                    .map_or_else(|| project.clone(), |cwd| project.join(cwd)),
             },
-            McpTransport::Http { url, headers } => {
-                Way::Http { url: url.clone(), headers: headers.iter().map(lookup).collect::<Result<_, ToolError>>()? }
-            }
+            McpTransport::Http { url, headers } => Way::Http {
+                url: url.clone(),
+                headers: headers
+                    .iter()
+                    .map(lookup)
+                    .collect::<Result<_, ToolError>>()?,
+            },
             McpTransport::Socket { path } => Way::Socket(project.join(path)),
         };
         let secret = server.oauth.client_secret.clone().map(McpValue::Source);
-        let client_secret = secret.map(|secret| resolve(tool, "clientSecret", &secret, environment)).transpose()?;
+        let client_secret = secret
+            .map(|secret| resolve(tool, "clientSecret", &secret, environment))
+            .transpose()?;
         Ok(Definition {
             tool: tool.id.clone(),
             fingerprint: fingerprint(tool, server, &way, &project),
@@ -109,8 +140,10 @@ fn resolve(
 ) -> Result<String, ToolError> {
     match value {
         McpValue::Plain(text) => Ok(text.clone()),
-        McpValue::Source(source) => {
-            environment.resolve(source, name).map(|secret| secret.expose().to_owned()).map_err(|tried| {
+        McpValue::Source(source) => environment
+            .resolve(source, name)
+            .map(|secret| secret.expose().to_owned())
+            .map_err(|tried| {
                 let first = tried.first().map(String::as_str).unwrap_or_default();
                 codes::error(
                     Code::MCP_START,
@@ -118,8 +151,7 @@ fn resolve(
                     format_args!("needs a value for `{name}`, and nothing sets it"),
                 )
                 .suggest(format!("Whoever runs the swarm can set {first}."))
-            })
-        }
+            }),
     }
 }
 
@@ -138,17 +170,23 @@ fn fingerprint(tool: &Resource<Tool>, server: &McpServer, way: &Way, project: &P
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text.as_bytes());
     };
-    add(&format!("{:?} {:?} {:?}", server.transport, server.protocol, server.elicitation));
+    add(&format!(
+        "{:?} {:?} {:?}",
+        server.transport, server.protocol, server.elicitation
+    ));
     // What its tools are called here depends on what the Tool is called.
     add(&tool.id.to_string());
     add(&serde_json::to_string(&tool.spec.config).unwrap_or_default());
     match way {
         Way::Program { env, .. } => {
             add(&project.to_string_lossy());
-            env.iter().for_each(|(name, value)| [name, value].into_iter().for_each(|text| add(text)));
+            env.iter()
+                .for_each(|(name, value)| [name, value].into_iter().for_each(|text| add(text)));
         }
         Way::Http { headers, .. } => {
-            headers.iter().for_each(|(name, value)| [name, value].into_iter().for_each(|text| add(text)));
+            headers
+                .iter()
+                .for_each(|(name, value)| [name, value].into_iter().for_each(|text| add(text)));
         }
         Way::Socket(path) => add(&path.to_string_lossy()),
     }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-    ErrorCode, ErrorData, FormElicitationCapability, Implementation, InputRequest, ProgressNotificationParam,
-    ProgressToken,
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability, Implementation,
+    InputRequest, ProgressNotificationParam, ProgressToken,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -55,17 +55,28 @@ impl Drop for Listening {
 impl Handler {
     /// One that answers forms like that.
     pub(crate) fn new(elicitation: Elicitation) -> Self {
-        Handler(Arc::new(Inner { elicitation, listeners: Mutex::default(), list_changed: Notify::new() }))
+        Handler(Arc::new(Inner {
+            elicitation,
+            listeners: Mutex::default(),
+            list_changed: Notify::new(),
+        }))
     }
 
     fn listeners(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, Listener>> {
-        self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells `sink` of the progress of the request with that token.
     pub(crate) fn listen(&self, token: ProgressToken, sink: Arc<dyn ProgressSink>) -> Listening {
-        self.listeners().insert(token.clone(), Listener { sink, heard: None });
-        Listening { handler: self.clone(), token }
+        self.listeners()
+            .insert(token.clone(), Listener { sink, heard: None });
+        Listening {
+            handler: self.clone(),
+            token,
+        }
     }
 
     /// Waits until the server says that its tools are other ones.
@@ -87,14 +98,24 @@ impl Handler {
     fn progress(&self, told: ProgressNotificationParam) {
         let sink = {
             let mut listeners = self.listeners();
-            let Some(listener) = listeners.get_mut(&told.progress_token) else { return };
-            if listener.heard.is_some_and(|heard| heard.elapsed() < BETWEEN_UPDATES) {
+            let Some(listener) = listeners.get_mut(&told.progress_token) else {
+                return;
+            };
+            if listener
+                .heard
+                .is_some_and(|heard| heard.elapsed() < BETWEEN_UPDATES)
+            {
                 return;
             }
             listener.heard = Some(Instant::now());
             Arc::clone(&listener.sink)
         };
-        let message: String = told.message.unwrap_or_default().chars().take(MAX_MESSAGE).collect();
+        let message: String = told
+            .message
+            .unwrap_or_default()
+            .chars()
+            .take(MAX_MESSAGE)
+            .collect();
         let mut metadata = JsonObject::from_iter([("progress".to_owned(), json!(told.progress))]);
         metadata.extend(told.total.map(|total| ("total".to_owned(), json!(total))));
         sink.update(&shown::line(message).to_string(), metadata);
@@ -104,8 +125,15 @@ impl Handler {
 /// A form with the defaults that it states. One that wants more than these is declined.
 fn filled_in(form: &ElicitRequestParams) -> ElicitResult {
     let declined = || ElicitResult::new(ElicitationAction::Decline);
-    let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = form else { return declined() };
-    let Ok(schema) = serde_json::to_value(requested_schema) else { return declined() };
+    let ElicitRequestParams::FormElicitationParams {
+        requested_schema, ..
+    } = form
+    else {
+        return declined();
+    };
+    let Ok(schema) = serde_json::to_value(requested_schema) else {
+        return declined();
+    };
     let properties = schema.get("properties").and_then(Value::as_object);
     let defaults: JsonObject = properties
         .into_iter()
@@ -113,7 +141,10 @@ fn filled_in(form: &ElicitRequestParams) -> ElicitResult {
         .filter_map(|(name, property)| Some((name.clone(), property.get("default")?.clone())))
         .collect();
     let required = schema.get("required").and_then(Value::as_array);
-    let is_there = |name: &Value| name.as_str().is_some_and(|name| defaults.contains_key(name));
+    let is_there = |name: &Value| {
+        name.as_str()
+            .is_some_and(|name| defaults.contains_key(name))
+    };
     if !required.into_iter().flatten().all(is_there) {
         return declined();
     }
@@ -127,7 +158,10 @@ impl ClientHandler for Handler {
             let form = FormElicitationCapability::new();
             capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
         }
-        ClientConfig::new(capabilities, Implementation::new("goondan", env!("CARGO_PKG_VERSION")))
+        ClientConfig::new(
+            capabilities,
+            Implementation::new("goondan", env!("CARGO_PKG_VERSION")),
+        )
     }
 
     async fn create_elicitation(
@@ -146,10 +180,18 @@ impl ClientHandler for Handler {
         &self,
         _context: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots were not declared", None))
+        Err(ErrorData::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            "roots were not declared",
+            None,
+        ))
     }
 
-    async fn on_progress(&self, told: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
+    async fn on_progress(
+        &self,
+        told: ProgressNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
         self.progress(told);
     }
 
@@ -185,7 +227,15 @@ mod tests {
         }
         let most = begun.elapsed().as_millis() / BETWEEN_UPDATES.as_millis() + 1;
         let seen = seen.0.lock().expect("nobody panics");
-        assert!((1..=most).contains(&(seen.len() as u128)), "{} of at most {most}", seen.len());
-        assert!(seen.iter().all(|title| title.starts_with("still\\u{202e} here") && title.chars().count() < 400));
+        assert!(
+            (1..=most).contains(&(seen.len() as u128)),
+            "{} of at most {most}",
+            seen.len()
+        );
+        assert!(
+            seen.iter().all(
+                |title| title.starts_with("still\\u{202e} here") && title.chars().count() < 400
+            )
+        );
     }
 }

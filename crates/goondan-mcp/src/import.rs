@@ -11,7 +11,15 @@ use crate::names::MAX_TOOL;
 /// Keys below which such files list their servers.
 const KEYS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
 /// What the name of a secret has in it.
-const SECRET: [&str; 7] = ["token", "key", "secret", "password", "passwd", "auth", "credential"];
+const SECRET: [&str; 7] = [
+    "token",
+    "key",
+    "secret",
+    "password",
+    "passwd",
+    "auth",
+    "credential",
+];
 
 /// A server that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,20 +50,35 @@ pub struct Found {
 /// # Errors
 /// The file is no such file, as a part of a sentence.
 pub fn import(text: &str) -> Result<Found, String> {
-    let file: Value =
-        serde_json::from_str(&without_comments(text)).map_err(|error| format!("it is not JSON: {error}"))?;
+    let file: Value = serde_json::from_str(&without_comments(text))
+        .map_err(|error| format!("it is not JSON: {error}"))?;
     let nested = file.pointer("/mcp");
     let found = [Some(&file), nested]
         .into_iter()
         .flatten()
-        .find_map(|place| KEYS.iter().find_map(|key| place.get(key).and_then(Value::as_object)));
-    let servers = found.ok_or_else(|| format!("it has none of {}", KEYS.map(|key| format!("`{key}`")).join(", ")))?;
+        .find_map(|place| {
+            KEYS.iter()
+                .find_map(|key| place.get(key).and_then(Value::as_object))
+        });
+    let servers = found.ok_or_else(|| {
+        format!(
+            "it has none of {}",
+            KEYS.map(|key| format!("`{key}`")).join(", ")
+        )
+    })?;
     let (mut taken, mut listed) = (Vec::new(), Found::default());
     for (own, server) in servers {
-        match server.as_object().map(|server| one(own, server, &mut taken)) {
+        match server
+            .as_object()
+            .map(|server| one(own, server, &mut taken))
+        {
             Some(Some(found)) => listed.servers.push(found),
-            Some(None) => listed.left_out.push((own.clone(), "it has neither `command` nor `url`")),
-            None => listed.left_out.push((own.clone(), "it is not an object with `command` or `url`")),
+            Some(None) => listed
+                .left_out
+                .push((own.clone(), "it has neither `command` nor `url`")),
+            None => listed
+                .left_out
+                .push((own.clone(), "it is not an object with `command` or `url`")),
         }
     }
     Ok(listed)
@@ -63,12 +86,15 @@ pub fn import(text: &str) -> Result<Found, String> {
 
 fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Option<Imported> {
     let text = |key: &str| server.get(key).and_then(Value::as_str);
-    let url = text("url").or_else(|| text("serverUrl")).or_else(|| text("httpUrl"));
+    let url = text("url")
+        .or_else(|| text("serverUrl"))
+        .or_else(|| text("httpUrl"));
     text("command").or(url)?;
     let name = tool_name(own, taken);
     // A capital letter is nothing to tell.
     let is_renamed = !own.eq_ignore_ascii_case(&name);
-    let notes = is_renamed.then(|| format!("Its Tool is called `{name}`: names have letters, digits and hyphens."));
+    let notes = is_renamed
+        .then(|| format!("Its Tool is called `{name}`: names have letters, digits and hyphens."));
     let mut found = Imported {
         own: own.to_owned(),
         name,
@@ -79,18 +105,24 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
     let mut body = String::new();
     if let Some(command) = text("command") {
         line(&mut body, "command", &Value::from(command));
-        if let Some(args) = server.get("args").filter(|args| args.as_array().is_some_and(|args| !args.is_empty())) {
+        if let Some(args) = server
+            .get("args")
+            .filter(|args| args.as_array().is_some_and(|args| !args.is_empty()))
+        {
             line(&mut body, "args", args);
         }
         values(&mut body, "env", server.get("env"), &mut found);
         if let Some(cwd) = text("cwd") {
-            found.notes.push(format!("It runs in `{cwd}` there; `cwd` takes a folder of the project."));
+            found.notes.push(format!(
+                "It runs in `{cwd}` there; `cwd` takes a folder of the project."
+            ));
         }
     } else if let Some(url) = url {
         if text("type") == Some("sse") || url.ends_with("/sse") {
-            found
-                .notes
-                .push("It may speak only the HTTP+SSE transport of 2024, which gdn does not support.".to_owned());
+            found.notes.push(
+                "It may speak only the HTTP+SSE transport of 2024, which gdn does not support."
+                    .to_owned(),
+            );
         }
         line(&mut body, "url", &Value::from(url));
         values(&mut body, "headers", server.get("headers"), &mut found);
@@ -99,18 +131,38 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
         found.notes.push("It is switched off there.".to_owned());
     }
     if !taken_over(server).is_empty() {
-        found.notes.push(format!("Not taken over: {}.", taken_over(server).join(", ")));
+        found.notes.push(format!(
+            "Not taken over: {}.",
+            taken_over(server).join(", ")
+        ));
     }
     let name = Value::from(found.name.as_str());
-    found.yaml = format!("apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec:\n  mcp:\n{body}");
+    found.yaml = format!(
+        "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec:\n  mcp:\n{body}"
+    );
     Some(found)
 }
 
 /// Settings that mean nothing here.
 fn taken_over(server: &Map<String, Value>) -> Vec<String> {
-    const KNOWN: [&str; 11] =
-        ["command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type", "transport", "disabled"];
-    server.keys().filter(|key| !KNOWN.contains(&key.as_str())).map(|key| format!("`{key}`")).collect()
+    const KNOWN: [&str; 11] = [
+        "command",
+        "args",
+        "env",
+        "cwd",
+        "url",
+        "serverUrl",
+        "httpUrl",
+        "headers",
+        "type",
+        "transport",
+        "disabled",
+    ];
+    server
+        .keys()
+        .filter(|key| !KNOWN.contains(&key.as_str()))
+        .map(|key| format!("`{key}`"))
+        .collect()
 }
 
 fn line(body: &mut String, key: &str, value: &Value) {
@@ -119,16 +171,25 @@ fn line(body: &mut String, key: &str, value: &Value) {
 }
 
 fn values(body: &mut String, key: &str, values: Option<&Value>, found: &mut Imported) {
-    let Some(values) = values.and_then(Value::as_object).filter(|values| !values.is_empty()) else { return };
+    let Some(values) = values
+        .and_then(Value::as_object)
+        .filter(|values| !values.is_empty())
+    else {
+        return;
+    };
     let _ = writeln!(body, "    {key}:");
     for (name, value) in values {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         let shown = Value::from(name.as_str());
         match variable(&found.name, name, &text) {
             Some(variable) => {
                 let _ = writeln!(body, "      {shown}: {{valueFrom: {{env: {variable}}}}}");
                 if variable_reference(&text).is_none() {
-                    found.notes.push(format!("Set {variable} to the whole value of `{name}`, which stands there."));
+                    found.notes.push(format!(
+                        "Set {variable} to the whole value of `{name}`, which stands there."
+                    ));
                 }
                 found.variables.push(variable);
             }
@@ -146,29 +207,62 @@ fn variable(server: &str, name: &str, text: &str) -> Option<String> {
     }
     let lower = name.to_lowercase();
     let is_secret = SECRET.iter().any(|part| lower.contains(part)) || text.contains("${");
-    is_secret.then(|| match name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_') {
-        true => name.to_owned(),
-        false => format!("{}_{}", constant(server), constant(name)),
+    is_secret.then(|| {
+        match name
+            .chars()
+            .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+        {
+            true => name.to_owned(),
+            false => format!("{}_{}", constant(server), constant(name)),
+        }
     })
 }
 
 /// The name in `${NAME}`, `${env:NAME}` or `${input:name}`, where there is nothing beside it.
 fn variable_reference(text: &str) -> Option<String> {
     let inner = text.strip_prefix("${")?.strip_suffix('}')?;
-    let name = inner.strip_prefix("env:").or_else(|| inner.strip_prefix("input:")).unwrap_or(inner);
+    let name = inner
+        .strip_prefix("env:")
+        .or_else(|| inner.strip_prefix("input:"))
+        .unwrap_or(inner);
     let name = name.split(":-").next().unwrap_or(name);
-    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    is_plain.then(|| if inner.starts_with("input:") { constant(name) } else { name.to_owned() })
+    let is_plain = !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    is_plain.then(|| {
+        if inner.starts_with("input:") {
+            constant(name)
+        } else {
+            name.to_owned()
+        }
+    })
 }
 
 fn constant(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }
 
 /// A name of a resource: lower-case letters, digits and hyphens.
 fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
-    let plain: String =
-        own.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let plain: String = own
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        })
+        .collect();
     let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
     let mut name = parts.join("-");
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
@@ -177,14 +271,21 @@ fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
     name.truncate(MAX_TOOL - 3);
     let name = name.trim_end_matches('-').to_owned();
     let free = (2..).map(|number| format!("{name}-{number}"));
-    let name = std::iter::once(name.clone()).chain(free).find(|name| !taken.contains(name)).unwrap_or(name);
+    let name = std::iter::once(name.clone())
+        .chain(free)
+        .find(|name| !taken.contains(name))
+        .unwrap_or(name);
     taken.push(name.clone());
     name
 }
 
 /// Editors allow comments in such files.
 fn without_comments(text: &str) -> String {
-    let (mut plain, mut chars, mut in_text) = (String::with_capacity(text.len()), text.chars().peekable(), false);
+    let (mut plain, mut chars, mut in_text) = (
+        String::with_capacity(text.len()),
+        text.chars().peekable(),
+        false,
+    );
     while let Some(c) = chars.next() {
         match (in_text, c, chars.peek()) {
             (true, '\\', Some(_)) => {
@@ -201,7 +302,9 @@ fn without_comments(text: &str) -> String {
             }
             (false, '/', Some('*')) => {
                 let mut last = ' ';
-                chars.by_ref().find(|c| std::mem::replace(&mut last, *c) == '*' && *c == '/');
+                chars
+                    .by_ref()
+                    .find(|c| std::mem::replace(&mut last, *c) == '*' && *c == '/');
             }
             _ => plain.push(c),
         }
@@ -233,13 +336,20 @@ mod tests {
 
     #[test]
     fn names_are_those_of_resources_and_unique() {
-        let text =
-            r#"{"servers": {"a b": {"command": "x"}, "A_B": {"command": "x"}, "1": {"command": "x"}, "none": {}}}"#;
+        let text = r#"{"servers": {"a b": {"command": "x"}, "A_B": {"command": "x"}, "1": {"command": "x"}, "none": {}}}"#;
         let listed = import(text).expect("servers");
         let names: Vec<&str> = listed.servers.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a-b", "a-b-2", "mcp-1"]);
-        assert!(listed.servers.iter().all(|one| one.notes[0].contains(&format!("called `{}`", one.name))));
-        assert_eq!(listed.left_out, [("none".to_owned(), "it has neither `command` nor `url`")]);
+        assert!(
+            listed
+                .servers
+                .iter()
+                .all(|one| one.notes[0].contains(&format!("called `{}`", one.name)))
+        );
+        assert_eq!(
+            listed.left_out,
+            [("none".to_owned(), "it has neither `command` nor `url`")]
+        );
         assert!(import("{}").is_err() && import("x").is_err());
     }
 }

@@ -71,7 +71,10 @@ impl Noticed {
     }
 
     /// Reads complaints to their end, and keeps the last of them.
-    pub(crate) async fn read(self: Arc<Self>, mut errors: Box<dyn AsyncRead + Send + Sync + Unpin>) {
+    pub(crate) async fn read(
+        self: Arc<Self>,
+        mut errors: Box<dyn AsyncRead + Send + Sync + Unpin>,
+    ) {
         let mut piece = [0; 1024];
         while let Ok(count @ 1..) = errors.read(&mut piece).await {
             let kept = &mut self.notes().complaints;
@@ -123,7 +126,9 @@ impl Lines {
                 available = self.input.fill_buf() => available,
                 () = nothing_more => return false,
             };
-            let Ok(available) = available else { return false };
+            let Ok(available) = available else {
+                return false;
+            };
             if available.is_empty() {
                 return false;
             }
@@ -145,7 +150,9 @@ impl Lines {
     fn pass_over(&mut self, line: &[u8]) -> bool {
         self.noise += line.len();
         let mut notes = self.noticed.notes();
-        notes.noise.get_or_insert_with(|| String::from_utf8_lossy(&line[..line.len().min(400)]).into_owned());
+        notes.noise.get_or_insert_with(|| {
+            String::from_utf8_lossy(&line[..line.len().min(400)]).into_owned()
+        });
         if self.noise > MAX_NOISE {
             notes.fatal = Some(Fatal::Noise);
         }
@@ -228,17 +235,30 @@ mod tests {
 
     fn lines(input: impl AsyncRead + Send + Sync + Unpin + 'static) -> (Lines, Arc<Noticed>) {
         let noticed = Arc::<Noticed>::default();
-        (Lines::new(Box::new(input), Box::new(tokio::io::sink()), Arc::clone(&noticed)), noticed)
+        (
+            Lines::new(
+                Box::new(input),
+                Box::new(tokio::io::sink()),
+                Arc::clone(&noticed),
+            ),
+            noticed,
+        )
     }
 
     #[tokio::test]
     async fn what_is_no_message_is_passed_over() {
         let text = "starting…\n\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\r\n[1]\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":7}\n";
         let (mut lines, noticed) = lines(text.as_bytes());
-        assert!(matches!(lines.receive().await, Some(RxJsonRpcMessage::<RoleClient>::Response(_))));
+        assert!(matches!(
+            lines.receive().await,
+            Some(RxJsonRpcMessage::<RoleClient>::Response(_))
+        ));
         assert!(lines.receive().await.is_some());
         assert!(lines.receive().await.is_none());
-        assert_eq!((noticed.fatal(), noticed.words().as_str()), (None, "; it printed: starting…"));
+        assert_eq!(
+            (noticed.fatal(), noticed.words().as_str()),
+            (None, "; it printed: starting…")
+        );
     }
 
     #[tokio::test]
@@ -246,14 +266,25 @@ mod tests {
         let (near, far) = tokio::io::duplex(1_024);
         drop(far);
         let noticed = Arc::<Noticed>::default();
-        let mut lines = Lines::new(Box::new("no such option\n".as_bytes()), Box::new(near), Arc::clone(&noticed));
-        let ping = serde_json::from_str(r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#).unwrap();
+        let mut lines = Lines::new(
+            Box::new("no such option\n".as_bytes()),
+            Box::new(near),
+            Arc::clone(&noticed),
+        );
+        let ping =
+            serde_json::from_str(r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#).unwrap();
         lines.send(ping).await.unwrap();
         assert!(lines.receive().await.is_none());
         assert_eq!(noticed.words(), "; it printed: no such option");
         let (silent, _kept) = tokio::io::duplex(1);
-        let mut lines = Lines { input: BufReader::new(Box::new(silent)), ..lines };
-        assert!(lines.receive().await.is_none(), "who says nothing more is not waited for");
+        let mut lines = Lines {
+            input: BufReader::new(Box::new(silent)),
+            ..lines
+        };
+        assert!(
+            lines.receive().await.is_none(),
+            "who says nothing more is not waited for"
+        );
     }
 
     #[tokio::test]

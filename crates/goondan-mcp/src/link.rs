@@ -11,7 +11,9 @@ use rmcp::service::{
     ClientInitializeError, Peer, PeerRequestOptions, QuitReason, RequestHandle, RunningService,
     RunningServiceCancellationToken, ServiceError, serve_client_with_lifecycle,
 };
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransportConfig, StreamableHttpError,
+};
 use rmcp::transport::{AuthClient, IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientLifecycleMode, RoleClient};
 use tokio::sync::watch;
@@ -74,14 +76,28 @@ impl Link {
                     tokio::spawn(Arc::clone(&noticed).read(errors));
                 }
                 let lines = Lines::new(stream.input, stream.output, Arc::clone(&noticed));
-                Link::over(definition, handler, lines, stream.program, noticed, None, legacy).await
+                Link::over(
+                    definition,
+                    handler,
+                    lines,
+                    stream.program,
+                    noticed,
+                    None,
+                    legacy,
+                )
+                .await
             }
             None => Link::over_web(definition, handler, ways, legacy).await,
         }
     }
 
     /// Over the web, with a token where somebody is logged in.
-    async fn over_web(definition: &Definition, handler: Handler, ways: &Ways, legacy: bool) -> Result<Link, ToolError> {
+    async fn over_web(
+        definition: &Definition,
+        handler: Handler,
+        ways: &Ways,
+        legacy: bool,
+    ) -> Result<Link, ToolError> {
         let (client, config) = web(definition).await?;
         let tokens = TokenFile::of(&ways.folder, definition);
         let manager = match &tokens {
@@ -90,12 +106,33 @@ impl Link {
         };
         match manager {
             Some(manager) => {
-                let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
-                Link::over(definition, handler, transport, None, Arc::default(), tokens, legacy).await
+                let transport = StreamableHttpClientTransport::with_client(
+                    AuthClient::new(client, manager),
+                    config,
+                );
+                Link::over(
+                    definition,
+                    handler,
+                    transport,
+                    None,
+                    Arc::default(),
+                    tokens,
+                    legacy,
+                )
+                .await
             }
             None => {
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                Link::over(definition, handler, transport, None, Arc::default(), tokens, legacy).await
+                Link::over(
+                    definition,
+                    handler,
+                    transport,
+                    None,
+                    Arc::default(),
+                    tokens,
+                    legacy,
+                )
+                .await
             }
         }
     }
@@ -105,8 +142,12 @@ impl Link {
         let (client, config) = web(definition).await.ok()?;
         let transport = StreamableHttpClientTransport::with_client(client, config);
         let mode = lifecycle(definition.protocol, false);
-        let serving = serve_client_with_lifecycle(Handler::new(definition.elicitation), transport, mode);
-        match tokio::time::timeout(definition.connect_timeout, serving).await.ok()? {
+        let serving =
+            serve_client_with_lifecycle(Handler::new(definition.elicitation), transport, mode);
+        match tokio::time::timeout(definition.connect_timeout, serving)
+            .await
+            .ok()?
+        {
             Ok(service) => {
                 let _ = service.cancel().await;
                 None
@@ -145,13 +186,23 @@ impl Link {
         if let Some(unknown) = unknown_revision(&service) {
             let _ = service.cancel().await;
             ended(program).await;
-            let what = format_args!("speaks the revision `{unknown}` of the protocol, which is not known here");
+            let what = format_args!(
+                "speaks the revision `{unknown}` of the protocol, which is not known here"
+            );
             return Err(error(Code::MCP_CONNECT, definition.name(), what).suggest(UPDATE));
         }
         let (told, ended) = watch::channel(None);
         let (peer, end) = (service.peer().clone(), service.cancellation_token());
         tokio::spawn(watch_over(service, program, told));
-        Ok(Link { peer, handler, since: Instant::now(), noticed, tokens, end: Mutex::new(Some(end)), ended })
+        Ok(Link {
+            peer,
+            handler,
+            since: Instant::now(),
+            noticed,
+            tokens,
+            end: Mutex::new(Some(end)),
+            ended,
+        })
     }
 
     /// Whether nothing comes of it any more.
@@ -176,19 +227,30 @@ impl Link {
     }
 
     fn stop(&self) {
-        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
-        end.into_iter().for_each(RunningServiceCancellationToken::cancel);
+        let end = self
+            .end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        end.into_iter()
+            .for_each(RunningServiceCancellationToken::cancel);
     }
 
     /// Whether the server speaks a revision of the protocol that begins with a handshake.
     pub(crate) fn is_legacy(&self) -> bool {
-        self.peer.peer_info().is_some_and(|info| info.protocol_version.has_initialize())
+        self.peer
+            .peer_info()
+            .is_some_and(|info| info.protocol_version.has_initialize())
     }
 
     /// What a server is told when its tools are to be listened to; those that have a handshake tell unasked.
     pub(crate) async fn listen(&self) -> Option<rmcp::service::Subscription> {
         let info = self.peer.peer_info()?;
-        let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        let tells = info
+            .capabilities
+            .tools
+            .as_ref()
+            .is_some_and(|tools| tools.list_changed == Some(true));
         if self.is_legacy() || !tells {
             return None;
         }
@@ -204,20 +266,33 @@ impl Link {
             Ok(Ok(listing)) => listing,
             Ok(Err(failure)) => return Err(self.failure(definition, &failure)),
             Err(_) => {
-                let what = format_args!("did not say within {} s what it has", definition.connect_timeout.as_secs());
+                let what = format_args!(
+                    "did not say within {} s what it has",
+                    definition.connect_timeout.as_secs()
+                );
                 return Err(error(Code::MCP_TIMEOUT, definition.name(), what).suggest(RAISE));
             }
         };
         let info = self.peer.peer_info();
-        let protocol = info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default();
+        let protocol = info
+            .as_ref()
+            .map(|info| info.protocol_version.to_string())
+            .unwrap_or_default();
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
-        let server = server.map(|server| format!("{} {}", server.name, server.version)).unwrap_or_default();
+        let server = server
+            .map(|server| format!("{} {}", server.name, server.version))
+            .unwrap_or_default();
         Ok(Catalog::new(definition, &protocol, server.trim(), listing))
     }
 
     /// Sends a request, and does not wait for its answer.
-    pub(crate) async fn send(&self, request: ClientRequest) -> Result<RequestHandle<RoleClient>, ServiceError> {
-        self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await
+    pub(crate) async fn send(
+        &self,
+        request: ClientRequest,
+    ) -> Result<RequestHandle<RoleClient>, ServiceError> {
+        self.peer
+            .send_cancellable_request(request, PeerRequestOptions::no_options())
+            .await
     }
 
     /// What a failure means to who called.
@@ -233,18 +308,37 @@ impl Link {
             }
             ServiceError::McpError(refusal) => {
                 let text = codes::said(&refusal.message);
-                error(Code::MCP_PROTOCOL, name, format_args!("refuses the request: {text} ({})", refusal.code.0))
+                error(
+                    Code::MCP_PROTOCOL,
+                    name,
+                    format_args!("refuses the request: {text} ({})", refusal.code.0),
+                )
             }
-            ServiceError::TransportClosed | ServiceError::Cancelled { .. } => self.death(definition),
-            ServiceError::TransportSend(cause) if self.is_dead() && cause.error.to_string().contains("closed") => {
+            ServiceError::TransportClosed | ServiceError::Cancelled { .. } => {
                 self.death(definition)
             }
-            ServiceError::TransportSend(cause) if is_too_large(cause.error.as_ref()) => too_much(name, Fatal::LongLine),
+            ServiceError::TransportSend(cause)
+                if self.is_dead() && cause.error.to_string().contains("closed") =>
+            {
+                self.death(definition)
+            }
+            ServiceError::TransportSend(cause) if is_too_large(cause.error.as_ref()) => {
+                too_much(name, Fatal::LongLine)
+            }
             ServiceError::TransportSend(cause) => {
                 let text = codes::said(&chain(cause.error.as_ref()));
-                error(Code::MCP_CONNECT, name, format_args!("can't be reached: {text}")).suggest(AGAIN)
+                error(
+                    Code::MCP_CONNECT,
+                    name,
+                    format_args!("can't be reached: {text}"),
+                )
+                .suggest(AGAIN)
             }
-            other => error(Code::MCP_PROTOCOL, name, format_args!("gave {UNREADABLE}: {other}")),
+            other => error(
+                Code::MCP_PROTOCOL,
+                name,
+                format_args!("gave {UNREADABLE}: {other}"),
+            ),
         }
     }
 
@@ -256,14 +350,17 @@ impl Link {
         let how = self.ended.borrow().clone().filter(|how| !how.is_empty());
         let how = how.map(|how| format!(" ({how})")).unwrap_or_default();
         let what = format_args!("ended{how} while it was at work{}", self.noticed.words());
-        let suggestion = "It is not known whether the call did anything. The next call starts the server again.";
+        let suggestion =
+            "It is not known whether the call did anything. The next call starts the server again.";
         error(Code::MCP_DIED, name, what).suggest(suggestion)
     }
 }
 
-const RAISE: &str = "Whoever runs the swarm can give it more time with `connectTimeoutMs` in `spec.mcp`.";
+const RAISE: &str =
+    "Whoever runs the swarm can give it more time with `connectTimeoutMs` in `spec.mcp`.";
 const UPDATE: &str = "Update the server, or gdn if the server is newer.";
-const AGAIN: &str = "Look at the server, and try again; `gdn mcp list --connect` shows what is wrong.";
+const AGAIN: &str =
+    "Look at the server, and try again; `gdn mcp list --connect` shows what is wrong.";
 
 /// The revision that was agreed on, if it is none that exists.
 fn unknown_revision(service: &RunningService<RoleClient, Handler>) -> Option<String> {
@@ -300,7 +397,9 @@ fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
     let modern = || vec![ProtocolVersion::V_2026_07_28];
     match pinned {
         Some(McpProtocol::V2025_11_25) => ClientLifecycleMode::Initialize,
-        Some(McpProtocol::V2026_07_28) => ClientLifecycleMode::Discover { preferred_versions: modern() },
+        Some(McpProtocol::V2026_07_28) => ClientLifecycleMode::Discover {
+            preferred_versions: modern(),
+        },
         None if legacy => ClientLifecycleMode::Initialize,
         None => ClientLifecycleMode::Auto {
             preferred_versions: modern(),
@@ -310,9 +409,18 @@ fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
 }
 
 /// The stream of a program or of a socket; none for a server of the web.
-async fn stream(definition: &Definition, dialer: &dyn Dialer, place: &Place) -> Result<Option<Stream>, ToolError> {
+async fn stream(
+    definition: &Definition,
+    dialer: &dyn Dialer,
+    place: &Place,
+) -> Result<Option<Stream>, ToolError> {
     match &definition.way {
-        Way::Program { command, args, env, folder } => {
+        Way::Program {
+            command,
+            args,
+            env,
+            folder,
+        } => {
             let program = Program {
                 command: command.clone(),
                 args: args.clone(),
@@ -327,7 +435,11 @@ async fn stream(definition: &Definition, dialer: &dyn Dialer, place: &Place) -> 
                 },
             };
             let failed = |cause: ToolError| ToolError {
-                message: format!("the MCP server of Tool/{} can't be started: {}", definition.name(), cause.message),
+                message: format!(
+                    "the MCP server of Tool/{} can't be started: {}",
+                    definition.name(),
+                    cause.message
+                ),
                 code: Some(
                     cause
                         .code
@@ -350,37 +462,73 @@ fn missing(command: &str) -> String {
 
 #[cfg(unix)]
 async fn socket(definition: &Definition, path: &std::path::Path) -> Result<Stream, ToolError> {
-    let connecting = tokio::time::timeout(definition.connect_timeout, tokio::net::UnixStream::connect(path));
-    let connected = connecting.await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+    let connecting = tokio::time::timeout(
+        definition.connect_timeout,
+        tokio::net::UnixStream::connect(path),
+    );
+    let connected = connecting
+        .await
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
     let stream = connected.map_err(|cause| {
-        error(Code::MCP_CONNECT, definition.name(), format_args!("can't be reached on {}: {cause}", path.display()))
-            .suggest("Start the server that listens on this socket.")
+        error(
+            Code::MCP_CONNECT,
+            definition.name(),
+            format_args!("can't be reached on {}: {cause}", path.display()),
+        )
+        .suggest("Start the server that listens on this socket.")
     })?;
     let (input, output) = stream.into_split();
-    Ok(Stream { input: Box::new(input), output: Box::new(output), errors: None, program: None })
+    Ok(Stream {
+        input: Box::new(input),
+        output: Box::new(output),
+        errors: None,
+        program: None,
+    })
 }
 
 #[cfg(not(unix))]
 async fn socket(definition: &Definition, _path: &std::path::Path) -> Result<Stream, ToolError> {
-    Err(error(Code::MCP_CONNECT, definition.name(), "is on a Unix socket, which this system does not have"))
+    Err(error(
+        Code::MCP_CONNECT,
+        definition.name(),
+        "is on a Unix socket, which this system does not have",
+    ))
 }
 
 /// What a transport for a server of the web is made of.
 async fn web(
     definition: &Definition,
-) -> Result<(Attentive<reqwest::Client>, StreamableHttpClientTransportConfig), ToolError> {
+) -> Result<
+    (
+        Attentive<reqwest::Client>,
+        StreamableHttpClientTransportConfig,
+    ),
+    ToolError,
+> {
     let name = definition.name();
     let Way::Http { url, headers } = &definition.way else {
         return Err(error(Code::MCP_CONNECT, name, "has no address"));
     };
     let client = http::client().await;
-    let client = client.map_err(|cause| error(Code::MCP_CONNECT, name, format_args!("can't be reached: {cause}")))?;
+    let client = client.map_err(|cause| {
+        error(
+            Code::MCP_CONNECT,
+            name,
+            format_args!("can't be reached: {cause}"),
+        )
+    })?;
     let mut named = HashMap::new();
     for (header, value) in headers {
-        let pair = HeaderName::try_from(header.as_str()).ok().zip(HeaderValue::from_str(value).ok());
+        let pair = HeaderName::try_from(header.as_str())
+            .ok()
+            .zip(HeaderValue::from_str(value).ok());
         let (header, mut value) = pair.ok_or_else(|| {
-            error(Code::MCP_START, name, format_args!("has a header `{header}` that can't be sent"))
-                .suggest("Correct `headers` in `spec.mcp`.")
+            error(
+                Code::MCP_START,
+                name,
+                format_args!("has a header `{header}` that can't be sent"),
+            )
+            .suggest("Correct `headers` in `spec.mcp`.")
         })?;
         value.set_sensitive(true);
         named.insert(header, value);
@@ -404,24 +552,44 @@ fn no_connection(
     if let Some(fatal) = noticed.fatal() {
         return too_much(name, fatal);
     }
-    let how = if end.is_empty() { String::new() } else { format!(" ({end})") };
+    let how = if end.is_empty() {
+        String::new()
+    } else {
+        format!(" ({end})")
+    };
     let why = match failure {
-        ClientInitializeError::ConnectionClosed(_) => format!("ended{how} before it had said anything"),
+        ClientInitializeError::ConnectionClosed(_) => {
+            format!("ended{how} before it had said anything")
+        }
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             "speaks no revision of the protocol that is known here".to_owned()
         }
         ClientInitializeError::TransportError { error, .. } => {
-            format!("can't be reached{how}: {}", codes::said(&chain(error.error.as_ref())))
+            format!(
+                "can't be reached{how}: {}",
+                codes::said(&chain(error.error.as_ref()))
+            )
         }
-        other => format!("does not answer as an MCP server does{how}: {}", codes::said(&other.to_string())),
+        other => format!(
+            "does not answer as an MCP server does{how}: {}",
+            codes::said(&other.to_string())
+        ),
     };
-    error(Code::MCP_CONNECT, name, format_args!("{why}{}", noticed.words())).suggest(AGAIN)
+    error(
+        Code::MCP_CONNECT,
+        name,
+        format_args!("{why}{}", noticed.words()),
+    )
+    .suggest(AGAIN)
 }
 
 /// Whether an answer over the web was not read to its end.
 fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
-    matches!(error, Some(StreamableHttpError::ResponseBodyTooLarge { .. }))
+    matches!(
+        error,
+        Some(StreamableHttpError::ResponseBodyTooLarge { .. })
+    )
 }
 
 /// An error with all of its causes.
@@ -452,7 +620,8 @@ fn too_much(name: &str, fatal: Fatal) -> ToolError {
         }
         Fatal::Noise => {
             let what = "prints what is no message of the protocol";
-            error(Code::MCP_CONNECT, name, what).suggest("Look at `command` and `args` in `spec.mcp`: is it a server?")
+            error(Code::MCP_CONNECT, name, what)
+                .suggest("Look at `command` and `args` in `spec.mcp`: is it a server?")
         }
     }
 }
@@ -465,6 +634,7 @@ fn note_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
 }
 
 fn wants_login(name: &str) -> ToolError {
-    error(Code::MCP_AUTH, name, "wants somebody to log in")
-        .suggest(format!("Whoever runs the swarm can run `gdn mcp login {name}`, or put a key into `headers`."))
+    error(Code::MCP_AUTH, name, "wants somebody to log in").suggest(format!(
+        "Whoever runs the swarm can run `gdn mcp login {name}`, or put a key into `headers`."
+    ))
 }

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, CustomResult, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
+use rmcp::model::{
+    ClientRequest, CustomResult, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool,
+};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 
@@ -45,8 +47,14 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ServiceErro
         if !seen.insert(next.clone()) {
             // Servers that ignore the cursor send their first page again.
             let known: HashSet<_> = listing.tools.iter().map(|tool| tool.name.clone()).collect();
-            listing.tools.extend(page.tools.into_iter().filter(|tool| !known.contains(&tool.name)));
-            listing.notes.push("Its list of tools leads back to a page that was read before.".to_owned());
+            listing.tools.extend(
+                page.tools
+                    .into_iter()
+                    .filter(|tool| !known.contains(&tool.name)),
+            );
+            listing
+                .notes
+                .push("Its list of tools leads back to a page that was read before.".to_owned());
             return Ok(listing);
         }
         listing.tools.extend(page.tools);
@@ -55,34 +63,57 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ServiceErro
         }
         cursor = Some(next);
     }
-    listing.notes.push(format!("Its list of tools has more than {MAX_PAGES} pages; the first {MAX_PAGES} are taken."));
+    listing.notes.push(format!(
+        "Its list of tools has more than {MAX_PAGES} pages; the first {MAX_PAGES} are taken."
+    ));
     Ok(listing)
 }
 
-async fn page(peer: &Peer<RoleClient>, params: PaginatedRequestParams) -> Result<Page, ServiceError> {
+async fn page(
+    peer: &Peer<RoleClient>,
+    params: PaginatedRequestParams,
+) -> Result<Page, ServiceError> {
     match peer.list_tools(Some(params.clone())).await {
-        Ok(page) => return Ok(Page { tools: page.tools, next: page.next_cursor, notes: Vec::new() }),
+        Ok(page) => {
+            return Ok(Page {
+                tools: page.tools,
+                next: page.next_cursor,
+                notes: Vec::new(),
+            });
+        }
         Err(ServiceError::UnexpectedResponse) => {}
         Err(failure) => return Err(failure),
     }
     // A tool among them can't be understood, and with it the whole answer: each is looked at by itself.
-    let request = ListToolsRequest { method: Default::default(), params: Some(params), extensions: Default::default() };
-    match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
-        ServerResult::CustomResult(CustomResult(page)) => one_by_one(page).ok_or(ServiceError::UnexpectedResponse),
+    let request = ListToolsRequest {
+        method: Default::default(),
+        params: Some(params),
+        extensions: Default::default(),
+    };
+    match peer
+        .send_request(ClientRequest::ListToolsRequest(request))
+        .await?
+    {
+        ServerResult::CustomResult(CustomResult(page)) => {
+            one_by_one(page).ok_or(ServiceError::UnexpectedResponse)
+        }
         _ => Err(ServiceError::UnexpectedResponse),
     }
 }
 
 /// Those of the tools of a page that can be understood; `None` where it is no page.
 fn one_by_one(mut page: Value) -> Option<Page> {
-    let Value::Array(told) = page.get_mut("tools")?.take() else { return None };
+    let Value::Array(told) = page.get_mut("tools")?.take() else {
+        return None;
+    };
     let (mut tools, mut notes) = (Vec::new(), Vec::new());
     for tool in told {
         let name = tool.get("name").and_then(Value::as_str).map(short);
         match serde_json::from_value(tool) {
             Ok(tool) => tools.push(tool),
             Err(why) => {
-                let name = name.map_or_else(|| "without a name".to_owned(), |name| format!("`{name}`"));
+                let name =
+                    name.map_or_else(|| "without a name".to_owned(), |name| format!("`{name}`"));
                 notes.push(format!(
                     "Its tool {name} is left out: it can't be understood ({}).",
                     short(&why.to_string())
@@ -90,7 +121,14 @@ fn one_by_one(mut page: Value) -> Option<Page> {
             }
         }
     }
-    Some(Page { tools, next: page.get("nextCursor").and_then(Value::as_str).map(str::to_owned), notes })
+    Some(Page {
+        tools,
+        next: page
+            .get("nextCursor")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+        notes,
+    })
 }
 
 #[cfg(test)]
@@ -107,8 +145,15 @@ mod tests {
             7,
         ]}));
         let page = page.expect("a page");
-        assert_eq!((page.tools.len(), page.notes.len(), page.next.as_deref()), (1, 3, Some("2")));
-        assert!(page.notes[0].starts_with("Its tool `bad` is left out"), "{:?}", page.notes);
+        assert_eq!(
+            (page.tools.len(), page.notes.len(), page.next.as_deref()),
+            (1, 3, Some("2"))
+        );
+        assert!(
+            page.notes[0].starts_with("Its tool `bad` is left out"),
+            "{:?}",
+            page.notes
+        );
         assert!(one_by_one(json!({"tools": 7})).is_none() && one_by_one(json!([])).is_none());
     }
 }

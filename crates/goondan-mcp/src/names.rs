@@ -38,22 +38,38 @@ pub(crate) fn assign<'n>(tool: &str, own: &[&'n str]) -> Vec<Option<String>> {
         }
         let is_own = plain.as_str() == own;
         let collides = taken[plain.as_str()].len() > 1 && !is_own;
-        Some(if collides || plain.len() > room { hashed(plain, own, room) } else { plain.clone() })
+        Some(if collides || plain.len() > room {
+            hashed(plain, own, room)
+        } else {
+            plain.clone()
+        })
     };
-    plain.iter().zip(own).map(|(plain, own)| name(plain, own)).collect()
+    plain
+        .iter()
+        .zip(own)
+        .map(|(plain, own)| name(plain, own))
+        .collect()
 }
 
 /// `name` in the characters that models take, without `__`.
 pub(crate) fn plain(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     for c in name.chars() {
-        let c = if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        let c = if c.is_ascii_alphanumeric() || c == '-' {
+            c
+        } else {
+            '_'
+        };
         if c != '_' || !plain.ends_with('_') {
             plain.push(c);
         }
     }
     let trimmed = plain.trim_start_matches(['_', '-']);
-    if trimmed.is_empty() { "tool".to_owned() } else { trimmed.to_owned() }
+    if trimmed.is_empty() {
+        "tool".to_owned()
+    } else {
+        trimmed.to_owned()
+    }
 }
 
 fn hashed(plain: &str, own: &str, room: usize) -> String {
@@ -69,12 +85,18 @@ mod tests {
     use super::*;
 
     fn assigned(tool: &str, own: &[&str]) -> Vec<String> {
-        assign(tool, own).into_iter().map(|name| name.unwrap_or_else(|| "-".to_owned())).collect()
+        assign(tool, own)
+            .into_iter()
+            .map(|name| name.unwrap_or_else(|| "-".to_owned()))
+            .collect()
     }
 
     #[test]
     fn a_name_that_fits_stays() {
-        assert_eq!(assigned("git", &["git_status", "log-all", "X9"]), ["git_status", "log-all", "X9"]);
+        assert_eq!(
+            assigned("git", &["git_status", "log-all", "X9"]),
+            ["git_status", "log-all", "X9"]
+        );
     }
 
     #[test]
@@ -89,9 +111,15 @@ mod tests {
     fn names_that_become_the_same_are_told_apart_and_the_true_one_keeps_its_name() {
         let both = assigned("t", &["a.b", "a_b", "a/b", "a_b"]);
         assert_eq!((both[1].as_str(), both[3].as_str()), ("a_b", "-"));
-        assert!(both[0].starts_with("a_b-") && both[2].starts_with("a_b-") && both[0] != both[2], "{both:?}");
+        assert!(
+            both[0].starts_with("a_b-") && both[2].starts_with("a_b-") && both[0] != both[2],
+            "{both:?}"
+        );
         // It does not matter where they stand.
-        assert_eq!(assigned("t", &["a/b", "a.b", "a_b"]), [both[2].clone(), both[0].clone(), "a_b".to_owned()]);
+        assert_eq!(
+            assigned("t", &["a/b", "a.b", "a_b"]),
+            [both[2].clone(), both[0].clone(), "a_b".to_owned()]
+        );
     }
 
     proptest! {

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore, OAuthClientConfig,
-    OAuthState, StoredCredentials, WWWAuthenticateParams,
+    AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore,
+    OAuthClientConfig, OAuthState, StoredCredentials, WWWAuthenticateParams,
 };
 use sha2::{Digest, Sha256};
 
@@ -56,12 +56,17 @@ impl TokenFile {
     /// The one for the server of `definition`, below `folder`. Only servers of the web have one.
     pub(crate) fn of(folder: &Path, definition: &Definition) -> Option<TokenFile> {
         let mut hash = Sha256::new();
-        for part in [definition.project.to_string_lossy().as_ref(), definition.url()?] {
+        for part in [
+            definition.project.to_string_lossy().as_ref(),
+            definition.url()?,
+        ] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
         let name = hex(&hash.finalize()[..16]);
-        Some(TokenFile { path: folder.join(FOLDER).join(name) })
+        Some(TokenFile {
+            path: folder.join(FOLDER).join(name),
+        })
     }
 
     fn file(&self) -> PathBuf {
@@ -110,10 +115,14 @@ impl TokenFile {
         match fs::metadata(self.file()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
-            Ok(about) if about.len() > MAX_FILE => return Err(io::Error::other("the file is too large")),
+            Ok(about) if about.len() > MAX_FILE => {
+                return Err(io::Error::other("the file is too large"));
+            }
             Ok(_) => {}
         }
-        serde_json::from_slice(&fs::read(self.file())?).map(Some).map_err(io::Error::other)
+        serde_json::from_slice(&fs::read(self.file())?)
+            .map(Some)
+            .map_err(io::Error::other)
     }
 }
 
@@ -144,7 +153,9 @@ impl CredentialStore for TokenFile {
             Ok(file)
         });
         // The lock is let go when the file is closed.
-        Ok(Some(CredentialRefreshGuard::new(locked.await.map_err(store_error)?.map_err(store_error)?)))
+        Ok(Some(CredentialRefreshGuard::new(
+            locked.await.map_err(store_error)?.map_err(store_error)?,
+        )))
     }
 }
 
@@ -153,7 +164,9 @@ pub(crate) async fn authorized(
     definition: &Definition,
     tokens: &TokenFile,
 ) -> Result<Option<AuthorizationManager>, ToolError> {
-    let Some(url) = definition.url().filter(|_| tokens.is_there()) else { return Ok(None) };
+    let Some(url) = definition.url().filter(|_| tokens.is_there()) else {
+        return Ok(None);
+    };
     // The client that authorization servers are reached with looks for a default.
     goondan_tls::be_default();
     let failed = |cause: AuthError| failure(definition, &cause);
@@ -163,8 +176,8 @@ pub(crate) async fn authorized(
         return Ok(None);
     }
     if let (Some(id), Some(secret)) = (&definition.oauth.client_id, &definition.client_secret) {
-        let config =
-            OAuthClientConfig::new(id.as_str(), "http://127.0.0.1/callback").with_client_secret(secret.as_str());
+        let config = OAuthClientConfig::new(id.as_str(), "http://127.0.0.1/callback")
+            .with_client_secret(secret.as_str());
         manager.configure_client(config).map_err(failed)?;
     }
     Ok(Some(manager))
@@ -186,23 +199,36 @@ pub(crate) async fn login(
     let mut state = OAuthState::Unauthorized(manager);
     let wanted = tokens.challenge().or(challenge);
     let mut request = request(definition, wanted.clone(), visitor.redirect_uri());
-    let more = wanted.map(|wanted| widened(url, &wanted, tokens)).unwrap_or_default();
+    let more = wanted
+        .map(|wanted| widened(url, &wanted, tokens))
+        .unwrap_or_default();
     if !more.is_empty() {
         request = request.with_scopes(more);
     }
     state.start_authorization(request).await.map_err(failed)?;
     let page = state.get_authorization_url().await.map_err(failed)?;
     if !is_of_the_web(&page) {
-        let what = format_args!("names a page to log in that is not one of the web: {}", codes::said(&page));
+        let what = format_args!(
+            "names a page to log in that is not one of the web: {}",
+            codes::said(&page)
+        );
         return Err(error(Code::MCP_AUTH, definition.name(), what));
     }
     let visited = tokio::time::timeout(PATIENCE, visitor.visit(&page)).await;
     let back = visited.unwrap_or_else(|_| Err("nobody came back within ten minutes".to_owned()));
-    let back =
-        back.map_err(|why| error(Code::MCP_AUTH, definition.name(), format_args!("was not logged in to: {why}")))?;
+    let back = back.map_err(|why| {
+        error(
+            Code::MCP_AUTH,
+            definition.name(),
+            format_args!("was not logged in to: {why}"),
+        )
+    })?;
     if let Some(refusal) = refusal(&back) {
         let what = format_args!("was not logged in to: the page sent back `{refusal}`");
-        let again = format!("Run `gdn mcp login {}` again, and agree on the page.", definition.name());
+        let again = format!(
+            "Run `gdn mcp login {}` again, and agree on the page.",
+            definition.name()
+        );
         return Err(error(Code::MCP_AUTH, definition.name(), what).suggest(again));
     }
     state.handle_callback_url(&back).await.map_err(failed)?;
@@ -212,28 +238,46 @@ pub(crate) async fn login(
 
 /// Whether a browser shows it. Any other address, which a server is free to name, would start a program of whoever logs in.
 fn is_of_the_web(page: &str) -> bool {
-    url::Url::parse(page).is_ok_and(|page| matches!(page.scheme(), "http" | "https") && page.has_host())
+    url::Url::parse(page)
+        .is_ok_and(|page| matches!(page.scheme(), "http" | "https") && page.has_host())
 }
 
 /// Why a page sent its visitor back without a code, in its own words.
 fn refusal(back: &str) -> Option<String> {
     let back = url::Url::parse(back).ok()?;
-    let value = |wanted: &str| back.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned());
+    let value = |wanted: &str| {
+        back.query_pairs()
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.into_owned())
+    };
     let error = value("error")?;
-    let why = value("error_description").map(|why| format!(": {why}")).unwrap_or_default();
+    let why = value("error_description")
+        .map(|why| format!(": {why}"))
+        .unwrap_or_default();
     Some(codes::said(&format!("{error}{why}")))
 }
 
 /// What is asked for where a server wants more than somebody was granted: that, and what was granted. Otherwise nothing.
 fn widened(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
-    let Ok(base) = url::Url::parse(url) else { return Vec::new() };
+    let Ok(base) = url::Url::parse(url) else {
+        return Vec::new();
+    };
     let wanted = WWWAuthenticateParams::parse(challenge, &base);
-    let granted = tokens.read().ok().flatten().map(|known| known.granted_scopes).unwrap_or_default();
+    let granted = tokens
+        .read()
+        .ok()
+        .flatten()
+        .map(|known| known.granted_scopes)
+        .unwrap_or_default();
     if !wanted.is_insufficient_scope() || granted.is_empty() {
         return Vec::new();
     }
     let mut scopes = granted;
-    for scope in wanted.scope.iter().flat_map(|scopes| scopes.split_whitespace()) {
+    for scope in wanted
+        .scope
+        .iter()
+        .flat_map(|scopes| scopes.split_whitespace())
+    {
         if !scopes.iter().any(|known| known == scope) {
             scopes.push(scope.to_owned());
         }
@@ -241,7 +285,11 @@ fn widened(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
     scopes
 }
 
-fn request(definition: &Definition, challenge: Option<String>, redirect_uri: String) -> AuthorizationRequest {
+fn request(
+    definition: &Definition,
+    challenge: Option<String>,
+    redirect_uri: String,
+) -> AuthorizationRequest {
     let oauth = &definition.oauth;
     let mut request = AuthorizationRequest::new(redirect_uri).with_client_name(CLIENT);
     if !oauth.scopes.is_empty() {
@@ -270,9 +318,15 @@ fn failure(definition: &Definition, cause: &AuthError) -> ToolError {
         text.push_str(&format!(": {next}"));
         source = next.source();
     }
-    let error = error(Code::MCP_AUTH, name, format_args!("does not let us log in: {}", codes::said(&text)));
+    let error = error(
+        Code::MCP_AUTH,
+        name,
+        format_args!("does not let us log in: {}", codes::said(&text)),
+    );
     let page = page_url("mcp.md");
-    error.suggest(format!("Whoever runs the swarm can try `gdn mcp login {name}`. What it needs: {page}."))
+    error.suggest(format!(
+        "Whoever runs the swarm can try `gdn mcp login {name}`. What it needs: {page}."
+    ))
 }
 
 #[cfg(test)]
@@ -280,7 +334,9 @@ mod tests {
     use super::*;
 
     fn tokens(folder: &Path) -> TokenFile {
-        TokenFile { path: folder.join("tokens").join("abc") }
+        TokenFile {
+            path: folder.join("tokens").join("abc"),
+        }
     }
 
     #[tokio::test]
@@ -288,14 +344,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tokens = tokens(folder.path());
         assert!(!tokens.is_there() && tokens.load().await.is_ok_and(|known| known.is_none()));
-        tokens.save(StoredCredentials::new("me".to_owned(), None, vec!["read".to_owned()], None)).await.unwrap();
+        tokens
+            .save(StoredCredentials::new(
+                "me".to_owned(),
+                None,
+                vec!["read".to_owned()],
+                None,
+            ))
+            .await
+            .unwrap();
         let known = tokens.load().await.unwrap().unwrap();
-        assert_eq!((known.client_id.as_str(), known.granted_scopes.len()), ("me", 1));
+        assert_eq!(
+            (known.client_id.as_str(), known.granted_scopes.len()),
+            ("me", 1)
+        );
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
             let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-            assert_eq!((mode(&tokens.file()), mode(tokens.file().parent().unwrap())), (0o600, 0o700));
+            assert_eq!(
+                (mode(&tokens.file()), mode(tokens.file().parent().unwrap())),
+                (0o600, 0o700)
+            );
         }
         assert!(tokens.forget().unwrap() && !tokens.forget().unwrap() && !tokens.is_there());
     }
@@ -315,7 +385,10 @@ mod tests {
     #[test]
     fn a_page_that_refuses_is_told_in_its_words() {
         let back = "http://127.0.0.1:1/callback?error=access_denied&error_description=She+said+%1b%5B31mno&state=x";
-        assert_eq!(refusal(back).as_deref(), Some("access_denied: She said \\u{1b}[31mno"));
+        assert_eq!(
+            refusal(back).as_deref(),
+            Some("access_denied: She said \\u{1b}[31mno")
+        );
         assert_eq!(refusal("http://127.0.0.1:1/callback?code=x&state=y"), None);
     }
 
@@ -324,9 +397,15 @@ mod tests {
         for page in ["https://a.example/authorize?x=y", "http://127.0.0.1:1/"] {
             assert!(is_of_the_web(page), "{page}");
         }
-        for page in
-            ["file:///usr/share/x.desktop", "vscode://x", "smb://evil/x", "javascript:x", "\\\\evil\\x", "-x", ""]
-        {
+        for page in [
+            "file:///usr/share/x.desktop",
+            "vscode://x",
+            "smb://evil/x",
+            "javascript:x",
+            "\\\\evil\\x",
+            "-x",
+            "",
+        ] {
             assert!(!is_of_the_web(page), "{page}");
         }
     }
@@ -336,9 +415,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tokens = tokens(folder.path());
         let wanted = "Bearer error=\"insufficient_scope\", scope=\"read write\"";
-        assert_eq!(widened("https://a.example", wanted, &tokens), Vec::<String>::new());
-        tokens.save(StoredCredentials::new("me".to_owned(), None, vec!["read".to_owned()], None)).await.unwrap();
-        assert_eq!(widened("https://a.example", wanted, &tokens), ["read", "write"]);
-        assert_eq!(widened("https://a.example", "Bearer scope=\"write\"", &tokens), Vec::<String>::new());
+        assert_eq!(
+            widened("https://a.example", wanted, &tokens),
+            Vec::<String>::new()
+        );
+        tokens
+            .save(StoredCredentials::new(
+                "me".to_owned(),
+                None,
+                vec!["read".to_owned()],
+                None,
+            ))
+            .await
+            .unwrap();
+        assert_eq!(
+            widened("https://a.example", wanted, &tokens),
+            ["read", "write"]
+        );
+        assert_eq!(
+            widened("https://a.example", "Bearer scope=\"write\"", &tokens),
+            Vec::<String>::new()
+        );
     }
 }

@@ -19,7 +19,10 @@ impl Place {
     pub(crate) fn of(ctx: &ToolContext) -> Self {
         match ctx.sandboxes.is_empty() {
             true => Place::default(),
-            false => Place { sandboxes: ctx.sandboxes.clone(), workdir: ctx.workdir.clone() },
+            false => Place {
+                sandboxes: ctx.sandboxes.clone(),
+                workdir: ctx.workdir.clone(),
+            },
         }
     }
 }

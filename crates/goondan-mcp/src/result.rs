@@ -33,13 +33,14 @@ pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
     };
     let block = |block: Value| match block {
         Value::String(text) => ContentBlock::text(text),
-        block => {
-            serde_json::from_value(block).unwrap_or_else(|_| ContentBlock::text("[content that can't be understood]"))
-        }
+        block => serde_json::from_value(block)
+            .unwrap_or_else(|_| ContentBlock::text("[content that can't be understood]")),
     };
     let mut result = CallToolResult::default();
     result.content = blocks.into_iter().map(block).collect();
-    result.structured_content = fields.remove("structuredContent").filter(|value| !value.is_null());
+    result.structured_content = fields
+        .remove("structuredContent")
+        .filter(|value| !value.is_null());
     result.is_error = fields.get("isError").and_then(Value::as_bool);
     Some(result)
 }
@@ -48,7 +49,11 @@ pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
 ///
 /// # Errors
 /// The tool says that it failed.
-pub(crate) fn output(server: &str, own: &str, result: CallToolResult) -> Result<ToolOutput, ToolError> {
+pub(crate) fn output(
+    server: &str,
+    own: &str,
+    result: CallToolResult,
+) -> Result<ToolOutput, ToolError> {
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
     for block in result.content {
         take(block, &mut texts, &mut attachments);
@@ -60,33 +65,60 @@ pub(crate) fn output(server: &str, own: &str, result: CallToolResult) -> Result<
     }
     let text = texts.join("\n");
     if result.is_error == Some(true) {
-        let structured = || result.structured_content.map(|content| tidy(content).to_string());
-        let text = Some(text).filter(|text| !text.trim().is_empty()).or_else(structured);
+        let structured = || {
+            result
+                .structured_content
+                .map(|content| tidy(content).to_string())
+        };
+        let text = Some(text)
+            .filter(|text| !text.trim().is_empty())
+            .or_else(structured);
         let text = text.unwrap_or_else(|| "it failed and does not say why".to_owned());
-        return Err(ToolError { name: Some("McpToolError".to_owned()), ..ToolError::new(text).code(Code::MCP_TOOL) });
+        return Err(ToolError {
+            name: Some("McpToolError".to_owned()),
+            ..ToolError::new(text).code(Code::MCP_TOOL)
+        });
     }
     // What is structured is said a second time in text, for those who can't read it.
     let output = result.structured_content.map_or(Value::String(text), tidy);
-    Ok(ToolOutput { output, title: Some(format!("{server}: {own}")), attachments, ..ToolOutput::default() })
+    Ok(ToolOutput {
+        output,
+        title: Some(format!("{server}: {own}")),
+        attachments,
+        ..ToolOutput::default()
+    })
 }
 
 fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Attachment>) {
     match block {
         ContentBlock::Text(text) => texts.push(visible(&text.text)),
-        ContentBlock::Image(image) => texts.extend(attach(&image.mime_type, &image.data, None, attachments)),
-        ContentBlock::Audio(audio) => texts.extend(attach(&audio.mime_type, &audio.data, None, attachments)),
+        ContentBlock::Image(image) => {
+            texts.extend(attach(&image.mime_type, &image.data, None, attachments))
+        }
+        ContentBlock::Audio(audio) => {
+            texts.extend(attach(&audio.mime_type, &audio.data, None, attachments))
+        }
         ContentBlock::Resource(embedded) => match embedded.resource {
             ResourceContents::TextResourceContents { uri, text, .. } => {
                 texts.push(format!("[{}]\n{}", visible(&uri), visible(&text)));
             }
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+            ResourceContents::BlobResourceContents {
+                uri,
+                mime_type,
+                blob,
+                ..
+            } => {
                 let media_type = mime_type.as_deref().unwrap_or("application/octet-stream");
                 texts.extend(attach(media_type, &blob, Some(&uri), attachments));
             }
             _ => texts.push("[a resource of a kind that is not known here]".to_owned()),
         },
         ContentBlock::ResourceLink(link) => {
-            texts.push(format!("[resource {}: {}]", visible(&link.name), visible(&link.uri)));
+            texts.push(format!(
+                "[resource {}: {}]",
+                visible(&link.name),
+                visible(&link.uri)
+            ));
         }
         _ => texts.push("[content of a kind that is not known here]".to_owned()),
     }
@@ -105,14 +137,26 @@ pub(crate) fn attach(
     let size = data.len() / 4 * 3;
     if size > MAX_ATTACHMENT {
         let size = size / 1000;
-        return Some(format!("[an attachment of {size} kB ({media_type}) was left out: it is too large]"));
+        return Some(format!(
+            "[an attachment of {size} kB ({media_type}) was left out: it is too large]"
+        ));
     }
     let data: String = data.split_ascii_whitespace().collect();
     let Ok(bytes) = BASE64.decode(&data) else {
-        return Some(format!("[an attachment ({media_type}) was left out: it is not in base64]"));
+        return Some(format!(
+            "[an attachment ({media_type}) was left out: it is not in base64]"
+        ));
     };
-    let data = if data.len().is_multiple_of(4) { data } else { BASE64.encode(bytes) };
-    attachments.push(Attachment { media_type, data, name: name.map(label) });
+    let data = if data.len().is_multiple_of(4) {
+        data
+    } else {
+        BASE64.encode(bytes)
+    };
+    attachments.push(Attachment {
+        media_type,
+        data,
+        name: name.map(label),
+    });
     None
 }
 
@@ -126,7 +170,10 @@ fn tidy(value: Value) -> Value {
         Value::String(text) => Value::String(visible(&text)),
         Value::Array(items) => items.into_iter().map(tidy).collect(),
         Value::Object(fields) => json!(
-            fields.into_iter().map(|(key, value)| (visible(&key), tidy(value))).collect::<serde_json::Map<_, _>>()
+            fields
+                .into_iter()
+                .map(|(key, value)| (visible(&key), tidy(value)))
+                .collect::<serde_json::Map<_, _>>()
         ),
         other => other,
     }
@@ -142,8 +189,12 @@ mod tests {
 
     #[test]
     fn texts_are_joined_and_what_is_hidden_is_seen() {
-        let content = json!([{"type": "text", "text": "a\u{202e}b"}, {"type": "text", "text": "c"}]);
-        assert_eq!(result(json!({"content": content})).map(|o| o.output), Ok(json!("a\\u{202e}b\nc")));
+        let content =
+            json!([{"type": "text", "text": "a\u{202e}b"}, {"type": "text", "text": "c"}]);
+        assert_eq!(
+            result(json!({"content": content})).map(|o| o.output),
+            Ok(json!("a\\u{202e}b\nc"))
+        );
     }
 
     #[test]
@@ -156,16 +207,24 @@ mod tests {
     fn pictures_are_attached_up_to_a_limit() {
         let picture = json!({"type": "image", "data": "QQ==", "mimeType": "image/png"});
         let told = result(json!({"content": vec![picture; 18]})).expect("an output");
-        assert_eq!((told.attachments.len(), told.output), (16, json!("[2 more attachments were left out]")));
+        assert_eq!(
+            (told.attachments.len(), told.output),
+            (16, json!("[2 more attachments were left out]"))
+        );
     }
 
     #[test]
     fn what_no_model_takes_is_not_attached() {
         let picture = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
-        let told =
-            result(json!({"content": [picture("QU\nI"), picture("no base64!"), picture(&"QQQQ".repeat(2 << 20))]}));
+        let told = result(
+            json!({"content": [picture("QU\nI"), picture("no base64!"), picture(&"QQQQ".repeat(2 << 20))]}),
+        );
         let told = told.expect("an output");
-        let data: Vec<&str> = told.attachments.iter().map(|attachment| attachment.data.as_str()).collect();
+        let data: Vec<&str> = told
+            .attachments
+            .iter()
+            .map(|attachment| attachment.data.as_str())
+            .collect();
         assert_eq!(data, ["QUI="]);
         let said = "[an attachment (image/png) was left out: it is not in base64]\n\
                     [an attachment of 6291 kB (image/png) was left out: it is too large]";
@@ -174,24 +233,39 @@ mod tests {
 
     #[test]
     fn what_can_be_understood_of_an_answer_is_taken() {
-        let known = |value| repaired(value).and_then(|result| output("t", "x", result).ok()).map(|told| told.output);
+        let known = |value| {
+            repaired(value)
+                .and_then(|result| output("t", "x", result).ok())
+                .map(|told| told.output)
+        };
         let odd = json!({"type": "video", "data": "QQ=="});
         let text = json!({"type": "text", "text": "a"});
-        assert_eq!(known(json!({"content": [text, odd]})), Some(json!("a\n[content that can't be understood]")));
-        assert_eq!(known(json!({"content": "just words"})), Some(json!("just words")));
+        assert_eq!(
+            known(json!({"content": [text, odd]})),
+            Some(json!("a\n[content that can't be understood]"))
+        );
+        assert_eq!(
+            known(json!({"content": "just words"})),
+            Some(json!("just words"))
+        );
         assert_eq!(known(json!({"answer": 7})), None);
     }
 
     #[test]
     fn a_failure_that_only_the_structure_explains_is_told() {
-        let told = result(json!({"content": [], "structuredContent": {"why": "full"}, "isError": true}));
+        let told =
+            result(json!({"content": [], "structuredContent": {"why": "full"}, "isError": true}));
         assert_eq!(told.expect_err("an error").message, r#"{"why":"full"}"#);
     }
 
     #[test]
     fn a_failure_of_the_tool_is_an_error() {
-        let told = result(json!({"content": [{"type": "text", "text": "no such file"}], "isError": true}));
+        let told =
+            result(json!({"content": [{"type": "text", "text": "no such file"}], "isError": true}));
         let error = told.expect_err("an error");
-        assert_eq!((error.message.as_str(), error.code.as_deref()), ("no such file", Some("E_MCP_TOOL")));
+        assert_eq!(
+            (error.message.as_str(), error.code.as_deref()),
+            ("no such file", Some("E_MCP_TOOL"))
+        );
     }
 }

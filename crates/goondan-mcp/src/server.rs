@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult,
+    ServerResult,
 };
 use rmcp::service::{RequestHandle, ServiceError};
 use tokio::sync::{Notify, watch};
@@ -85,7 +86,12 @@ struct State {
 }
 
 impl Server {
-    pub(crate) fn new(definition: Definition, ways: Ways, cache: Cache, changed: Arc<Notify>) -> Arc<Self> {
+    pub(crate) fn new(
+        definition: Definition,
+        ways: Ways,
+        cache: Cache,
+        changed: Arc<Notify>,
+    ) -> Arc<Self> {
         let server = Server {
             definition,
             ways,
@@ -106,7 +112,9 @@ impl Server {
         if let Some(catalog) = lock(&self.catalog).clone() {
             return Some(catalog);
         }
-        let Known::Catalog(catalog, age) = self.cache.read(self.definition.fingerprint()) else { return None };
+        let Known::Catalog(catalog, age) = self.cache.read(self.definition.fingerprint()) else {
+            return None;
+        };
         let catalog = Arc::new(catalog);
         *lock(&self.catalog) = Some(Arc::clone(&catalog));
         if age > FRESH {
@@ -117,7 +125,10 @@ impl Server {
 
     /// Whether the server was asked before, in vain.
     pub(crate) fn was_silent(&self) -> bool {
-        matches!(self.cache.read(self.definition.fingerprint()), Known::Silent)
+        matches!(
+            self.cache.read(self.definition.fingerprint()),
+            Known::Silent
+        )
     }
 
     /// Notes that it was asked, in vain so far. What it says later counts.
@@ -144,7 +155,8 @@ impl Server {
                 reached = server.reach() => reached,
                 () = server.ending.cancelled() => Err(codes::cancelled()),
             };
-            if reached.is_err() && !server.ending.is_cancelled() && lock(&server.catalog).is_none() {
+            if reached.is_err() && !server.ending.is_cancelled() && lock(&server.catalog).is_none()
+            {
                 server.note_silence();
             }
             // Nobody may wait for it any more.
@@ -174,7 +186,9 @@ impl Server {
             let (cache, kept) = (self.cache.clone(), Arc::clone(&catalog));
             let fingerprint = self.definition.fingerprint().to_owned();
             let keeping = tokio::task::spawn_blocking(move || cache.keep(&fingerprint, &kept));
-            keeping.await.map_err(|panic| ToolError::new(panic.to_string()))?;
+            keeping
+                .await
+                .map_err(|panic| ToolError::new(panic.to_string()))?;
         }
         self.tell();
         Ok(catalog)
@@ -188,7 +202,9 @@ impl Server {
 
     /// Whether the server has other tools than the last generation was told.
     pub(crate) fn is_outdated(&self) -> bool {
-        let Some(announced) = lock(&self.announced).clone() else { return false };
+        let Some(announced) = lock(&self.announced).clone() else {
+            return false;
+        };
         let known = lock(&self.catalog).clone();
         announced.as_deref().map(|told| &told.tools) != known.as_deref().map(|known| &known.tools)
     }
@@ -213,7 +229,9 @@ impl Server {
         let result = match self.ask(&link, asker, own, input).await {
             Ok(result) => result,
             Err(Unanswered::Given(error)) => return Err(error),
-            Err(Unanswered::Failed(failure)) => return Err(self.explain(&link, own, &failure).await),
+            Err(Unanswered::Failed(failure)) => {
+                return Err(self.explain(&link, own, &failure).await);
+            }
         };
         self.seat(&asker.place).state.lock().await.failures = 0;
         result::output(self.definition.name(), own, result)
@@ -232,7 +250,9 @@ impl Server {
         params.meta = asker.meta();
         for _ in 0..MAX_ROUNDS {
             let request = CallToolRequest::new(params.clone());
-            let mut pending = Pending(Some(link.send(ClientRequest::CallToolRequest(request)).await?));
+            let mut pending = Pending(Some(
+                link.send(ClientRequest::CallToolRequest(request)).await?,
+            ));
             let _listening = pending.listen(link, asker);
             let answer = tokio::select! {
                 answer = pending.answer() => answer?,
@@ -245,13 +265,19 @@ impl Server {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::EmptyResult(_) => return Ok(CallToolResult::default()),
                 ServerResult::CustomResult(answer) => {
-                    return result::repaired(answer.0).ok_or_else(|| ServiceError::UnexpectedResponse.into());
+                    return result::repaired(answer.0)
+                        .ok_or_else(|| ServiceError::UnexpectedResponse.into());
                 }
-                ServerResult::InputRequiredResult(wanted) => self.fill_in(link, wanted, &mut params)?,
+                ServerResult::InputRequiredResult(wanted) => {
+                    self.fill_in(link, wanted, &mut params)?
+                }
                 _ => return Err(ServiceError::UnexpectedResponse.into()),
             }
         }
-        Err(ServiceError::InputRequiredRoundsExceeded { max_rounds: MAX_ROUNDS }.into())
+        Err(ServiceError::InputRequiredRoundsExceeded {
+            max_rounds: MAX_ROUNDS,
+        }
+        .into())
     }
 
     fn fill_in(
@@ -262,11 +288,17 @@ impl Server {
     ) -> Result<(), Unanswered> {
         let mut answers = std::collections::BTreeMap::new();
         for (key, request) in wanted.input_requests.unwrap_or_default() {
-            let answer = link.handler.answer(request).ok_or_else(|| {
-                let error =
-                    error(Code::MCP_INPUT, self.definition.name(), "asks a person, and nobody is there to answer");
-                Unanswered::Given(error.suggest("Give it what it asks for in the arguments, if it takes that there."))
-            })?;
+            let answer =
+                link.handler.answer(request).ok_or_else(|| {
+                    let error = error(
+                        Code::MCP_INPUT,
+                        self.definition.name(),
+                        "asks a person, and nobody is there to answer",
+                    );
+                    Unanswered::Given(error.suggest(
+                        "Give it what it asks for in the arguments, if it takes that there.",
+                    ))
+                })?;
             answers.insert(key, answer);
         }
         params.input_responses = (!answers.is_empty()).then_some(answers);
@@ -282,9 +314,13 @@ impl Server {
             && !catalog.tools.iter().any(|tool| tool.own == own)
         {
             let what = format_args!("has no tool `{}` any more", codes::said(own));
-            return error(Code::MCP_NO_TOOL, self.definition.name(), what).suggest("Use one of those that it has now.");
+            return error(Code::MCP_NO_TOOL, self.definition.name(), what)
+                .suggest("Use one of those that it has now.");
         }
-        if matches!(failure, ServiceError::TransportClosed | ServiceError::TransportSend(_)) {
+        if matches!(
+            failure,
+            ServiceError::TransportClosed | ServiceError::TransportSend(_)
+        ) {
             // How it ended is known a moment after that it did.
             let _ = tokio::time::timeout(FAREWELL, link.ended()).await;
         }
@@ -296,7 +332,10 @@ impl Server {
         if let Some(seat) = seats.iter().find(|seat| seat.place == *place) {
             return Arc::clone(seat);
         }
-        let seat = Arc::new(Seat { place: place.clone(), state: tokio::sync::Mutex::default() });
+        let seat = Arc::new(Seat {
+            place: place.clone(),
+            state: tokio::sync::Mutex::default(),
+        });
         seats.push(Arc::clone(&seat));
         seat
     }
@@ -311,15 +350,24 @@ impl Server {
             return Ok(Arc::clone(link));
         }
         if let Some(dead) = state.link.take() {
-            state.failures = if dead.since.elapsed() > HEALTHY { 0 } else { state.failures + 1 };
+            state.failures = if dead.since.elapsed() > HEALTHY {
+                0
+            } else {
+                state.failures + 1
+            };
             // The first one may have been an accident.
             state.not_before = Some(Instant::now() + pause_after(state.failures.saturating_sub(1)));
         }
-        if let Some(left) = state.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
+        if let Some(left) = state
+            .not_before
+            .and_then(|at| at.checked_duration_since(Instant::now()))
+        {
             return Err(self.down(&state, left));
         }
-        let legacy =
-            state.failures == 0 && lock(&self.catalog).as_ref().is_some_and(|known| is_legacy(&known.protocol));
+        let legacy = state.failures == 0
+            && lock(&self.catalog)
+                .as_ref()
+                .is_some_and(|known| is_legacy(&known.protocol));
         match Link::connect(&self.definition, &self.ways, place, legacy).await {
             Ok(link) => {
                 let link = Arc::new(link);
@@ -338,11 +386,17 @@ impl Server {
     }
 
     fn down(&self, state: &State, left: Duration) -> ToolError {
-        let why = state.last.as_ref().map(|last| format!(": {}", last.message)).unwrap_or_default();
+        let why = state
+            .last
+            .as_ref()
+            .map(|last| format!(": {}", last.message))
+            .unwrap_or_default();
         let times = state.failures;
         let what = format_args!("failed {times} times in a row and is not started again yet{why}");
-        error(Code::MCP_DOWN, self.definition.name(), what)
-            .suggest(format!("It can be tried again in {} s.", left.as_secs() + 1))
+        error(Code::MCP_DOWN, self.definition.name(), what).suggest(format!(
+            "It can be tried again in {} s.",
+            left.as_secs() + 1
+        ))
     }
 
     /// Ends all of its connections, and waits until they have ended.
@@ -355,7 +409,11 @@ impl Server {
         let seats: Vec<Arc<Seat>> = lock(&self.seats).drain(..).collect();
         let end = |seat: Arc<Seat>| async move {
             // Who is connecting is not waited for: it is dropped with its call.
-            let link = seat.state.try_lock().ok().and_then(|mut state| state.link.take());
+            let link = seat
+                .state
+                .try_lock()
+                .ok()
+                .and_then(|mut state| state.link.take());
             if let Some(link) = link {
                 link.end().await;
             }
@@ -366,11 +424,15 @@ impl Server {
 
 /// Looks at what a server has as soon as it is connected, and whenever it says that this has changed.
 async fn follow(server: Weak<Server>, link: Weak<Link>) {
-    let Some((handler, ended, mut subscription)) = begin_to_follow(&link).await else { return };
+    let Some((handler, ended, mut subscription)) = begin_to_follow(&link).await else {
+        return;
+    };
     let mut is_first = true;
     loop {
         {
-            let (Some(server), Some(link)) = (server.upgrade(), link.upgrade()) else { return };
+            let (Some(server), Some(link)) = (server.upgrade(), link.upgrade()) else {
+                return;
+            };
             if let Err(error) = server.refresh(&link).await {
                 tracing::debug!(%error, "an MCP server did not say what it has");
             }
@@ -398,7 +460,11 @@ async fn follow(server: Weak<Server>, link: Weak<Link>) {
     }
 }
 
-type Followed = (crate::handler::Handler, watch::Receiver<Option<String>>, Option<rmcp::service::Subscription>);
+type Followed = (
+    crate::handler::Handler,
+    watch::Receiver<Option<String>>,
+    Option<rmcp::service::Subscription>,
+);
 
 async fn begin_to_follow(link: &Weak<Link>) -> Option<Followed> {
     let link = link.upgrade()?;
@@ -430,7 +496,9 @@ impl Pending {
     }
 
     async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
-        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
+        let Some(handle) = &mut self.0 else {
+            return Err(ServiceError::TransportClosed);
+        };
         let answer = (&mut handle.rx).await;
         self.0 = None;
         answer.unwrap_or(Err(ServiceError::TransportClosed))
@@ -441,15 +509,22 @@ impl Pending {
     /// Tells the server that nobody waits any more.
     async fn give_up(&mut self) {
         if let Some(handle) = self.0.take() {
-            let _ = tokio::time::timeout(FAREWELL, handle.cancel(Some(NOBODY_WAITS.to_owned()))).await;
+            let _ =
+                tokio::time::timeout(FAREWELL, handle.cancel(Some(NOBODY_WAITS.to_owned()))).await;
         }
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else { return };
-        runtime.spawn(tokio::time::timeout(FAREWELL, handle.cancel(Some(NOBODY_WAITS.to_owned()))));
+        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        runtime.spawn(tokio::time::timeout(
+            FAREWELL,
+            handle.cancel(Some(NOBODY_WAITS.to_owned())),
+        ));
     }
 }
 
@@ -457,7 +532,9 @@ impl Drop for Pending {
 fn pause_after(failures: u32) -> Duration {
     match failures.checked_sub(1) {
         None => Duration::ZERO,
-        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST_PAUSE),
+        Some(doublings) => {
+            Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST_PAUSE)
+        }
     }
 }
 
@@ -476,7 +553,9 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_minute() {
-        let seconds: Vec<u64> = (0..9).map(|failures| pause_after(failures).as_secs()).collect();
+        let seconds: Vec<u64> = (0..9)
+            .map(|failures| pause_after(failures).as_secs())
+            .collect();
         assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(pause_after(u32::MAX).as_secs(), 60);
     }

@@ -41,7 +41,18 @@ impl Session {
     /// Whatever goes wrong, with a code of [`crate::codes`].
     pub async fn call(&self, own: &str, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
         let (progress, cancellation) = (Arc::new(Nobody), CancellationToken::new());
-        self.server.call(&Asker { place: Place::default(), caller: None, progress, cancellation }, own, arguments).await
+        self.server
+            .call(
+                &Asker {
+                    place: Place::default(),
+                    caller: None,
+                    progress,
+                    cancellation,
+                },
+                own,
+                arguments,
+            )
+            .await
     }
 
     /// Ends the server.

@@ -24,7 +24,9 @@ use crate::server::Server;
 use crate::session::Session;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
-use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use goondan_core::ports::tool::{
+    OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+};
 use goondan_core::private;
 use goondan_spec::kinds::{Entry, ExportSpec, Swarm, Tool};
 use goondan_spec::value::Environment;
@@ -66,7 +68,11 @@ impl McpTools {
     /// A source that has reached nobody yet. What servers have is kept below `state_root`.
     pub fn new(state_root: &Path, dialer: Arc<dyn Dialer>, environment: Environment) -> Self {
         McpTools {
-            ways: Ways { folder: state_root.join(FOLDER), dialer, stand_ins: None },
+            ways: Ways {
+                folder: state_root.join(FOLDER),
+                dialer,
+                stand_ins: None,
+            },
             cache: Cache::new(state_root.join(FOLDER)),
             environment: Mutex::new(environment),
             servers: Mutex::default(),
@@ -92,11 +98,19 @@ impl McpTools {
     /// Begins to reach the servers of `swarm` that nobody has met yet, all at the same time.
     pub fn prepare(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
         *lock(&self.patience) = Some(Instant::now() + FIRST_CONTACT);
-        let agents = swarm.spec.agents.iter().filter_map(|id| bundle.agents().get(id));
-        let used = agents.flat_map(|agent| &agent.spec.tools).filter_map(|used| bundle.tools().get(&used.tool));
+        let agents = swarm
+            .spec
+            .agents
+            .iter()
+            .filter_map(|id| bundle.agents().get(id));
+        let used = agents
+            .flat_map(|agent| &agent.spec.tools)
+            .filter_map(|used| bundle.tools().get(&used.tool));
         for tool in used.filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_))) {
             // What is wrong with it is told where it is opened.
-            let Ok(definition) = self.define(tool, bundle.root()) else { continue };
+            let Ok(definition) = self.define(tool, bundle.root()) else {
+                continue;
+            };
             let server = self.server(definition);
             server.live_at(self.home(tool, bundle, swarm));
             if server.known().is_none() {
@@ -108,17 +122,32 @@ impl McpTools {
 
     /// From where a server is asked what it has: from a sandbox, where all who use it have one.
     fn home(&self, tool: &Resource<Tool>, bundle: &Bundle, swarm: &Resource<Swarm>) -> Place {
-        let agents = swarm.spec.agents.iter().filter_map(|id| bundle.agents().get(id));
+        let agents = swarm
+            .spec
+            .agents
+            .iter()
+            .filter_map(|id| bundle.agents().get(id));
         let users = agents.filter(|agent| agent.spec.tools.iter().any(|used| used.tool == tool.id));
         let sandboxes: Option<Vec<_>> = users
-            .map(|agent| agent.spec.permissions.as_ref().and_then(|permissions| permissions.sandbox.clone()))
+            .map(|agent| {
+                agent
+                    .spec
+                    .permissions
+                    .as_ref()
+                    .and_then(|permissions| permissions.sandbox.clone())
+            })
             .collect();
-        let Some(first) = sandboxes.and_then(|all| all.into_iter().next()) else { return Place::default() };
+        let Some(first) = sandboxes.and_then(|all| all.into_iter().next()) else {
+            return Place::default();
+        };
         let workdir = self.ways.folder.join(EMPTY);
         if let Err(error) = private::make_folder(&workdir) {
             tracing::debug!(%error, "there is no folder for servers to start in");
         }
-        Place { sandboxes: vec![first], workdir }
+        Place {
+            sandboxes: vec![first],
+            workdir,
+        }
     }
 
     /// From now on no server is reached to find out what it has.
@@ -134,45 +163,71 @@ impl McpTools {
     /// The Tools whose servers have other tools than they had when they were opened.
     pub fn outdated(&self) -> Vec<ResourceId> {
         let servers = lock(&self.servers);
-        let outdated = servers.values().filter_map(Weak::upgrade).filter(|server| server.is_outdated());
-        let mut tools: Vec<ResourceId> = outdated.map(|server| server.definition.tool.clone()).collect();
+        let outdated = servers
+            .values()
+            .filter_map(Weak::upgrade)
+            .filter(|server| server.is_outdated());
+        let mut tools: Vec<ResourceId> = outdated
+            .map(|server| server.definition.tool.clone())
+            .collect();
         tools.sort();
         tools
     }
 
     /// What is not as it should be with the servers of `bundle`, and keeps nothing from running.
     pub fn notices(&self, bundle: &Bundle) -> Vec<Diagnostic> {
-        let mcp = bundle.tools().values().filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
+        let mcp = bundle
+            .tools()
+            .values()
+            .filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
         mcp.flat_map(|tool| self.notices_of(tool, bundle)).collect()
     }
 
     fn notices_of(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Vec<Diagnostic> {
-        let Ok(definition) = self.define(tool, bundle.root()) else { return Vec::new() };
-        let Some(server) = self.found(&definition) else { return Vec::new() };
+        let Ok(definition) = self.define(tool, bundle.root()) else {
+            return Vec::new();
+        };
+        let Some(server) = self.found(&definition) else {
+            return Vec::new();
+        };
         let notice = |message: String, suggestion: Option<String>| {
-            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message).of(&tool.id).field("spec.mcp");
+            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message)
+                .of(&tool.id)
+                .field("spec.mcp");
             diagnostic.suggestion = suggestion;
             if let Some((file, at)) = &tool.origin {
-                diagnostic = diagnostic.in_file(file.clone()).at(bundle.place(&tool.id, "spec.mcp").unwrap_or(*at));
+                diagnostic = diagnostic
+                    .in_file(file.clone())
+                    .at(bundle.place(&tool.id, "spec.mcp").unwrap_or(*at));
             }
             diagnostic
         };
         match server.known() {
             Some(catalog) => {
-                let told =
-                    |note: &String| notice(format!("The server of {} has been read, but: {note}", tool.id), None);
+                let told = |note: &String| {
+                    notice(
+                        format!("The server of {} has been read, but: {note}", tool.id),
+                        None,
+                    )
+                };
                 catalog.notes.iter().map(told).collect()
             }
             None => {
                 let trouble = server.trouble();
-                let why = trouble
-                    .as_ref()
-                    .map_or_else(|| "it has not answered yet".to_owned(), |trouble| trouble.message.clone());
-                let message = format!("It is not known what the MCP server of {} has: {why}.", tool.id);
+                let why = trouble.as_ref().map_or_else(
+                    || "it has not answered yet".to_owned(),
+                    |trouble| trouble.message.clone(),
+                );
+                let message = format!(
+                    "It is not known what the MCP server of {} has: {why}.",
+                    tool.id
+                );
                 let suggestion = trouble.and_then(|trouble| trouble.suggestion);
-                let wait =
-                    || "run `gdn mcp list --connect`, which waits for it; agents do without its tools until then";
-                vec![notice(message, Some(suggestion.unwrap_or_else(|| wait().to_owned())))]
+                let wait = || "run `gdn mcp list --connect`, which waits for it; agents do without its tools until then";
+                vec![notice(
+                    message,
+                    Some(suggestion.unwrap_or_else(|| wait().to_owned())),
+                )]
             }
         }
     }
@@ -187,7 +242,10 @@ impl McpTools {
         let catalog = session.catalog().await;
         let took = begun.elapsed();
         session.end().await;
-        Ok(Look { catalog: Arc::unwrap_or_clone(catalog?), took })
+        Ok(Look {
+            catalog: Arc::unwrap_or_clone(catalog?),
+            took,
+        })
     }
 
     /// The server of `tool`, for whoever calls it outside of a swarm.
@@ -196,14 +254,24 @@ impl McpTools {
     /// A variable that it names is not set.
     pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<Session, ToolError> {
         let definition = self.define(tool, root)?;
-        Ok(Session::new(Server::new(definition, self.ways.clone(), self.cache.clone(), Arc::default())))
+        Ok(Session::new(Server::new(
+            definition,
+            self.ways.clone(),
+            self.cache.clone(),
+            Arc::default(),
+        )))
     }
 
     /// Has somebody log in at the server of `tool`, and keeps what comes of it.
     ///
     /// # Errors
     /// The server has no address, or does not let anybody log in, or nobody did.
-    pub async fn login(&self, tool: &Resource<Tool>, root: &Path, visitor: &dyn Visitor) -> Result<(), ToolError> {
+    pub async fn login(
+        &self,
+        tool: &Resource<Tool>,
+        root: &Path,
+        visitor: &dyn Visitor,
+    ) -> Result<(), ToolError> {
         let definition = self.define(tool, root)?;
         let challenge = Link::challenge(&definition).await;
         let tokens = self.tokens(&definition)?;
@@ -220,7 +288,13 @@ impl McpTools {
     pub fn logout(&self, tool: &Resource<Tool>, root: &Path) -> Result<bool, ToolError> {
         let definition = self.define(tool, root)?;
         let forgotten = self.tokens(&definition)?.forget();
-        forgotten.map_err(|cause| error(Code::MCP_AUTH, definition.name(), format_args!("can't be forgotten: {cause}")))
+        forgotten.map_err(|cause| {
+            error(
+                Code::MCP_AUTH,
+                definition.name(),
+                format_args!("can't be forgotten: {cause}"),
+            )
+        })
     }
 
     /// Whether somebody is logged in at the server of `tool`; `None` where it has no address.
@@ -231,7 +305,11 @@ impl McpTools {
 
     fn tokens(&self, definition: &Definition) -> Result<TokenFile, ToolError> {
         TokenFile::of(&self.ways.folder, definition).ok_or_else(|| {
-            let error = error(Code::MCP_AUTH, definition.name(), "has no `url`, so nobody can log in to it");
+            let error = error(
+                Code::MCP_AUTH,
+                definition.name(),
+                "has no `url`, so nobody can log in to it",
+            );
             error.suggest("Give it what it needs to know in `env` of `spec.mcp`.")
         })
     }
@@ -248,8 +326,10 @@ impl McpTools {
     /// Ends all servers, and waits until they have ended.
     pub async fn shutdown(&self) {
         lock(&self.awaited).clear();
-        let servers: Vec<Arc<Server>> =
-            lock(&self.servers).drain().filter_map(|(_, server)| server.upgrade()).collect();
+        let servers: Vec<Arc<Server>> = lock(&self.servers)
+            .drain()
+            .filter_map(|(_, server)| server.upgrade())
+            .collect();
         futures::future::join_all(servers.iter().map(|server| server.end())).await;
     }
 
@@ -258,7 +338,9 @@ impl McpTools {
     }
 
     fn found(&self, definition: &Definition) -> Option<Arc<Server>> {
-        lock(&self.servers).get(definition.fingerprint()).and_then(Weak::upgrade)
+        lock(&self.servers)
+            .get(definition.fingerprint())
+            .and_then(Weak::upgrade)
     }
 
     fn server(&self, definition: Definition) -> Arc<Server> {
@@ -268,7 +350,12 @@ impl McpTools {
         if let Some(known) = servers.get(&fingerprint).and_then(Weak::upgrade) {
             return known;
         }
-        let server = Server::new(definition, self.ways.clone(), self.cache.clone(), Arc::clone(&self.changed));
+        let server = Server::new(
+            definition,
+            self.ways.clone(),
+            self.cache.clone(),
+            Arc::clone(&self.changed),
+        );
         servers.insert(fingerprint, Arc::downgrade(&server));
         server
     }
@@ -286,7 +373,11 @@ impl McpTools {
         let was_silent = server.was_silent();
         let mut contact = server.begin();
         let until = lock(&self.patience).unwrap_or_else(|| Instant::now() + FIRST_CONTACT);
-        if !was_silent && tokio::time::timeout_at(until.into(), contact.wait_for(Option::is_some)).await.is_err() {
+        if !was_silent
+            && tokio::time::timeout_at(until.into(), contact.wait_for(Option::is_some))
+                .await
+                .is_err()
+        {
             // The next start goes on without it.
             server.note_silence();
         }
@@ -313,7 +404,10 @@ impl ToolSource for McpTools {
         }
         let definition = self.define(tool, bundle_root).map_err(|error| {
             let suggestion = error.suggestion.clone();
-            OpenError { suggestion, ..OpenError::new(&tool.id, error) }
+            OpenError {
+                suggestion,
+                ..OpenError::new(&tool.id, error)
+            }
         })?;
         let server = self.server(definition);
         let catalog = match server.known() {
@@ -325,8 +419,13 @@ impl ToolSource for McpTools {
             lock(&self.awaited).retain(|other| !Arc::ptr_eq(other, &server));
         }
         server.announce(catalog.clone());
-        let tools = catalog.as_ref().map(|catalog| catalog.tools.as_slice()).unwrap_or_default();
-        Ok(ToolSet { exports: tools.iter().map(|listed| export(&server, listed)).collect() })
+        let tools = catalog
+            .as_ref()
+            .map(|catalog| catalog.tools.as_slice())
+            .unwrap_or_default();
+        Ok(ToolSet {
+            exports: tools.iter().map(|listed| export(&server, listed)).collect(),
+        })
     }
 }
 
@@ -335,7 +434,11 @@ fn export(server: &Arc<Server>, listed: &Listed) -> (ExportSpec, Arc<dyn ToolHan
     hash.update(server.definition.fingerprint());
     hash.update(serde_json::to_vec(listed).unwrap_or_default());
     let code = hex(&hash.finalize());
-    let handler = Remote { server: Arc::clone(server), own: listed.own.clone(), code };
+    let handler = Remote {
+        server: Arc::clone(server),
+        own: listed.own.clone(),
+        code,
+    };
     (listed.export.clone(), Arc::new(handler))
 }
 

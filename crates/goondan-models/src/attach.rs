@@ -22,14 +22,23 @@ pub(crate) fn shown(wire: Wire, file: &Attachment) -> Shown {
     }
     Shown::Text(match text(file) {
         Some(text) => format!("[{}]\n{text}", name(file)),
-        None => format!("[{} ({}): this model can't be shown it]", name(file), file.media_type),
+        None => format!(
+            "[{} ({}): this model can't be shown it]",
+            name(file),
+            file.media_type
+        ),
     })
 }
 
 /// `file` as genai takes it.
 pub(crate) fn attachment(wire: Wire, file: &Attachment) -> ContentPart {
     match shown(wire, file) {
-        Shown::AsItIs => Binary::from_base64(file.media_type.clone(), file.data.as_str(), Some(name(file))).into(),
+        Shown::AsItIs => Binary::from_base64(
+            file.media_type.clone(),
+            file.data.as_str(),
+            Some(name(file)),
+        )
+        .into(),
         Shown::Text(text) => ContentPart::Text(text),
     }
 }
@@ -39,10 +48,15 @@ fn takes(wire: Wire, media_type: &str) -> bool {
     let (kind, _) = media_type.split_once('/').unwrap_or_default();
     let pdf = media_type == "application/pdf";
     match wire {
-        Wire::Chat => kind == "image" || pdf || matches!(media_type, "audio/wav" | "audio/mpeg" | "audio/mp3"),
+        Wire::Chat => {
+            kind == "image" || pdf || matches!(media_type, "audio/wav" | "audio/mpeg" | "audio/mp3")
+        }
         Wire::Responses => kind == "image" || pdf,
         Wire::Anthropic | Wire::Converse => {
-            pdf || matches!(media_type, "image/jpeg" | "image/png" | "image/gif" | "image/webp")
+            pdf || matches!(
+                media_type,
+                "image/jpeg" | "image/png" | "image/gif" | "image/webp"
+            )
         }
         Wire::Gemini => pdf || matches!(kind, "image" | "audio" | "video"),
         Wire::Ollama => kind == "image",
@@ -51,7 +65,10 @@ fn takes(wire: Wire, media_type: &str) -> bool {
 
 fn text(file: &Attachment) -> Option<String> {
     let textual = file.media_type.starts_with("text/") || file.media_type == "application/json";
-    textual.then(|| STANDARD.decode(&file.data).ok()).flatten().and_then(|bytes| String::from_utf8(bytes).ok())
+    textual
+        .then(|| STANDARD.decode(&file.data).ok())
+        .flatten()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
 }
 
 /// What it is called.

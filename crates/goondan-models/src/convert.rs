@@ -6,7 +6,9 @@
 
 use std::borrow::Cow;
 
-use genai::chat::{ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse};
+use genai::chat::{
+    ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse,
+};
 use goondan_core::message::{Message, Part, Role, ToolResultPart};
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_spec::sent_schema::sent_schema;
@@ -26,16 +28,34 @@ pub(crate) fn output_text(output: Option<&Value>) -> String {
 }
 
 /// `request` as genai takes it, for a provider that speaks `wire`.
-pub(crate) fn chat_request(request: &ModelRequest, wire: Wire, signatures: &Signatures) -> ChatRequest {
-    let mut chat = Chat { wire, signatures, messages: Vec::new(), files: Vec::new() };
+pub(crate) fn chat_request(
+    request: &ModelRequest,
+    wire: Wire,
+    signatures: &Signatures,
+) -> ChatRequest {
+    let mut chat = Chat {
+        wire,
+        signatures,
+        messages: Vec::new(),
+        files: Vec::new(),
+    };
     for message in request.messages.iter() {
         chat.push(message);
     }
     chat.hand_over_files();
     let mut converted = ChatRequest::new(chat.messages);
-    converted.system = request.system.clone().filter(|system| !system.trim().is_empty());
+    converted.system = request
+        .system
+        .clone()
+        .filter(|system| !system.trim().is_empty());
     if !request.tools.is_empty() {
-        converted.tools = Some(request.tools.iter().map(|definition| tool(definition, wire)).collect());
+        converted.tools = Some(
+            request
+                .tools
+                .iter()
+                .map(|definition| tool(definition, wire))
+                .collect(),
+        );
     }
     converted
 }
@@ -80,7 +100,9 @@ impl Chat<'_> {
         };
         match self.messages.last_mut() {
             Some(last) if joins && last.role == role => last.content.extend(parts),
-            _ => self.messages.push(ChatMessage::new(role, MessageContent::from_parts(parts))),
+            _ => self
+                .messages
+                .push(ChatMessage::new(role, MessageContent::from_parts(parts))),
         }
     }
 
@@ -109,7 +131,10 @@ impl Chat<'_> {
 
     fn results(&mut self, message: &Message) {
         for result in message.tool_results() {
-            self.add(ChatRole::Tool, vec![ContentPart::ToolResponse(response(self.wire, result))]);
+            self.add(
+                ChatRole::Tool,
+                vec![ContentPart::ToolResponse(response(self.wire, result))],
+            );
         }
         let files = message.data.content.iter().filter_map(|part| match part {
             Part::File(file) => Some(attachment(self.wire, file)),
@@ -127,7 +152,11 @@ impl Chat<'_> {
 
 fn texts(message: &Message) -> Vec<ContentPart> {
     let text = message.text();
-    if text.trim().is_empty() { Vec::new() } else { vec![ContentPart::Text(text)] }
+    if text.trim().is_empty() {
+        Vec::new()
+    } else {
+        vec![ContentPart::Text(text)]
+    }
 }
 
 /// Untrusted output, with a word about where it is from. It is a hint to the model and no protection: that is the policy's
@@ -145,7 +174,11 @@ pub(crate) fn result_text(result: &ToolResultPart) -> Cow<'_, str> {
         (None, Some(Value::String(text))) => Cow::Borrowed(text.as_str()),
         (None, output) => Cow::Owned(output_text(output.as_ref())),
     };
-    if result.untrusted { Cow::Owned(as_data(&result.tool_name, &content)) } else { content }
+    if result.untrusted {
+        Cow::Owned(as_data(&result.tool_name, &content))
+    } else {
+        content
+    }
 }
 
 fn response(wire: Wire, result: &ToolResultPart) -> ToolResponse {
@@ -158,14 +191,18 @@ fn sent_id(wire: Wire, id: &str, name: &str) -> String {
     match wire {
         // Ours mean nothing to Gemini; genai leaves ids of this shape out, and results are matched in order.
         Wire::Gemini => {
-            match id.strip_prefix("call_").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit())) {
+            match id
+                .strip_prefix("call_")
+                .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+            {
                 true => format!("call#{name}#{}", &id["call_".len()..]),
                 false => id.to_owned(),
             }
         }
-        Wire::Anthropic | Wire::Converse => {
-            id.replace(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'), "_")
-        }
+        Wire::Anthropic | Wire::Converse => id.replace(
+            |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'),
+            "_",
+        ),
         Wire::Chat | Wire::Responses | Wire::Ollama => id.to_owned(),
     }
 }

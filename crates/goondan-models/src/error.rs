@@ -3,8 +3,14 @@
 use goondan_core::ports::model::{ModelError, ModelErrorKind};
 
 /// The Model resource can't be used as it is; `suggestion` says what to write instead.
-pub(crate) fn configuration(message: impl Into<String>, suggestion: impl Into<String>) -> ModelError {
-    suggest(ModelError::new(ModelErrorKind::Configuration, message), suggestion)
+pub(crate) fn configuration(
+    message: impl Into<String>,
+    suggestion: impl Into<String>,
+) -> ModelError {
+    suggest(
+        ModelError::new(ModelErrorKind::Configuration, message),
+        suggestion,
+    )
 }
 
 /// The key of a Model is not set; `suggestion` says which variable holds it.

@@ -11,7 +11,10 @@ use serde_json::Value;
 use crate::error::configuration;
 
 /// The text under `key` in a Model's options, if it is there.
-pub(crate) fn string_option<'a>(model: &'a Resource<Model>, key: &str) -> Result<Option<&'a str>, ModelError> {
+pub(crate) fn string_option<'a>(
+    model: &'a Resource<Model>,
+    key: &str,
+) -> Result<Option<&'a str>, ModelError> {
     match model.spec.options.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -28,13 +31,22 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
     let unreadable = |error: std::io::Error| unreadable(path, &error);
     // A pipe would be waited for.
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(configuration(format!("{path} is not a file"), "name a file of the project"));
+        return Err(configuration(
+            format!("{path} is not a file"),
+            "name a file of the project",
+        ));
     }
     let mut text = String::new();
-    let read = std::fs::File::open(file).map_err(unreadable)?.take(limit + 1).read_to_string(&mut text);
+    let read = std::fs::File::open(file)
+        .map_err(unreadable)?
+        .take(limit + 1)
+        .read_to_string(&mut text);
     read.map_err(unreadable)?;
     if text.len() as u64 > limit {
-        return Err(configuration(format!("{path} is larger than {limit} bytes"), "split it or shorten it"));
+        return Err(configuration(
+            format!("{path} is larger than {limit} bytes"),
+            "split it or shorten it",
+        ));
     }
     Ok(text)
 }
@@ -47,13 +59,24 @@ fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
             "name a file of the project; the path starts from the folder of goondan.yaml",
         )
     };
-    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let plain = Path::new(path)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !plain {
         return Err(leaves());
     }
-    let root = root.canonicalize().map_err(|error| unreadable(path, &error))?;
-    let file = root.join(path).canonicalize().map_err(|error| unreadable(path, &error))?;
-    if file.starts_with(&root) { Ok(file) } else { Err(leaves()) }
+    let root = root
+        .canonicalize()
+        .map_err(|error| unreadable(path, &error))?;
+    let file = root
+        .join(path)
+        .canonicalize()
+        .map_err(|error| unreadable(path, &error))?;
+    if file.starts_with(&root) {
+        Ok(file)
+    } else {
+        Err(leaves())
+    }
 }
 
 fn unreadable(path: &str, error: &std::io::Error) -> ModelError {
@@ -62,10 +85,14 @@ fn unreadable(path: &str, error: &std::io::Error) -> ModelError {
             format!("there is no file {path}"),
             "create it, or correct the path; it starts from the folder of goondan.yaml",
         ),
-        ErrorKind::InvalidData => {
-            configuration(format!("{path} is not UTF-8 text"), "name another file, or save this one as UTF-8")
-        }
-        _ => configuration(format!("{path} cannot be read: {}", reason(error)), "check that you may read it"),
+        ErrorKind::InvalidData => configuration(
+            format!("{path} is not UTF-8 text"),
+            "name another file, or save this one as UTF-8",
+        ),
+        _ => configuration(
+            format!("{path} cannot be read: {}", reason(error)),
+            "check that you may read it",
+        ),
     }
 }
 

@@ -51,10 +51,14 @@ impl ModelFactory for Providers {
 /// What is wrong with a Model whatever machine it runs on: no such provider, a script or a cassette that can't be used, no address where one
 /// is needed. Nothing is connected.
 pub fn model_problem(model: &Resource<Model>, bundle_root: &Path) -> Option<ModelError> {
-    let Some(provider) = table::provider(&model.spec.provider) else { return Some(unknown(model)) };
+    let Some(provider) = table::provider(&model.spec.provider) else {
+        return Some(unknown(model));
+    };
     match provider.backend {
         Backend::Scripted => Scripts::default().client(model, bundle_root).err(),
-        Backend::Replay => Cassettes::default().client(model, bundle_root, &Environment::default()).err(),
+        Backend::Replay => Cassettes::default()
+            .client(model, bundle_root, &Environment::default())
+            .err(),
         Backend::Live { adapter, address } => live::address_problem(model, adapter, address),
     }
 }
@@ -67,9 +71,15 @@ pub fn missing_key(model: &Resource<Model>, environment: &Environment) -> Option
 
 fn unknown(model: &Resource<Model>) -> ModelError {
     let name = &model.spec.provider;
-    let message = format!("{} names the provider `{name}`, which is not known", model.id);
+    let message = format!(
+        "{} names the provider `{name}`, which is not known",
+        model.id
+    );
     let similar = table::similar_providers(name);
-    let all: Vec<_> = table::PROVIDERS.iter().map(|provider| provider.name).collect();
+    let all: Vec<_> = table::PROVIDERS
+        .iter()
+        .map(|provider| provider.name)
+        .collect();
     let others = format!(
         "known are: {}; any other service that speaks OpenAI's format: `provider: openai-compatible` with its `endpoint`",
         all.join(", ")
@@ -78,7 +88,10 @@ fn unknown(model: &Resource<Model>) -> ModelError {
         [] => configuration(message, others),
         names => {
             let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-            configuration(message, format!("did you mean {}? {others}", names.join(" or ")))
+            configuration(
+                message,
+                format!("did you mean {}? {others}", names.join(" or ")),
+            )
         }
     }
 }

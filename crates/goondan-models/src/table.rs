@@ -53,8 +53,16 @@ pub(crate) enum Address {
 pub const PROVIDERS: &[Provider] = &[
     live("aihubmix", Some("AIHUBMIX_API_KEY"), AdapterKind::Aihubmix),
     live("aliyun", Some("ALIYUN_API_KEY"), AdapterKind::Aliyun),
-    live("anthropic", Some("ANTHROPIC_API_KEY"), AdapterKind::Anthropic),
-    live("atlascloud", Some("ATLASCLOUD_API_KEY"), AdapterKind::AtlasCloud),
+    live(
+        "anthropic",
+        Some("ANTHROPIC_API_KEY"),
+        AdapterKind::Anthropic,
+    ),
+    live(
+        "atlascloud",
+        Some("ATLASCLOUD_API_KEY"),
+        AdapterKind::AtlasCloud,
+    ),
     live("baidu", Some("BAIDU_API_KEY"), AdapterKind::Baidu),
     away(
         "bedrock",
@@ -63,9 +71,17 @@ pub const PROVIDERS: &[Provider] = &[
         "https://bedrock-runtime.us-east-1.amazonaws.com",
     ),
     live("bigmodel", Some("BIGMODEL_API_KEY"), AdapterKind::BigModel),
-    at("cohere", Some("COHERE_API_KEY"), "https://api.cohere.ai/compatibility/v1"),
+    at(
+        "cohere",
+        Some("COHERE_API_KEY"),
+        "https://api.cohere.ai/compatibility/v1",
+    ),
     live("deepseek", Some("DEEPSEEK_API_KEY"), AdapterKind::DeepSeek),
-    live("fireworks", Some("FIREWORKS_API_KEY"), AdapterKind::Fireworks),
+    live(
+        "fireworks",
+        Some("FIREWORKS_API_KEY"),
+        AdapterKind::Fireworks,
+    ),
     live("gemini", Some("GEMINI_API_KEY"), AdapterKind::Gemini),
     live("github", Some("GITHUB_TOKEN"), AdapterKind::GithubCopilot),
     live("google", Some("GEMINI_API_KEY"), AdapterKind::Gemini),
@@ -78,34 +94,79 @@ pub const PROVIDERS: &[Provider] = &[
     live("moonshot", Some("MOONSHOT_API_KEY"), AdapterKind::Moonshot),
     live("nebius", Some("NEBIUS_API_KEY"), AdapterKind::Nebius),
     live("ollama", None, AdapterKind::Ollama),
-    live("ollama-cloud", Some("OLLAMA_API_KEY"), AdapterKind::OllamaCloud),
+    live(
+        "ollama-cloud",
+        Some("OLLAMA_API_KEY"),
+        AdapterKind::OllamaCloud,
+    ),
     live("openai", Some("OPENAI_API_KEY"), AdapterKind::OpenAI),
-    away("openai-compatible", None, AdapterKind::OpenAI, "http://localhost:1234/v1"),
-    live("openrouter", Some("OPENROUTER_API_KEY"), AdapterKind::OpenRouter),
+    away(
+        "openai-compatible",
+        None,
+        AdapterKind::OpenAI,
+        "http://localhost:1234/v1",
+    ),
+    live(
+        "openrouter",
+        Some("OPENROUTER_API_KEY"),
+        AdapterKind::OpenRouter,
+    ),
     live("qwen", Some("QWEN_CLOUD_API_KEY"), AdapterKind::QwenCloud),
-    Provider { name: "replay", key_variable: None, backend: Backend::Replay },
+    Provider {
+        name: "replay",
+        key_variable: None,
+        backend: Backend::Replay,
+    },
     live("requesty", Some("REQUESTY_API_KEY"), AdapterKind::Requesty),
-    Provider { name: "scripted", key_variable: None, backend: Backend::Scripted },
+    Provider {
+        name: "scripted",
+        key_variable: None,
+        backend: Backend::Scripted,
+    },
     live("together", Some("TOGETHER_API_KEY"), AdapterKind::Together),
-    away("vertex", Some("VERTEX_API_KEY"), AdapterKind::Vertex, VERTEX),
+    away(
+        "vertex",
+        Some("VERTEX_API_KEY"),
+        AdapterKind::Vertex,
+        VERTEX,
+    ),
     at("vllm", None, "http://localhost:8000/v1"),
     live("xai", Some("XAI_API_KEY"), AdapterKind::Xai),
     live("zai", Some("ZAI_API_KEY"), AdapterKind::Zai),
 ];
 
-const VERTEX: &str = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION";
+const VERTEX: &str =
+    "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION";
 
 /// A service whose address genai knows.
-const fn live(name: &'static str, key_variable: Option<&'static str>, adapter: AdapterKind) -> Provider {
-    Provider { name, key_variable, backend: Backend::Live { adapter, address: Address::Known } }
-}
-
-/// A service that speaks OpenAI's chat format at an address that we know.
-const fn at(name: &'static str, key_variable: Option<&'static str>, address: &'static str) -> Provider {
+const fn live(
+    name: &'static str,
+    key_variable: Option<&'static str>,
+    adapter: AdapterKind,
+) -> Provider {
     Provider {
         name,
         key_variable,
-        backend: Backend::Live { adapter: AdapterKind::OpenAI, address: Address::At(address) },
+        backend: Backend::Live {
+            adapter,
+            address: Address::Known,
+        },
+    }
+}
+
+/// A service that speaks OpenAI's chat format at an address that we know.
+const fn at(
+    name: &'static str,
+    key_variable: Option<&'static str>,
+    address: &'static str,
+) -> Provider {
+    Provider {
+        name,
+        key_variable,
+        backend: Backend::Live {
+            adapter: AdapterKind::OpenAI,
+            address: Address::At(address),
+        },
     }
 }
 
@@ -116,7 +177,14 @@ const fn away(
     adapter: AdapterKind,
     example: &'static str,
 ) -> Provider {
-    Provider { name, key_variable, backend: Backend::Live { adapter, address: Address::Needed(example) } }
+    Provider {
+        name,
+        key_variable,
+        backend: Backend::Live {
+            adapter,
+            address: Address::Needed(example),
+        },
+    }
 }
 
 /// The provider of that name, exactly as written.
@@ -135,7 +203,10 @@ pub fn similar_providers(name: &str) -> Vec<&'static str> {
         true => 1.0,
         false => strsim::jaro_winkler(&asked, known),
     };
-    let mut alike: Vec<_> = PROVIDERS.iter().map(|provider| (likeness(provider.name), provider.name)).collect();
+    let mut alike: Vec<_> = PROVIDERS
+        .iter()
+        .map(|provider| (likeness(provider.name), provider.name))
+        .collect();
     alike.retain(|(likeness, _)| *likeness > 0.8);
     alike.sort_by(|a, b| b.0.total_cmp(&a.0));
     alike.into_iter().map(|(_, name)| name).take(3).collect()

@@ -11,7 +11,9 @@ use goondan_spec::{Kind, Resource, ResourceId};
 use serde_json::Value;
 
 pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {
-    let Value::Object(options) = options else { panic!("options are an object") };
+    let Value::Object(options) = options else {
+        panic!("options are an object")
+    };
     let spec = Model {
         provider: provider.to_owned(),
         model: "m".to_owned(),
@@ -22,8 +24,18 @@ pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {
         pricing: None,
         limits: Default::default(),
     };
-    let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
-    Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec }
+    let id = ResourceId {
+        package: None,
+        kind: Kind::Model,
+        name: "m".to_owned(),
+    };
+    Resource {
+        id,
+        labels: Default::default(),
+        annotations: Default::default(),
+        origin: None,
+        spec,
+    }
 }
 
 pub(crate) fn message(role: Role, content: Vec<Part>) -> Arc<Message> {
@@ -40,9 +52,20 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
     ModelRequest {
         instance: InstanceId::new(agent, "main"),
         system: None,
-        messages: vec![message(Role::User, vec![Part::Text { text: input.to_owned() }])].into(),
+        messages: vec![message(
+            Role::User,
+            vec![Part::Text {
+                text: input.to_owned(),
+            }],
+        )]
+        .into(),
         tools: Arc::from([]),
-        params: Arc::new(ModelParams { temperature: None, max_tokens: None, top_p: None, other: Default::default() }),
+        params: Arc::new(ModelParams {
+            temperature: None,
+            max_tokens: None,
+            top_p: None,
+            other: Default::default(),
+        }),
         output: None,
         caller: None,
     }
@@ -59,6 +82,12 @@ pub(crate) async fn answer(
 /// The text of the answer.
 pub(crate) async fn said(client: &Arc<dyn ModelClient>, request: ModelRequest) -> String {
     let chunks = answer(client, request).await.expect("an answer");
-    let text = |chunk| if let ModelChunk::Text(text) = chunk { Some(text) } else { None };
+    let text = |chunk| {
+        if let ModelChunk::Text(text) = chunk {
+            Some(text)
+        } else {
+            None
+        }
+    };
     chunks.into_iter().filter_map(text).collect()
 }

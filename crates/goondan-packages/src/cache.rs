@@ -60,15 +60,22 @@ pub fn open(archive: &[u8], place: &Path) -> Result<Opened> {
         PackageError::archive(format!("This is not a package: {why}"))
             .suggest("a package has a `goondan.yaml` that begins with a Package document; `gdn package init` adds one")
     })?;
-    let contents = contents(&OsFiles, &files)
-        .map_err(|error| PackageError::archive(format!("The archive cannot be installed: {error}.")))?;
-    Ok(Opened { folder, manifest, contents })
+    let contents = contents(&OsFiles, &files).map_err(|error| {
+        PackageError::archive(format!("The archive cannot be installed: {error}."))
+    })?;
+    Ok(Opened {
+        folder,
+        manifest,
+        contents,
+    })
 }
 
 impl Cache {
     /// That of a state root.
     pub fn of(state_root: &Path) -> Self {
-        Cache { folder: state_root.join(FOLDER) }
+        Cache {
+            folder: state_root.join(FOLDER),
+        }
     }
 
     /// The folder in which packages are unpacked before anybody sees them.
@@ -83,7 +90,10 @@ impl Cache {
 
     /// Where the archive lies that unpacks to `contents`.
     pub fn path(&self, contents: &str) -> PathBuf {
-        let name: String = contents.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+        let name: String = contents
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+            .collect();
         self.folder.join("archives").join(format!("{name}.tgz"))
     }
 
@@ -108,9 +118,16 @@ impl Cache {
     ///
     /// # Errors
     /// It was changed.
-    pub fn open(&self, contents: &str, stated: Option<&str>, whose: &str) -> Result<Option<(Vec<u8>, Opened)>> {
+    pub fn open(
+        &self,
+        contents: &str,
+        stated: Option<&str>,
+        whose: &str,
+    ) -> Result<Option<(Vec<u8>, Opened)>> {
         let path = self.path(contents);
-        let Ok(archive) = fs::read(&path) else { return Ok(None) };
+        let Ok(archive) = fs::read(&path) else {
+            return Ok(None);
+        };
         let check = || {
             stated.map_or(Ok(()), |stated| integrity::check(&archive, stated, whose))?;
             let opened = open(&archive, &self.work())?;
@@ -124,7 +141,10 @@ impl Cache {
             Err(error) => {
                 // What can't be removed is found again.
                 let _ = fs::remove_file(&path);
-                let message = format!("The cached archive of {whose} was changed, and is removed: {}", error.message);
+                let message = format!(
+                    "The cached archive of {whose} was changed, and is removed: {}",
+                    error.message
+                );
                 Err(PackageError::new(Code::PACKAGE_INTEGRITY, message)
                     .suggest("run `gdn package install` again: the package is fetched anew"))
             }

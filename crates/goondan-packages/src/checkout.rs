@@ -33,11 +33,17 @@ pub async fn newest(source: &Source, name: &str, reach: &Reach) -> Result<Candid
     let mut candidates = source.candidates(name, reach).await?;
     candidates.sort_by(|a, b| b.version.cmp(&a.version));
     // Nobody means one that is still tried out without saying so.
-    let stable = candidates.iter().position(|one| one.version.as_ref().is_none_or(|version| version.pre.is_empty()));
+    let stable = candidates.iter().position(|one| {
+        one.version
+            .as_ref()
+            .is_none_or(|version| version.pre.is_empty())
+    });
     match candidates.is_empty() {
         false => Ok(candidates.swap_remove(stable.unwrap_or(0))),
-        true => Err(PackageError::source(format!("{source} has no version of a package."))
-            .suggest("check the address; publish one with `gdn package publish`")),
+        true => Err(
+            PackageError::source(format!("{source} has no version of a package."))
+                .suggest("check the address; publish one with `gdn package publish`"),
+        ),
     }
 }
 
@@ -60,8 +66,10 @@ pub async fn look(source: &Source, name: &str, reach: &Reach, cache: &Cache) -> 
     cache.put(&opened.contents, &fetched.archive)?;
     let Manifest { name, version, .. } = opened.manifest.clone();
     let version = version.ok_or_else(|| {
-        PackageError::source(format!("The package `{name}` from {source} has no `spec.version`."))
-            .suggest("add one to its Package document")
+        PackageError::source(format!(
+            "The package `{name}` from {source} has no `spec.version`."
+        ))
+        .suggest("add one to its Package document")
     })?;
     Ok(Found { name, version })
 }
@@ -74,19 +82,27 @@ pub async fn checkout(source: &str, reach: &Reach, cache: &Cache) -> Result<Chec
     let source = Source::parse(source, reach)?;
     let fetched = newest(&source, "", reach).await?.fetch(reach).await?;
     let opened = open(&fetched.archive, &cache.work())?;
-    let folder = cache.runs().join(&opened.manifest.name).join(&opened.contents);
+    let folder = cache
+        .runs()
+        .join(&opened.manifest.name)
+        .join(&opened.contents);
     match folder.is_dir() {
         true => {
             let there = contents_without(&OsFiles, &folder, &[ADDED]);
             if there.ok().as_ref() != Some(&opened.contents) {
-                let message = format!("The files of {source} in {} were changed.", folder.display());
-                return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message)
-                    .suggest("keep what you need of it and remove the folder: then it is fetched anew"));
+                let message = format!(
+                    "The files of {source} in {} were changed.",
+                    folder.display()
+                );
+                return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message).suggest(
+                    "keep what you need of it and remove the folder: then it is fetched anew",
+                ));
             }
         }
         false => {
             let parent = folder.parent().unwrap_or(&folder);
-            fs::create_dir_all(parent).map_err(|error| PackageError::io("created", parent, &error))?;
+            fs::create_dir_all(parent)
+                .map_err(|error| PackageError::io("created", parent, &error))?;
             // Who comes second finds the same content.
             if let Err(error) = fs::rename(opened.path(), &folder)
                 && !folder.is_dir()
@@ -97,8 +113,23 @@ pub async fn checkout(source: &str, reach: &Reach, cache: &Cache) -> Result<Chec
     }
     if !opened.manifest.dependencies.is_empty() {
         // It came from elsewhere, so it names nothing of this machine.
-        let foreign = Reach { folder: None, ..reach.clone() };
-        install(&folder, &foreign, cache, &Options { frozen: true, ..Options::default() }).await?;
+        let foreign = Reach {
+            folder: None,
+            ..reach.clone()
+        };
+        install(
+            &folder,
+            &foreign,
+            cache,
+            &Options {
+                frozen: true,
+                ..Options::default()
+            },
+        )
+        .await?;
     }
-    Ok(Checkout { folder, resolved: fetched.resolved })
+    Ok(Checkout {
+        folder,
+        resolved: fetched.resolved,
+    })
 }

@@ -68,23 +68,44 @@ struct Auth {
 impl Credentials {
     /// What the variables of a process and the files that they name say.
     pub fn find(variable: &dyn Fn(&str) -> Option<String>) -> Credentials {
-        let mut found = Credentials { path: variable("PATH").unwrap_or_default(), ..Credentials::default() };
-        let home = variable("HOME").or_else(|| variable("USERPROFILE")).map(PathBuf::from);
-        let podman = variable("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("containers/auth.json"));
+        let mut found = Credentials {
+            path: variable("PATH").unwrap_or_default(),
+            ..Credentials::default()
+        };
+        let home = variable("HOME")
+            .or_else(|| variable("USERPROFILE"))
+            .map(PathBuf::from);
+        let podman = variable("XDG_RUNTIME_DIR")
+            .map(|folder| PathBuf::from(folder).join("containers/auth.json"));
         let docker = match variable("DOCKER_CONFIG") {
             Some(folder) => Some(PathBuf::from(folder).join("config.json")),
             None => home.map(|home| home.join(".docker/config.json")),
         };
-        let files = [podman, docker, variable("REGISTRY_AUTH_FILE").map(PathBuf::from)];
+        let files = [
+            podman,
+            docker,
+            variable("REGISTRY_AUTH_FILE").map(PathBuf::from),
+        ];
         // What comes later wins.
-        for text in files.into_iter().flatten().filter_map(|path| std::fs::read_to_string(path).ok()) {
+        for text in files
+            .into_iter()
+            .flatten()
+            .filter_map(|path| std::fs::read_to_string(path).ok())
+        {
             found.read(&text);
         }
         for entry in variable(VARIABLE).unwrap_or_default().split_whitespace() {
-            if let Some((host, (user, password))) =
-                entry.split_once('=').and_then(|(host, rest)| Some((host, rest.split_once(':')?)))
+            if let Some((host, (user, password))) = entry
+                .split_once('=')
+                .and_then(|(host, rest)| Some((host, rest.split_once(':')?)))
             {
-                found.stated.insert(host.to_lowercase(), Basic { user: user.into(), password: password.into() });
+                found.stated.insert(
+                    host.to_lowercase(),
+                    Basic {
+                        user: user.into(),
+                        password: password.into(),
+                    },
+                );
             }
         }
         found.registry = variable("GOONDAN_REGISTRY").zip(variable("GOONDAN_REGISTRY_TOKEN"));
@@ -94,14 +115,29 @@ impl Credentials {
     fn read(&mut self, text: &str) {
         // A file of another form knows nobody.
         let config: Config = serde_json::from_str(text).unwrap_or_default();
-        self.helpers.extend(config.cred_helpers.into_iter().map(|(host, name)| (host_of(&host), name)));
-        self.store = config.creds_store.filter(|name| !name.is_empty()).or(self.store.take());
+        self.helpers.extend(
+            config
+                .cred_helpers
+                .into_iter()
+                .map(|(host, name)| (host_of(&host), name)),
+        );
+        self.store = config
+            .creds_store
+            .filter(|name| !name.is_empty())
+            .or(self.store.take());
         for (host, auth) in config.auths {
             let decoded = auth.auth.and_then(|auth| STANDARD.decode(auth.trim()).ok());
             let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
-            if let Some((user, password)) = decoded.as_deref().and_then(|text| text.split_once(':')) {
+            if let Some((user, password)) = decoded.as_deref().and_then(|text| text.split_once(':'))
+            {
                 let password = password.trim_end_matches('\0').to_owned();
-                self.by_host.insert(host_of(&host), Basic { user: user.to_owned(), password });
+                self.by_host.insert(
+                    host_of(&host),
+                    Basic {
+                        user: user.to_owned(),
+                        password,
+                    },
+                );
             }
         }
     }
@@ -111,15 +147,27 @@ impl Credentials {
     pub(crate) async fn of(&self, host: &str) -> Who {
         let host = host.to_lowercase();
         if let Some(basic) = self.stated.get(&host) {
-            return Who { basic: Some(basic.clone()), trouble: None };
+            return Who {
+                basic: Some(basic.clone()),
+                trouble: None,
+            };
         }
         let written = self.by_host.get(&host).cloned();
         let Some(helper) = self.helpers.get(&host).or(self.store.as_ref()) else {
-            return Who { basic: written, trouble: None };
+            return Who {
+                basic: written,
+                trouble: None,
+            };
         };
         match helper::ask(helper, &host, &self.path).await {
-            Ok(kept) => Who { basic: kept.or(written), trouble: None },
-            Err(trouble) => Who { basic: written, trouble: Some(trouble) },
+            Ok(kept) => Who {
+                basic: kept.or(written),
+                trouble: None,
+            },
+            Err(trouble) => Who {
+                basic: written,
+                trouble: Some(trouble),
+            },
         }
     }
 
@@ -132,7 +180,9 @@ impl Credentials {
 
 /// `https://index.docker.io/v1/` as the host that it is about.
 fn host_of(written: &str) -> String {
-    let host = written.trim_start_matches("https://").trim_start_matches("http://");
+    let host = written
+        .trim_start_matches("https://")
+        .trim_start_matches("http://");
     let host = host.split('/').next().unwrap_or(host).to_lowercase();
     match host.as_str() {
         "index.docker.io" | "docker.io" => "registry-1.docker.io".to_owned(),
@@ -156,10 +206,25 @@ mod tests {
         known.read(r#"{"auths": {"https://index.docker.io/v1/": {"auth": "dTpw"}, "x": {}}}"#);
         known.read("[");
         let of = async |host: &str| known.of(host).await.basic;
-        assert_eq!(of("ghcr.io").await.map(|basic| basic.password).as_deref(), Some("a:b"));
-        assert_eq!(of("registry-1.docker.io").await.map(|basic| basic.user).as_deref(), Some("u"));
+        assert_eq!(
+            of("ghcr.io").await.map(|basic| basic.password).as_deref(),
+            Some("a:b")
+        );
+        assert_eq!(
+            of("registry-1.docker.io")
+                .await
+                .map(|basic| basic.user)
+                .as_deref(),
+            Some("u")
+        );
         assert_eq!((of("evil.ghcr.io").await, of("x").await), (None, None));
-        assert_eq!((known.token_of("https://r.example"), known.token_of("https://r.example.evil")), (Some("t"), None));
+        assert_eq!(
+            (
+                known.token_of("https://r.example"),
+                known.token_of("https://r.example.evil")
+            ),
+            (Some("t"), None)
+        );
         assert!(!format!("{:?}", known.of("ghcr.io").await).contains("a:b"));
     }
 
@@ -182,10 +247,22 @@ mod tests {
             "all",
             r#"test "$1" = get && read -r s; printf '{"Username":"%s","Secret":"kept"}' "$s""#,
         );
-        helper(folder.path(), "none", "echo credentials not found in native keychain; exit 1");
+        helper(
+            folder.path(),
+            "none",
+            "echo credentials not found in native keychain; exit 1",
+        );
         helper(folder.path(), "odd", "echo hunter2");
-        helper(folder.path(), "locked", r"printf 'it is \033[2J locked'; exit 2");
-        helper(folder.path(), "token", r#"echo '{"Username":"<token>","Secret":"kept"}'"#);
+        helper(
+            folder.path(),
+            "locked",
+            r"printf 'it is \033[2J locked'; exit 2",
+        );
+        helper(
+            folder.path(),
+            "token",
+            r#"echo '{"Username":"<token>","Secret":"kept"}'"#,
+        );
         let path = format!("relative:{}", folder.path().display());
         let variables = |name: &str| match name {
             "PATH" => Some(path.clone()),
@@ -199,20 +276,36 @@ mod tests {
                  "absent.example": "absent", "stated.example": "odd", "path.example": "../odd"}}"#,
         );
         let user = async |host: &str| known.of(host).await.basic.map(|basic| basic.user);
-        assert_eq!(user("Some.example:5000").await.as_deref(), Some("some.example:5000"));
-        assert_eq!(user("registry-1.docker.io").await.as_deref(), Some("https://index.docker.io/v1/"));
+        assert_eq!(
+            user("Some.example:5000").await.as_deref(),
+            Some("some.example:5000")
+        );
+        assert_eq!(
+            user("registry-1.docker.io").await.as_deref(),
+            Some("https://index.docker.io/v1/")
+        );
         assert_eq!(user("stated.example").await.as_deref(), Some("me"));
-        assert_eq!(user("none.example").await.as_deref(), Some("u"), "what is written counts where it has none");
+        assert_eq!(
+            user("none.example").await.as_deref(),
+            Some("u"),
+            "what is written counts where it has none"
+        );
         for (host, words) in [
             ("odd.example", "does not answer as its protocol wants it"),
             ("locked.example", "failed: it is \\u{1b}[2J locked"),
             ("token.example", "identity token"),
-            ("absent.example", "there is no `docker-credential-absent` in PATH"),
+            (
+                "absent.example",
+                "there is no `docker-credential-absent` in PATH",
+            ),
             ("path.example", "is not the name of a credential helper"),
         ] {
             let Who { basic, trouble } = known.of(host).await;
             let trouble = trouble.unwrap();
-            assert!(basic.is_none() && trouble.contains(words) && !trouble.contains("hunter2"), "{host}: {trouble}");
+            assert!(
+                basic.is_none() && trouble.contains(words) && !trouble.contains("hunter2"),
+                "{host}: {trouble}"
+            );
         }
     }
 }

@@ -22,7 +22,11 @@ pub struct PackageError {
 
 impl PackageError {
     pub(crate) fn new(code: Code, message: impl AsRef<str>) -> Self {
-        PackageError { code, message: plain(message.as_ref()), suggestion: None }
+        PackageError {
+            code,
+            message: plain(message.as_ref()),
+            suggestion: None,
+        }
     }
 
     pub(crate) fn source(message: impl AsRef<str>) -> Self {
@@ -34,7 +38,10 @@ impl PackageError {
     }
 
     pub(crate) fn io(what: &str, path: &Path, error: &io::Error) -> Self {
-        PackageError::new(Code::CONFIG_ERROR, format!("{} cannot be {what}: {error}.", path.display()))
+        PackageError::new(
+            Code::CONFIG_ERROR,
+            format!("{} cannot be {what}: {error}.", path.display()),
+        )
     }
 
     #[must_use]

@@ -55,34 +55,54 @@ pub(crate) async fn client() -> Result<Client> {
             .tls_backend_preconfigured(goondan_tls::with_system_certificates())
             .build()
     };
-    let made = tokio::task::spawn_blocking(make).await.map_err(|panic| PackageError::source(panic.to_string()))?;
+    let made = tokio::task::spawn_blocking(make)
+        .await
+        .map_err(|panic| PackageError::source(panic.to_string()))?;
     made.map_err(|error| PackageError::source(format!("There is no HTTP client: {error}.")))
 }
 
 /// Reads an address, which must be one that requests may go to.
 pub(crate) fn parse(address: &str) -> Result<Url> {
-    let url = Url::parse(address)
-        .map_err(|error| PackageError::source(format!("`{address}` is not an address: {error}.")))?;
+    let url = Url::parse(address).map_err(|error| {
+        PackageError::source(format!("`{address}` is not an address: {error}."))
+    })?;
     match is_allowed(&url) {
         true => Ok(url),
-        false => Err(PackageError::source(format!("`{address}` must begin with `https://`."))
-            .suggest("only a registry on this machine may be reached without TLS")),
+        false => Err(
+            PackageError::source(format!("`{address}` must begin with `https://`."))
+                .suggest("only a registry on this machine may be reached without TLS"),
+        ),
     }
 }
 
 /// Sends a request.
 pub(crate) async fn send(request: RequestBuilder, host: &str) -> Result<Response> {
-    request.send().await.map_err(|error| unreachable(host, &error))
+    request
+        .send()
+        .await
+        .map_err(|error| unreachable(host, &error))
 }
 
 /// The body of an answer.
 pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> Result<Vec<u8>> {
-    let too_large = || PackageError::source(format!("{host} answers with more than {} MiB.", largest / 1024 / 1024));
-    if response.content_length().is_some_and(|length| length > largest as u64) {
+    let too_large = || {
+        PackageError::source(format!(
+            "{host} answers with more than {} MiB.",
+            largest / 1024 / 1024
+        ))
+    };
+    if response
+        .content_length()
+        .is_some_and(|length| length > largest as u64)
+    {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| unreachable(host, &error))? {
+    while let Some(piece) = response
+        .chunk()
+        .await
+        .map_err(|error| unreachable(host, &error))?
+    {
         if bytes.len() + piece.len() > largest {
             return Err(too_large());
         }

@@ -45,7 +45,12 @@ pub struct Outcome {
 ///
 /// # Errors
 /// A package can't be had or is not what was locked; what was installed before stays.
-pub async fn install(root: &Path, reach: &Reach, cache: &Cache, options: &Options) -> Result<Outcome> {
+pub async fn install(
+    root: &Path,
+    reach: &Reach,
+    cache: &Cache,
+    options: &Options,
+) -> Result<Outcome> {
     let place = root.join(INSTALLED);
     prepare(root, &place)?;
     let _alone = alone(&place).await?;
@@ -62,13 +67,21 @@ pub async fn install(root: &Path, reach: &Reach, cache: &Cache, options: &Option
         }
         None => resolve(&manifest, reach, &before, &options.update, cache).await?,
     };
-    let mut outcome = Outcome { lock_changed: lock != before, ..Outcome::default() };
+    let mut outcome = Outcome {
+        lock_changed: lock != before,
+        ..Outcome::default()
+    };
     for (key, locked) in &lock.packages {
         let name = key.rsplit_once('@').map_or(key.as_str(), |(name, _)| name);
         goondan_spec::check_name(name, goondan_spec::Kind::Package).map_err(|why| {
-            PackageError::new(Code::PACKAGE_LOCK_OUTDATED, format!("`{LOCK_FILE}` has `{name}`: {why}."))
+            PackageError::new(
+                Code::PACKAGE_LOCK_OUTDATED,
+                format!("`{LOCK_FILE}` has `{name}`: {why}."),
+            )
         })?;
-        outcome.packages.insert(name.to_owned(), locked.version.clone());
+        outcome
+            .packages
+            .insert(name.to_owned(), locked.version.clone());
         if place_package(root, name, locked, reach, cache, options.offline).await? {
             outcome.changed.push(name.to_owned());
         }
@@ -88,16 +101,21 @@ pub fn read_lock(root: &Path) -> Result<Lock> {
     let path = root.join(LOCK_FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::new(BTreeMap::new())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Lock::new(BTreeMap::new()));
+        }
         Err(error) => return Err(PackageError::io("read", &path, &error)),
     };
-    Lock::parse(&text).ok().filter(Lock::is_known).ok_or_else(|| {
-        PackageError::new(
-            Code::PACKAGE_LOCK_OUTDATED,
-            format!("{} is not a lock file that this gdn reads.", path.display()),
-        )
-        .suggest("restore it from git, or remove it and run `gdn package install`")
-    })
+    Lock::parse(&text)
+        .ok()
+        .filter(Lock::is_known)
+        .ok_or_else(|| {
+            PackageError::new(
+                Code::PACKAGE_LOCK_OUTDATED,
+                format!("{} is not a lock file that this gdn reads.", path.display()),
+            )
+            .suggest("restore it from git, or remove it and run `gdn package install`")
+        })
 }
 
 /// What of `lock` the project needs, where that is all that it needs.
@@ -121,8 +139,13 @@ fn covering(lock: &Lock, manifest: &Manifest, options: &Options) -> Option<Lock>
         queue.push((dependency.name.clone(), locked.version.clone()));
     }
     while let Some((name, version)) = queue.pop() {
-        let locked = lock.find(&name).filter(|locked| locked.version == version && locked.contents.is_some())?;
-        if needed.insert(format!("{name}@{version}"), locked.clone()).is_none() {
+        let locked = lock
+            .find(&name)
+            .filter(|locked| locked.version == version && locked.contents.is_some())?;
+        if needed
+            .insert(format!("{name}@{version}"), locked.clone())
+            .is_none()
+        {
             queue.extend(locked.dependencies.clone());
         }
     }
@@ -147,7 +170,10 @@ fn make_folder(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => {
-            let message = format!("{} is not a folder, so nothing is installed there.", path.display());
+            let message = format!(
+                "{} is not a folder, so nothing is installed there.",
+                path.display()
+            );
             Err(PackageError::new(Code::PATH_ESCAPE, message).suggest("remove it"))
         }
         Err(_) => fs::create_dir(path).map_err(|error| PackageError::io("created", path, &error)),
@@ -158,11 +184,18 @@ fn make_folder(path: &Path) -> Result<()> {
 async fn alone(place: &Path) -> Result<File> {
     let path = place.join(".lock");
     let wait = move || -> io::Result<File> {
-        let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)?;
         file.lock()?;
         Ok(file)
     };
-    let locked = tokio::task::spawn_blocking(wait).await.map_err(io::Error::from).and_then(|locked| locked);
+    let locked = tokio::task::spawn_blocking(wait)
+        .await
+        .map_err(io::Error::from)
+        .and_then(|locked| locked);
     locked.map_err(|error| PackageError::io("locked", place, &error))
 }
 
@@ -190,8 +223,12 @@ async fn place_package(
 pub(crate) fn put(archive: &[u8], folder: &Path, wanted: Option<&str>, place: &Path) -> Result<()> {
     let opened = open(archive, place)?;
     if wanted != Some(opened.contents.as_str()) {
-        let message = format!("What {} unpacks to is not what the lock file states.", folder.display());
-        return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message).suggest("run `gdn package install` again"));
+        let message = format!(
+            "What {} unpacks to is not what the lock file states.",
+            folder.display()
+        );
+        return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message)
+            .suggest("run `gdn package install` again"));
     }
     if let Some(parent) = folder.parent().filter(|parent| *parent != place) {
         make_folder(parent)?;
@@ -201,7 +238,9 @@ pub(crate) fn put(archive: &[u8], folder: &Path, wanted: Option<&str>, place: &P
         Ok(_) => fs::rename(folder, &old),
         Err(_) => Ok(()),
     };
-    moved.and_then(|()| fs::rename(opened.path(), folder)).map_err(|error| PackageError::io("written", folder, &error))
+    moved
+        .and_then(|()| fs::rename(opened.path(), folder))
+        .map_err(|error| PackageError::io("written", folder, &error))
 }
 
 /// Removes the folders of packages that are not among `kept`.
@@ -210,13 +249,23 @@ fn remove_others(place: &Path, kept: &BTreeMap<String, String>) -> Result<Vec<St
     for (name, path) in installed(place)? {
         if !kept.contains_key(&name) {
             let is_folder = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
-            let done = if is_folder { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            let done = if is_folder {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
             done.map_err(|error| PackageError::io("removed", &path, &error))?;
             removed.push(name);
         }
     }
-    let scopes: BTreeSet<&str> = kept.keys().filter_map(|name| Some(name.split_once('/')?.0)).collect();
-    for name in names(place)?.into_iter().filter(|name| name.starts_with('@') && !scopes.contains(name.as_str())) {
+    let scopes: BTreeSet<&str> = kept
+        .keys()
+        .filter_map(|name| Some(name.split_once('/')?.0))
+        .collect();
+    for name in names(place)?
+        .into_iter()
+        .filter(|name| name.starts_with('@') && !scopes.contains(name.as_str()))
+    {
         // Empty by now, unless somebody put something there.
         let _ = fs::remove_dir(place.join(name));
     }
@@ -228,7 +277,9 @@ fn installed(place: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for name in names(place)? {
         let path = place.join(&name);
-        match name.starts_with('@') && fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
+        match name.starts_with('@')
+            && fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir())
+        {
             true => {
                 let inner = names(&path)?.into_iter();
                 found.extend(inner.map(|inner| (format!("{name}/{inner}"), path.join(inner))));
@@ -242,8 +293,9 @@ fn installed(place: &Path) -> Result<Vec<(String, PathBuf)>> {
 /// The names in a folder but for our own, which begin with a dot.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let read = fs::read_dir(folder).map_err(|error| PackageError::io("read", folder, &error))?;
-    let mut names: Vec<String> =
-        read.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect();
+    let mut names: Vec<String> = read
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .collect();
     names.retain(|name| !name.starts_with('.'));
     names.sort();
     Ok(names)
@@ -258,7 +310,9 @@ fn write_lock(root: &Path, lock: &Lock) -> Result<()> {
         {
             use std::os::unix::fs::PermissionsExt as _;
             // It is a file of the project like any other, and not its owner's alone.
-            draft.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+            draft
+                .as_file()
+                .set_permissions(fs::Permissions::from_mode(0o644))?;
         }
         draft.persist(&path).map(drop).map_err(|error| error.error)
     };

@@ -23,7 +23,9 @@ pub fn check(archive: &[u8], stated: &str, whose: &str) -> Result<()> {
     }
     let problem = match stated.starts_with("sha512-") {
         true => {
-            format!("The archive of {whose} is not the one that was stated: it is {found}, and should be {stated}.")
+            format!(
+                "The archive of {whose} is not the one that was stated: it is {found}, and should be {stated}."
+            )
         }
         false => format!("The archive of {whose} has no SHA-512 hash, but `{stated}`."),
     };

@@ -84,7 +84,10 @@ struct Registry {
 impl Manifest {
     /// The file in `folder` that begins with the Package document.
     pub fn find(folder: &Path) -> Option<PathBuf> {
-        PLACES.iter().map(|name| folder.join(name)).find(|path| path.is_file())
+        PLACES
+            .iter()
+            .map(|name| folder.join(name))
+            .find(|path| path.is_file())
     }
 
     /// Reads that of the package in `folder`.
@@ -92,15 +95,22 @@ impl Manifest {
     /// # Errors
     /// There is none, or it is wrong.
     pub fn read(folder: &Path) -> Result<Manifest> {
-        let path = Manifest::find(folder)
-            .ok_or_else(|| PackageError::source(format!("There is no goondan.yaml in {}.", folder.display())))?;
+        let path = Manifest::find(folder).ok_or_else(|| {
+            PackageError::source(format!("There is no goondan.yaml in {}.", folder.display()))
+        })?;
         let length = path.metadata().map_or(0, |metadata| metadata.len());
         if length > LARGEST {
-            return Err(PackageError::source(format!("{} is larger than 1 MiB.", path.display())));
+            return Err(PackageError::source(format!(
+                "{} is larger than 1 MiB.",
+                path.display()
+            )));
         }
-        let text = std::fs::read_to_string(&path).map_err(|error| PackageError::io("read", &path, &error))?;
-        Manifest::parse(&text)
-            .map_err(|error| PackageError { message: format!("{}: {}", path.display(), error.message), ..error })
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| PackageError::io("read", &path, &error))?;
+        Manifest::parse(&text).map_err(|error| PackageError {
+            message: format!("{}: {}", path.display(), error.message),
+            ..error
+        })
     }
 
     /// Reads the text of one.
@@ -108,24 +118,30 @@ impl Manifest {
     /// # Errors
     /// Its first document is no Package, or says what no Package may.
     pub fn parse(text: &str) -> Result<Manifest> {
-        let documents: Vec<serde_json::Value> =
-            yaml::documents_from_str(text).map_err(|error| wrong(format!("This is not YAML: {error}.")))?;
+        let documents: Vec<serde_json::Value> = yaml::documents_from_str(text)
+            .map_err(|error| wrong(format!("This is not YAML: {error}.")))?;
         let first = documents.into_iter().next().unwrap_or_default();
         let no_package = || wrong("Its first document is no Package.".to_owned());
         if first.get("kind").and_then(serde_json::Value::as_str) != Some("Package") {
             return Err(no_package());
         }
-        let document: Document =
-            serde_json::from_value(first).map_err(|error| wrong(format!("Its Package is wrong: {error}.")))?;
+        let document: Document = serde_json::from_value(first)
+            .map_err(|error| wrong(format!("Its Package is wrong: {error}.")))?;
         if document.kind != "Package" {
             return Err(no_package());
         }
         check_name(&document.metadata.name, Kind::Package)
             .map_err(|why| wrong(format!("Its name is wrong: {why}.")))?;
         let spec = document.spec.unwrap_or_default();
-        let version = spec.version.map(|version| Version::parse(&version)).transpose();
-        let dependencies =
-            spec.dependencies.unwrap_or_default().into_iter().filter(|written| written.name != BASE_PACKAGE);
+        let version = spec
+            .version
+            .map(|version| Version::parse(&version))
+            .transpose();
+        let dependencies = spec
+            .dependencies
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|written| written.name != BASE_PACKAGE);
         Ok(Manifest {
             name: document.metadata.name,
             version: version.map_err(|error| wrong(format!("Its version is wrong: {error}.")))?,
@@ -139,11 +155,24 @@ impl Manifest {
 
 impl Dependency {
     fn of(written: Written) -> Result<Dependency> {
-        let Written { name, version, source } = written;
-        check_name(&name, Kind::Package).map_err(|why| wrong(format!("It depends on `{name}`, but {why}.")))?;
-        let wanted = VersionReq::parse(&version)
-            .map_err(|error| wrong(format!("It depends on `{name}` in the version `{version}`: {error}.")))?;
-        Ok(Dependency { name, range: version, wanted, source })
+        let Written {
+            name,
+            version,
+            source,
+        } = written;
+        check_name(&name, Kind::Package)
+            .map_err(|why| wrong(format!("It depends on `{name}`, but {why}.")))?;
+        let wanted = VersionReq::parse(&version).map_err(|error| {
+            wrong(format!(
+                "It depends on `{name}` in the version `{version}`: {error}."
+            ))
+        })?;
+        Ok(Dependency {
+            name,
+            range: version,
+            wanted,
+            source,
+        })
     }
 }
 

@@ -20,7 +20,8 @@ pub(crate) fn asked(service: &Service, trace_id: &str) -> Option<Question> {
 /// The open questions of a chain, oldest first.
 pub(crate) fn all_asked(service: &Service, trace_id: &str) -> impl Iterator<Item = Question> {
     let hub = &service.inner.hub;
-    let of_chain = |question: &Question| hub.chain_of(&question.request.instance).as_deref() == Some(trace_id);
+    let of_chain =
+        |question: &Question| hub.chain_of(&question.request.instance).as_deref() == Some(trace_id);
     service.inner.broker.open().into_iter().filter(of_chain)
 }
 
@@ -54,11 +55,17 @@ impl Default for Given {
 impl Given {
     /// Notes an answer.
     pub(crate) fn note(&self, place: &str, id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put((place.to_owned(), id.to_owned()), ());
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .put((place.to_owned(), id.to_owned()), ());
     }
 
     /// Whether it was given before.
     pub(crate) fn has(&self, place: &str, id: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&(place.to_owned(), id.to_owned()))
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&(place.to_owned(), id.to_owned()))
     }
 }

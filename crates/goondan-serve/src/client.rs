@@ -77,8 +77,12 @@ impl ServerEvent {
             "result" => self.parsed().map(Told::Result),
             "approval.request" => self.parsed().map(Told::Asked),
             "approval.closed" => self.parsed().map(|Closed { id }| Told::Closed(id)),
-            "text.delta" | "text.reset" => self.parsed().map(|text: Text| Told::Happened(text.into())),
-            _ => self.parsed().map(|event: RuntimeEvent| Told::Happened(SwarmEvent::Runtime(Arc::new(event)))),
+            "text.delta" | "text.reset" => {
+                self.parsed().map(|text: Text| Told::Happened(text.into()))
+            }
+            _ => self
+                .parsed()
+                .map(|event: RuntimeEvent| Told::Happened(SwarmEvent::Runtime(Arc::new(event)))),
         };
         told.map_err(|error| ClientError::Unexpected(format!("`{}`: {error}", self.name)))
     }
@@ -103,10 +107,21 @@ struct Text {
 }
 
 impl From<Text> for SwarmEvent {
-    fn from(Text { agent_name, instance_key, turn_id, delta }: Text) -> Self {
+    fn from(
+        Text {
+            agent_name,
+            instance_key,
+            turn_id,
+            delta,
+        }: Text,
+    ) -> Self {
         let instance = InstanceId::new(agent_name, instance_key);
         match delta {
-            Some(delta) => SwarmEvent::Text { instance, turn_id, delta },
+            Some(delta) => SwarmEvent::Text {
+                instance,
+                turn_id,
+                delta,
+            },
             None => SwarmEvent::TextReset { instance, turn_id },
         }
     }
@@ -120,7 +135,10 @@ pub fn segment(text: &str) -> String {
 impl Client {
     /// A client that goes through that door.
     pub fn through(door: &Door) -> Client {
-        Client { address: door.address, token: door.token.expose().to_owned() }
+        Client {
+            address: door.address,
+            token: door.token.expose().to_owned(),
+        }
     }
 
     /// Where the server listens.
@@ -130,37 +148,66 @@ impl Client {
 
     /// Asks for something.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.send(Method::GET, path, "application/json", None).await?.read().await
+        self.send(Method::GET, path, "application/json", None)
+            .await?
+            .read()
+            .await
     }
 
     /// Hands something in, and gets an answer.
-    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
-        self.send(Method::POST, path, "application/json", Some(encoded(body)?)).await?.read().await
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.send(Method::POST, path, "application/json", Some(encoded(body)?))
+            .await?
+            .read()
+            .await
     }
 
     /// Hands something in that has no answer.
     pub async fn tell(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
-        self.send(Method::POST, path, "application/json", Some(encoded(body)?)).await.map(drop)
+        self.send(Method::POST, path, "application/json", Some(encoded(body)?))
+            .await
+            .map(drop)
     }
 
     /// Cancels something.
     pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
-        self.send(Method::DELETE, path, "application/json", None).await.map(drop)
+        self.send(Method::DELETE, path, "application/json", None)
+            .await
+            .map(drop)
     }
 
     /// Hands something in, and follows what happens then.
-    pub async fn follow(&self, path: &str, body: &impl Serialize) -> Result<ServerEvents, ClientError> {
-        self.send(Method::POST, path, EVENTS, Some(encoded(body)?)).await.map(ServerEvents::of)
+    pub async fn follow(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<ServerEvents, ClientError> {
+        self.send(Method::POST, path, EVENTS, Some(encoded(body)?))
+            .await
+            .map(ServerEvents::of)
     }
 
     /// Follows what happens.
     pub async fn events(&self, path: &str) -> Result<ServerEvents, ClientError> {
-        self.send(Method::GET, path, EVENTS, None).await.map(ServerEvents::of)
+        self.send(Method::GET, path, EVENTS, None)
+            .await
+            .map(ServerEvents::of)
     }
 
-    async fn send(&self, method: Method, path: &str, accept: &str, body: Option<Bytes>) -> Result<Answer, ClientError> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<Bytes>,
+    ) -> Result<Answer, ClientError> {
         let stream = TcpStream::connect(self.address).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         // It ends with the answer; what fails in it, fails in the answer, too.
         let connection = Connection(tokio::spawn(async move { drop(connection.await) }));
         let request = Request::builder()
@@ -173,14 +220,21 @@ impl Client {
             .body(Full::new(body.unwrap_or_default()))
             .map_err(|error| ClientError::Unexpected(error.to_string()))?;
         let response = sender.send_request(request).await?;
-        Answer { response, connection }.checked().await
+        Answer {
+            response,
+            connection,
+        }
+        .checked()
+        .await
     }
 }
 
 const EVENTS: &str = "text/event-stream";
 
 fn encoded(body: &impl Serialize) -> Result<Bytes, ClientError> {
-    serde_json::to_vec(body).map(Bytes::from).map_err(|error| ClientError::Unexpected(error.to_string()))
+    serde_json::to_vec(body)
+        .map(Bytes::from)
+        .map_err(|error| ClientError::Unexpected(error.to_string()))
 }
 
 /// A connection that ends with its request.
@@ -232,7 +286,10 @@ struct Lines {
 
 impl ServerEvents {
     fn of(answer: Answer) -> Self {
-        ServerEvents { answer: Some(answer), lines: Lines::default() }
+        ServerEvents {
+            answer: Some(answer),
+            lines: Lines::default(),
+        }
     }
 
     /// Waits for the next event; `None` where the stream has ended.
@@ -241,9 +298,14 @@ impl ServerEvents {
             if let Some(event) = self.lines.ready.pop_front() {
                 return Ok(Some(event));
             }
-            let Some(answer) = &mut self.answer else { return Ok(None) };
+            let Some(answer) = &mut self.answer else {
+                return Ok(None);
+            };
             match answer.response.body_mut().frame().await {
-                Some(frame) => frame?.data_ref().into_iter().for_each(|bytes| self.lines.take(bytes)),
+                Some(frame) => frame?
+                    .data_ref()
+                    .into_iter()
+                    .for_each(|bytes| self.lines.take(bytes)),
                 None => self.answer = None,
             }
         }
@@ -286,7 +348,10 @@ mod tests {
     use super::*;
 
     fn event(name: &str, data: &str) -> ServerEvent {
-        ServerEvent { name: name.to_owned(), data: data.to_owned() }
+        ServerEvent {
+            name: name.to_owned(),
+            data: data.to_owned(),
+        }
     }
 
     #[test]
@@ -296,7 +361,11 @@ mod tests {
             let mut lines = Lines::default();
             lines.take(&text[..cut]);
             lines.take(&text[cut..]);
-            assert_eq!(lines.ready, [event("a", "{\"x\":\n1}"), event("b", "y")], "cut at {cut}");
+            assert_eq!(
+                lines.ready,
+                [event("a", "{\"x\":\n1}"), event("b", "y")],
+                "cut at {cut}"
+            );
         }
     }
 }

@@ -43,17 +43,26 @@ pub struct OpenDoor {
 impl Door {
     /// The door of the workspace in that folder, as its file tells; `None` where there is none.
     pub fn of(workspace: &Path) -> Option<Door> {
-        let written: Written = serde_json::from_slice(&std::fs::read(workspace.join(FILE)).ok()?).ok()?;
+        let written: Written =
+            serde_json::from_slice(&std::fs::read(workspace.join(FILE)).ok()?).ok()?;
         // What somebody else wrote there must not send our commands to another machine.
         let is_here = written.address.ip().is_loopback();
         let token = Token::new(written.token).filter(|_| is_here)?;
-        Some(Door { address: written.address, token, pid: written.pid })
+        Some(Door {
+            address: written.address,
+            token,
+            pid: written.pid,
+        })
     }
 
     /// Writes the file, for this user alone.
     pub fn open(&self, workspace: &Path) -> io::Result<OpenDoor> {
         let token = self.token.expose().to_owned();
-        let content = serde_json::to_vec(&Written { address: self.address, token, pid: self.pid })?;
+        let content = serde_json::to_vec(&Written {
+            address: self.address,
+            token,
+            pid: self.pid,
+        })?;
         // Made by `tempfile`, it is readable for its owner alone from its first moment.
         let mut file = tempfile::NamedTempFile::new_in(workspace)?;
         file.write_all(&content)?;
@@ -80,13 +89,20 @@ mod tests {
     fn a_door_is_found_while_it_is_open() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Door::of(folder.path()), None);
-        let door = Door { address: "127.0.0.1:1".parse().unwrap(), token: Token::random(), pid: 1 };
+        let door = Door {
+            address: "127.0.0.1:1".parse().unwrap(),
+            token: Token::random(),
+            pid: 1,
+        };
         let open = door.open(folder.path()).unwrap();
         assert_eq!(Door::of(folder.path()), Some(door));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
+            let mode = std::fs::metadata(folder.path().join(FILE))
+                .unwrap()
+                .permissions()
+                .mode();
             assert_eq!(mode & 0o777, 0o600);
         }
         drop(open);
@@ -96,7 +112,11 @@ mod tests {
     #[test]
     fn the_door_of_the_next_process_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let door = |port| Door { address: SocketAddr::from(([127, 0, 0, 1], port)), token: Token::random(), pid: 1 };
+        let door = |port| Door {
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            token: Token::random(),
+            pid: 1,
+        };
         let (first, second) = (door(1), door(2));
         let open = first.open(folder.path()).unwrap();
         let _next = second.open(folder.path()).unwrap();

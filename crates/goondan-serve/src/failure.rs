@@ -14,15 +14,27 @@ pub(crate) struct Failure<'r> {
 impl Failure<'_> {
     /// `None` for a turn that has ended with an answer.
     pub(crate) fn of(result: &TurnResult) -> Option<Failure<'_>> {
-        let plain = |code, message| Failure { code, message, suggestion: None, has_code: false };
+        let plain = |code, message| Failure {
+            code,
+            message,
+            suggestion: None,
+            has_code: false,
+        };
         match (&result.finish_reason, &result.error) {
             (FinishReason::TextResponse, _) => None,
             (FinishReason::Cancelled, _) => Some(plain("cancelled", "The turn was cancelled.")),
-            (FinishReason::MaxSteps, _) => Some(plain("max_steps", "The agent has used up its steps.")),
+            (FinishReason::MaxSteps, _) => {
+                Some(plain("max_steps", "The agent has used up its steps."))
+            }
             (FinishReason::Error, None) => Some(plain("error", "The turn has failed.")),
             (FinishReason::Error, Some(error)) => {
                 let suggestion = error.suggestion.as_deref();
-                Some(Failure { code: &error.code, message: &error.message, suggestion, has_code: true })
+                Some(Failure {
+                    code: &error.code,
+                    message: &error.message,
+                    suggestion,
+                    has_code: true,
+                })
             }
         }
     }
@@ -30,7 +42,14 @@ impl Failure<'_> {
     /// As one text, which begins with the code.
     pub(crate) fn words(&self) -> String {
         let Failure { code, message, .. } = self;
-        let suggestion = self.suggestion.map(|words| format!(" {words}")).unwrap_or_default();
-        if self.has_code { format!("[{code}] {message}{suggestion}") } else { (*message).to_owned() }
+        let suggestion = self
+            .suggestion
+            .map(|words| format!(" {words}"))
+            .unwrap_or_default();
+        if self.has_code {
+            format!("[{code}] {message}{suggestion}")
+        } else {
+            (*message).to_owned()
+        }
     }
 }

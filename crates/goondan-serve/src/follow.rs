@@ -79,15 +79,21 @@ pub(crate) trait Teller: Send + Sized + 'static {
 }
 
 /// A stream of events, as a response.
-pub(crate) type Events = Sse<KeepAliveStream<Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>>>;
+pub(crate) type Events =
+    Sse<KeepAliveStream<Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>>>;
 
 /// Tells of a turn.
 pub(crate) fn respond<T: Teller>(watch: Watch, teller: impl FnOnce(Out) -> T) -> Events {
     let (events, mut waiting) = mpsc::channel(AHEAD);
     let client = events.clone();
-    let teller = teller(Out { events, ended: watch.service().inner.ended.clone() });
+    let teller = teller(Out {
+        events,
+        ended: watch.service().inner.ended.clone(),
+    });
     tokio::spawn(follow(teller, watch, client));
-    sse(futures::stream::poll_fn(move |context| waiting.poll_recv(context).map(|event| event.map(Ok))))
+    sse(futures::stream::poll_fn(move |context| {
+        waiting.poll_recv(context).map(|event| event.map(Ok))
+    }))
 }
 
 /// Tells one thing, and that is all.
@@ -119,10 +125,17 @@ async fn follow<T: Teller>(mut teller: T, mut watch: Watch, client: Sender<Event
     }
 }
 
-async fn tell<T: Teller>(teller: &mut T, watch: &mut Watch, client: &Sender<Event>) -> Result<(), Gone> {
+async fn tell<T: Teller>(
+    teller: &mut T,
+    watch: &mut Watch,
+    client: &Sender<Event>,
+) -> Result<(), Gone> {
     let mut flow = teller.begin(watch.sees_beginning()).await?;
     while flow == Flow::More {
-        if let Some(running) = watch.running.take_if(|running| running.turn_id == teller.turn_id()) {
+        if let Some(running) = watch
+            .running
+            .take_if(|running| running.turn_id == teller.turn_id())
+        {
             teller.catch_up(&running.text).await?;
         }
         let news = tokio::select! {

@@ -35,7 +35,8 @@ impl Token {
     /// A given one; `None` where it is too short to be one, or holds what a header can't.
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
-        (text.len() >= 16 && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(Token(text))
+        (text.len() >= 16 && text.bytes().all(|byte| byte.is_ascii_graphic()))
+            .then_some(Token(text))
     }
 
     /// The text.
@@ -98,18 +99,28 @@ impl Access {
         if self.hosts.contains(without_port(&host(headers, uri))) {
             return Ok(());
         }
-        Err(Problem::new(Code::SERVE_ORIGIN, "The request is for a host name that this server does not go by.")
-            .suggest("Start the server with --allow-host NAME if it is reached under that name."))
+        Err(Problem::new(
+            Code::SERVE_ORIGIN,
+            "The request is for a host name that this server does not go by.",
+        )
+        .suggest("Start the server with --allow-host NAME if it is reached under that name."))
     }
 
     fn check_origin(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
-        let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-        let is_allowed = origin.to_str().is_ok_and(|origin| self.allows_origin(origin, headers, uri));
+        let Some(origin) = headers.get(ORIGIN) else {
+            return Ok(());
+        };
+        let is_allowed = origin
+            .to_str()
+            .is_ok_and(|origin| self.allows_origin(origin, headers, uri));
         if is_allowed {
             return Ok(());
         }
-        Err(Problem::new(Code::SERVE_ORIGIN, "Pages of that origin may not use this server.")
-            .suggest("Start the server with --allow-origin ORIGIN if they may."))
+        Err(Problem::new(
+            Code::SERVE_ORIGIN,
+            "Pages of that origin may not use this server.",
+        )
+        .suggest("Start the server with --allow-origin ORIGIN if they may."))
     }
 
     /// Pages that the server itself has delivered, and those that were named. What listens at another port of the same host is somebody
@@ -117,7 +128,9 @@ impl Access {
     pub(crate) fn allows_origin(&self, origin: &str, headers: &HeaderMap, uri: &Uri) -> bool {
         let asked = host(headers, uri);
         let is_own = |scheme: &str, usual: &str| {
-            let Some(page) = origin.strip_prefix(scheme).map(str::to_ascii_lowercase) else { return false };
+            let Some(page) = origin.strip_prefix(scheme).map(str::to_ascii_lowercase) else {
+                return false;
+            };
             let without_usual = |host: &str| host.strip_suffix(usual).unwrap_or(host).to_owned();
             let is_asked = without_usual(&page) == without_usual(&asked);
             let is_proxy = without_port(&page) == page && !LOCAL.contains(&page.as_str());
@@ -127,12 +140,19 @@ impl Access {
     }
 
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let Some(token) = &self.token else { return Ok(()) };
+        let Some(token) = &self.token else {
+            return Ok(());
+        };
         if bearer(headers).is_some_and(|given| token.is(given) || self.sign_ins.has(given)) {
             return Ok(());
         }
-        Err(Problem::new(Code::SERVE_TOKEN, "The request carries no token, or not the token of this server.")
-            .suggest("Send the header `Authorization: Bearer TOKEN`. `gdn serve` says where the token is."))
+        Err(Problem::new(
+            Code::SERVE_TOKEN,
+            "The request carries no token, or not the token of this server.",
+        )
+        .suggest(
+            "Send the header `Authorization: Bearer TOKEN`. `gdn serve` says where the token is.",
+        ))
     }
 }
 
@@ -145,7 +165,10 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// The host that a request is for, with its port, in lower case.
 fn host(headers: &HeaderMap, uri: &Uri) -> String {
-    let named = headers.get(HOST).and_then(|host| host.to_str().ok()).or(uri.authority().map(|name| name.as_str()));
+    let named = headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok())
+        .or(uri.authority().map(|name| name.as_str()));
     named.unwrap_or_default().to_ascii_lowercase()
 }
 
@@ -157,7 +180,11 @@ fn without_port(host: &str) -> &str {
 }
 
 /// Lets a request through, or refuses it.
-pub(crate) async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(access): State<Arc<Access>>,
+    request: Request,
+    next: Next,
+) -> Response {
     match access.check(request.headers(), request.uri()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -165,7 +192,11 @@ pub(crate) async fn guard(State(access): State<Arc<Access>>, request: Request, n
 }
 
 /// As [`guard`], for what needs no token.
-pub(crate) async fn guard_place(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard_place(
+    State(access): State<Arc<Access>>,
+    request: Request,
+    next: Next,
+) -> Response {
     match access.check_place(request.headers(), request.uri()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -174,7 +205,11 @@ pub(crate) async fn guard_place(State(access): State<Arc<Access>>, request: Requ
 
 /// Lets nobody send a body whose stated length is above `limit`, in bytes: whoever reads it is told at once that it is too large, in the
 /// words of the protocol that is spoken. Without this, it would be read up to the limit first.
-pub(crate) async fn no_larger(State(limit): State<usize>, request: Request, next: Next) -> Response {
+pub(crate) async fn no_larger(
+    State(limit): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
     let request = if is_larger(&request, limit) {
         request.map(|_| Body::new(Limited::new(Full::from("larger"), 0)))
     } else {
@@ -184,7 +219,11 @@ pub(crate) async fn no_larger(State(limit): State<usize>, request: Request, next
 }
 
 /// The same where the one who reads has no words for it.
-pub(crate) async fn refuse_larger(State(limit): State<usize>, request: Request, next: Next) -> Response {
+pub(crate) async fn refuse_larger(
+    State(limit): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
     match is_larger(&request, limit) {
         true => Problem::too_large().into_response(),
         false => next.run(request).await,
@@ -192,7 +231,10 @@ pub(crate) async fn refuse_larger(State(limit): State<usize>, request: Request, 
 }
 
 fn is_larger(request: &Request, limit: usize) -> bool {
-    let stated = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let stated = request
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     stated.is_some_and(|stated| usize::try_from(stated).map_or(true, |stated| stated > limit))
 }
 
@@ -212,26 +254,58 @@ mod tests {
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        access().check(&map, &Uri::from_static("/")).err().map(|problem| problem.code)
+        access()
+            .check(&map, &Uri::from_static("/"))
+            .err()
+            .map(|problem| problem.code)
     }
 
     #[test]
     fn a_request_needs_the_token_and_a_host_of_the_server() {
         let token = ("authorization", "Bearer 0123456789abcdef");
         assert_eq!(code(&[("host", "localhost:80"), token]), None);
-        assert_eq!(code(&[("host", "[::1]:80"), ("authorization", "bearer 0123456789abcdef")]), None);
+        assert_eq!(
+            code(&[
+                ("host", "[::1]:80"),
+                ("authorization", "bearer 0123456789abcdef")
+            ]),
+            None
+        );
         assert_eq!(code(&[("host", "localhost")]), Some(Code::SERVE_TOKEN));
-        for wrong in ["Bearer x", "Basic 0123456789abcdef", "0123456789abcdef", "Bearer", "Bearer 0123456789abcdef0"] {
-            assert_eq!(code(&[("host", "localhost"), ("authorization", wrong)]), Some(Code::SERVE_TOKEN), "{wrong}");
+        for wrong in [
+            "Bearer x",
+            "Basic 0123456789abcdef",
+            "0123456789abcdef",
+            "Bearer",
+            "Bearer 0123456789abcdef0",
+        ] {
+            assert_eq!(
+                code(&[("host", "localhost"), ("authorization", wrong)]),
+                Some(Code::SERVE_TOKEN),
+                "{wrong}"
+            );
         }
-        for foreign in ["evil.example", "localhost.evil.example", "evil.example:localhost", "", "127.0.0.1.nip.io:1"] {
-            assert_eq!(code(&[("host", foreign), token]), Some(Code::SERVE_ORIGIN), "{foreign}");
+        for foreign in [
+            "evil.example",
+            "localhost.evil.example",
+            "evil.example:localhost",
+            "",
+            "127.0.0.1.nip.io:1",
+        ] {
+            assert_eq!(
+                code(&[("host", foreign), token]),
+                Some(Code::SERVE_ORIGIN),
+                "{foreign}"
+            );
         }
     }
 
     #[test]
     fn a_page_needs_an_origin_that_is_allowed() {
-        let rest = [("host", "localhost:1"), ("authorization", "Bearer 0123456789abcdef")];
+        let rest = [
+            ("host", "localhost:1"),
+            ("authorization", "Bearer 0123456789abcdef"),
+        ];
         for (origin, is_allowed) in [
             ("https://app.example", true),
             ("http://localhost:1", true),
@@ -246,7 +320,11 @@ mod tests {
             ("http://127.0.0.1:1", false),
         ] {
             let wanted = (!is_allowed).then_some(Code::SERVE_ORIGIN);
-            assert_eq!(code(&[rest[0], rest[1], ("origin", origin)]), wanted, "{origin}");
+            assert_eq!(
+                code(&[rest[0], rest[1], ("origin", origin)]),
+                wanted,
+                "{origin}"
+            );
         }
     }
 

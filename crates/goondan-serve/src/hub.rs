@@ -52,15 +52,24 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn of(value: &Value) -> Self {
-        let name = value.get("type").and_then(Value::as_str).unwrap_or("message").to_owned();
-        Line { name, data: value.to_string() }
+        let name = value
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or("message")
+            .to_owned();
+        Line {
+            name,
+            data: value.to_string(),
+        }
     }
 }
 
 impl Seen {
     /// How it is written; `None` for what a stream says in its own words. Many streams write the same: it is made once.
     pub(crate) fn line(&self) -> Option<&Line> {
-        self.line.get_or_init(|| written(&self.event).map(|value| Line::of(&value))).as_ref()
+        self.line
+            .get_or_init(|| written(&self.event).map(|value| Line::of(&value)))
+            .as_ref()
     }
 
     /// Whose it is.
@@ -77,7 +86,11 @@ impl Seen {
 fn written(event: &SwarmEvent) -> Option<Value> {
     match event {
         SwarmEvent::Runtime(event) => serde_json::to_value(event).ok(),
-        SwarmEvent::Text { instance, turn_id, delta } => Some(text(instance, turn_id, Some(delta))),
+        SwarmEvent::Text {
+            instance,
+            turn_id,
+            delta,
+        } => Some(text(instance, turn_id, Some(delta))),
         SwarmEvent::TextReset { instance, turn_id } => Some(text(instance, turn_id, None)),
         SwarmEvent::TurnEnded { .. } => None,
     }
@@ -105,8 +118,14 @@ impl Hub {
 
     /// One that keeps so many events.
     pub(crate) fn keeping(events: usize, sequence: u64) -> Self {
-        let now = Now { sequence, ..Now::default() };
-        Hub { now: Mutex::new(now), events: broadcast::Sender::new(events) }
+        let now = Now {
+            sequence,
+            ..Now::default()
+        };
+        Hub {
+            now: Mutex::new(now),
+            events: broadcast::Sender::new(events),
+        }
     }
 
     /// Everything from now on, and where that begins.
@@ -117,7 +136,10 @@ impl Hub {
 
     /// The chain for which a conversation works at this moment.
     pub(crate) fn chain_of(&self, instance: &InstanceId) -> Option<String> {
-        self.now().running.get(instance).map(|turn| turn.trace_id.clone())
+        self.now()
+            .running
+            .get(instance)
+            .map(|turn| turn.trace_id.clone())
     }
 
     /// How many turns run.
@@ -135,7 +157,11 @@ impl Hub {
         // Most of the time nobody listens, and nobody begins to while this is held.
         if self.events.receiver_count() > 0 {
             let (event, trace_id) = (event.clone(), trace_id.map(str::to_owned));
-            let _ = self.events.send(Arc::new(Seen { event, trace_id, line: OnceLock::new() }));
+            let _ = self.events.send(Arc::new(Seen {
+                event,
+                trace_id,
+                line: OnceLock::new(),
+            }));
         }
     }
 
@@ -145,14 +171,24 @@ impl Hub {
 }
 
 /// Keeps track of what is being said, and tells to which chain an event belongs.
-fn note<'a>(running: &'a mut HashMap<InstanceId, Running>, event: &'a SwarmEvent) -> Option<&'a str> {
+fn note<'a>(
+    running: &'a mut HashMap<InstanceId, Running>,
+    event: &'a SwarmEvent,
+) -> Option<&'a str> {
     match event {
         SwarmEvent::Runtime(event) => {
             let trace_id = &event.trace.trace_id;
             match &event.kind {
                 RuntimeEventKind::TurnStarted { turn_id, .. } => {
                     let (turn_id, text) = (turn_id.clone(), String::new());
-                    running.insert(event.instance(), Running { turn_id, trace_id: trace_id.clone(), text });
+                    running.insert(
+                        event.instance(),
+                        Running {
+                            turn_id,
+                            trace_id: trace_id.clone(),
+                            text,
+                        },
+                    );
                 }
                 RuntimeEventKind::StepStarted { .. } | RuntimeEventKind::StepCompleted { .. } => {
                     if let Some(turn) = running.get_mut(&event.instance()) {
@@ -163,7 +199,9 @@ fn note<'a>(running: &'a mut HashMap<InstanceId, Running>, event: &'a SwarmEvent
             }
             Some(trace_id.as_str())
         }
-        SwarmEvent::Text { instance, delta, .. } => {
+        SwarmEvent::Text {
+            instance, delta, ..
+        } => {
             let turn = running.get_mut(instance)?;
             turn.text.push_str(delta);
             Some(&turn.trace_id)
@@ -173,7 +211,9 @@ fn note<'a>(running: &'a mut HashMap<InstanceId, Running>, event: &'a SwarmEvent
             turn.text.clear();
             Some(&turn.trace_id)
         }
-        SwarmEvent::TurnEnded { instance, trace_id, .. } => {
+        SwarmEvent::TurnEnded {
+            instance, trace_id, ..
+        } => {
             running.remove(instance);
             Some(trace_id)
         }

@@ -20,7 +20,9 @@ use prometheus_client::registry::{Registry, Unit};
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Seconds: a step without a model takes a millisecond, a turn of many steps minutes.
-const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0];
+const SECONDS: [f64; 14] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0,
+];
 
 /// The label of a call of a tool that does not exist: its name is the model's.
 const NO_TOOL: &str = "(unknown)";
@@ -77,21 +79,69 @@ impl Metrics {
 
     fn register(&mut self, version: &str) {
         let all = &mut self.registry;
-        all.register("build", "The program", Info::new(vec![("version", version.to_owned())]));
+        all.register(
+            "build",
+            "The program",
+            Info::new(vec![("version", version.to_owned())]),
+        );
         all.register("turns", "Turns that are over", self.turns.clone());
-        all.register_with_unit("turn_duration", "How long turns took", Unit::Seconds, self.turn_times.clone());
+        all.register_with_unit(
+            "turn_duration",
+            "How long turns took",
+            Unit::Seconds,
+            self.turn_times.clone(),
+        );
         all.register("turns_running", "Turns that run", self.running.clone());
         all.register("steps", "Steps that are over", self.steps.clone());
-        all.register("model_calls", "Questions to models, with all their attempts", self.model_calls.clone());
-        all.register_with_unit("model_call_duration", "How long they took", Unit::Seconds, self.model_times.clone());
+        all.register(
+            "model_calls",
+            "Questions to models, with all their attempts",
+            self.model_calls.clone(),
+        );
+        all.register_with_unit(
+            "model_call_duration",
+            "How long they took",
+            Unit::Seconds,
+            self.model_times.clone(),
+        );
         let first = self.first_tokens.clone();
-        all.register_with_unit("model_first_token", "How long the first piece took to come", Unit::Seconds, first);
-        all.register("model_retries", "How often models were asked again", self.retries.clone());
-        all.register("model_tokens", "Tokens, as the providers report them", self.tokens.clone());
-        all.register("model_cost", "What they cost, by the prices of the Models", self.cost.clone());
-        all.register("tool_calls", "Tool calls that are over", self.tool_calls.clone());
-        all.register_with_unit("tool_call_duration", "How long they took", Unit::Seconds, self.tool_times.clone());
-        all.register("approvals", "Approvals that were asked for, and how they were answered", self.approvals.clone());
+        all.register_with_unit(
+            "model_first_token",
+            "How long the first piece took to come",
+            Unit::Seconds,
+            first,
+        );
+        all.register(
+            "model_retries",
+            "How often models were asked again",
+            self.retries.clone(),
+        );
+        all.register(
+            "model_tokens",
+            "Tokens, as the providers report them",
+            self.tokens.clone(),
+        );
+        all.register(
+            "model_cost",
+            "What they cost, by the prices of the Models",
+            self.cost.clone(),
+        );
+        all.register(
+            "tool_calls",
+            "Tool calls that are over",
+            self.tool_calls.clone(),
+        );
+        all.register_with_unit(
+            "tool_call_duration",
+            "How long they took",
+            Unit::Seconds,
+            self.tool_times.clone(),
+        );
+        all.register(
+            "approvals",
+            "Approvals that were asked for, and how they were answered",
+            self.approvals.clone(),
+        );
         all.register("reloads", "Reloads of the project", self.reloads.clone());
     }
 
@@ -108,26 +158,46 @@ impl Metrics {
     pub(crate) fn count(&self, event: &RuntimeEvent) {
         let agent = || ("agent", event.agent_name.clone());
         match &event.kind {
-            RuntimeEventKind::TurnCompleted { duration, finish_reason, .. } => {
+            RuntimeEventKind::TurnCompleted {
+                duration,
+                finish_reason,
+                ..
+            } => {
                 let reason = serde_json::to_value(finish_reason).unwrap_or_default();
                 self.turn(agent(), reason.as_str().unwrap_or_default(), *duration);
             }
             RuntimeEventKind::TurnFailed { duration, .. } => self.turn(agent(), "error", *duration),
             RuntimeEventKind::StepCompleted { .. } => {
-                self.steps.get_or_create(&vec![agent(), outcome("ok")]).inc();
+                self.steps
+                    .get_or_create(&vec![agent(), outcome("ok")])
+                    .inc();
             }
             RuntimeEventKind::StepFailed { .. } => {
-                self.steps.get_or_create(&vec![agent(), outcome("error")]).inc();
+                self.steps
+                    .get_or_create(&vec![agent(), outcome("error")])
+                    .inc();
             }
             RuntimeEventKind::ModelCompleted { call, .. } => self.model_call(agent(), call, "ok"),
-            RuntimeEventKind::ModelFailed { call, error_code, .. } => self.model_call(agent(), call, error_code),
-            RuntimeEventKind::ToolCompleted { tool_name, status, duration, shown, .. } => {
+            RuntimeEventKind::ModelFailed {
+                call, error_code, ..
+            } => self.model_call(agent(), call, error_code),
+            RuntimeEventKind::ToolCompleted {
+                tool_name,
+                status,
+                duration,
+                shown,
+                ..
+            } => {
                 let code = shown.error.as_ref().map(|error| error.code.as_str());
                 let is_known = code != Some(Code::TOOL_NOT_IN_CATALOG.as_str());
                 let tool = if is_known { tool_name } else { NO_TOOL };
                 self.tool_call(agent(), tool, *status == ToolCallStatus::Ok, *duration);
             }
-            RuntimeEventKind::ToolFailed { tool_name, duration, .. } => {
+            RuntimeEventKind::ToolFailed {
+                tool_name,
+                duration,
+                ..
+            } => {
                 self.tool_call(agent(), tool_name, false, *duration);
             }
             RuntimeEventKind::ApprovalRequested { .. } => self.approval("requested"),
@@ -143,42 +213,74 @@ impl Metrics {
     }
 
     fn turn(&self, agent: (&'static str, String), reason: &str, duration: u64) {
-        self.turns.get_or_create(&vec![agent.clone(), ("finish_reason", reason.to_owned())]).inc();
-        self.turn_times.get_or_create(&vec![agent]).observe(seconds(duration));
+        self.turns
+            .get_or_create(&vec![agent.clone(), ("finish_reason", reason.to_owned())])
+            .inc();
+        self.turn_times
+            .get_or_create(&vec![agent])
+            .observe(seconds(duration));
     }
 
     fn model_call(&self, agent: (&'static str, String), call: &ShownModelCall, came_to: &str) {
-        let labels = vec![agent, ("provider", call.provider.clone()), ("model", call.model.clone())];
-        let with = |more: (&'static str, String)| labels.iter().cloned().chain([more]).collect::<Labels>();
-        self.model_calls.get_or_create(&with(outcome(came_to))).inc();
-        self.model_times.get_or_create(&labels).observe(seconds(call.duration));
+        let labels = vec![
+            agent,
+            ("provider", call.provider.clone()),
+            ("model", call.model.clone()),
+        ];
+        let with =
+            |more: (&'static str, String)| labels.iter().cloned().chain([more]).collect::<Labels>();
+        self.model_calls
+            .get_or_create(&with(outcome(came_to)))
+            .inc();
+        self.model_times
+            .get_or_create(&labels)
+            .observe(seconds(call.duration));
         if let Some(first) = call.time_to_first_token {
-            self.first_tokens.get_or_create(&labels).observe(seconds(first));
+            self.first_tokens
+                .get_or_create(&labels)
+                .observe(seconds(first));
         }
         if call.retries > 0 {
-            self.retries.get_or_create(&labels).inc_by(call.retries.into());
+            self.retries
+                .get_or_create(&labels)
+                .inc_by(call.retries.into());
         }
         if let Some(usage) = call.token_usage {
             let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
-            let kinds = [("input", fresh), ("cached_input", usage.cached_tokens), ("output", usage.completion_tokens)];
+            let kinds = [
+                ("input", fresh),
+                ("cached_input", usage.cached_tokens),
+                ("output", usage.completion_tokens),
+            ];
             for (kind, tokens) in kinds.into_iter().filter(|(_, tokens)| *tokens > 0) {
-                self.tokens.get_or_create(&with(("kind", kind.to_owned()))).inc_by(tokens);
+                self.tokens
+                    .get_or_create(&with(("kind", kind.to_owned())))
+                    .inc_by(tokens);
             }
         }
         if let Some(cost) = &call.cost {
-            self.cost.get_or_create(&with(("currency", cost.currency.clone()))).inc_by(cost.amount);
+            self.cost
+                .get_or_create(&with(("currency", cost.currency.clone())))
+                .inc_by(cost.amount);
         }
     }
 
     fn tool_call(&self, agent: (&'static str, String), tool: &str, is_ok: bool, duration: u64) {
         let labels = vec![agent, ("tool", tool.to_owned())];
-        self.tool_times.get_or_create(&labels).observe(seconds(duration));
-        let labels = labels.into_iter().chain([outcome(if is_ok { "ok" } else { "error" })]).collect();
+        self.tool_times
+            .get_or_create(&labels)
+            .observe(seconds(duration));
+        let labels = labels
+            .into_iter()
+            .chain([outcome(if is_ok { "ok" } else { "error" })])
+            .collect();
         self.tool_calls.get_or_create(&labels).inc();
     }
 
     fn approval(&self, answer: &str) {
-        self.approvals.get_or_create(&vec![("answer", answer.to_owned())]).inc();
+        self.approvals
+            .get_or_create(&vec![("answer", answer.to_owned())])
+            .inc();
     }
 }
 

@@ -31,19 +31,30 @@ pub(crate) struct Problem {
 impl Problem {
     /// That a body is larger than the server takes.
     pub(crate) fn too_large() -> Self {
-        Problem::new(Code::SERVE_TOO_LARGE, "The body of the request is too large.")
-            .suggest("Send a smaller body, or start the server with a larger --max-body.")
+        Problem::new(
+            Code::SERVE_TOO_LARGE,
+            "The body of the request is too large.",
+        )
+        .suggest("Send a smaller body, or start the server with a larger --max-body.")
     }
 
     /// A problem with that code; the code says which status it has.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Problem { status: status(code), code, message: message.into(), suggestion: None }
+        Problem {
+            status: status(code),
+            code,
+            message: message.into(),
+            suggestion: None,
+        }
     }
 
     /// Adds what to do about it.
     #[must_use]
     pub(crate) fn suggest(self, suggestion: impl Into<String>) -> Self {
-        Problem { suggestion: Some(suggestion.into()), ..self }
+        Problem {
+            suggestion: Some(suggestion.into()),
+            ..self
+        }
     }
 
     /// The body of the response.
@@ -63,9 +74,10 @@ fn status(code: Code) -> StatusCode {
     match code {
         Code::SERVE_TOKEN => StatusCode::UNAUTHORIZED,
         Code::SERVE_ORIGIN => StatusCode::FORBIDDEN,
-        Code::SERVE_NOT_FOUND | Code::AGENT_NOT_FOUND | Code::INSTANCE_NOT_FOUND | Code::EVENT_NOT_FOUND => {
-            StatusCode::NOT_FOUND
-        }
+        Code::SERVE_NOT_FOUND
+        | Code::AGENT_NOT_FOUND
+        | Code::INSTANCE_NOT_FOUND
+        | Code::EVENT_NOT_FOUND => StatusCode::NOT_FOUND,
         Code::SERVE_TOO_LARGE | Code::AGENT_EVENT_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
         Code::AGENT_QUEUE_FULL | Code::AGENT_INSTANCE_LIMIT => StatusCode::TOO_MANY_REQUESTS,
         Code::SWARM_STOPPING | Code::SWARM_STOPPED | Code::STORE => StatusCode::SERVICE_UNAVAILABLE,
@@ -81,7 +93,10 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         match self.status {
             StatusCode::UNAUTHORIZED => {
-                headers.insert("www-authenticate", axum::http::HeaderValue::from_static("Bearer"));
+                headers.insert(
+                    "www-authenticate",
+                    axum::http::HeaderValue::from_static("Bearer"),
+                );
             }
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
                 headers.insert("retry-after", axum::http::HeaderValue::from_static("1"));
@@ -94,13 +109,17 @@ impl IntoResponse for Problem {
 
 impl From<SendError> for Problem {
     fn from(error: SendError) -> Self {
-        Problem { suggestion: error.suggestion, ..Problem::new(error.code, error.message) }
+        Problem {
+            suggestion: error.suggestion,
+            ..Problem::new(error.code, error.message)
+        }
     }
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        Problem::new(Code::STORE, error.to_string()).suggest("Look at the disk and at the log of the server.")
+        Problem::new(Code::STORE, error.to_string())
+            .suggest("Look at the disk and at the log of the server.")
     }
 }
 
@@ -109,13 +128,15 @@ impl From<JsonRejection> for Problem {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
             return Problem::too_large();
         }
-        Problem::new(Code::SERVE_REQUEST, rejection.body_text()).suggest("/openapi.json describes every body.")
+        Problem::new(Code::SERVE_REQUEST, rejection.body_text())
+            .suggest("/openapi.json describes every body.")
     }
 }
 
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Self {
-        Problem::new(Code::SERVE_REQUEST, rejection.body_text()).suggest("/openapi.json describes every parameter.")
+        Problem::new(Code::SERVE_REQUEST, rejection.body_text())
+            .suggest("/openapi.json describes every parameter.")
     }
 }
 

@@ -6,9 +6,13 @@ use goondan::event::{RuntimeEvent, RuntimeEventKind};
 pub(crate) fn words(event: &RuntimeEvent) -> Option<String> {
     let agent = &event.agent_name;
     match &event.kind {
-        RuntimeEventKind::StepStarted { step_index, .. } => Some(format!("{agent}: step {}", step_index + 1)),
+        RuntimeEventKind::StepStarted { step_index, .. } => {
+            Some(format!("{agent}: step {}", step_index + 1))
+        }
         RuntimeEventKind::ToolCalled { tool_name, .. } => Some(format!("{agent}: {tool_name}")),
-        RuntimeEventKind::ToolProgress { title, .. } if !title.is_empty() => Some(format!("{agent}: {title}")),
+        RuntimeEventKind::ToolProgress { title, .. } if !title.is_empty() => {
+            Some(format!("{agent}: {title}"))
+        }
         RuntimeEventKind::ApprovalRequested { tool_name, .. } => {
             Some(format!("{agent}: {tool_name} waits for an approval"))
         }

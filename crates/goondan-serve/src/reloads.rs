@@ -19,7 +19,12 @@ pub(crate) struct Reloads(Mutex<VecDeque<ReloadRecord>>);
 impl Reloads {
     /// Oldest first.
     pub(crate) fn all(&self) -> Vec<ReloadRecord> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
     }
 
     /// Takes down what comes, until nothing more can.

@@ -44,7 +44,11 @@ const HEAD: Duration = Duration::from_secs(10);
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { body: BODY, connections: CONNECTIONS, head: HEAD }
+        Limits {
+            body: BODY,
+            connections: CONNECTIONS,
+            head: HEAD,
+        }
     }
 }
 
@@ -79,7 +83,14 @@ pub struct Offer {
 
 impl From<Access> for Offer {
     fn from(access: Access) -> Self {
-        Offer { access, limits: Limits::default(), site: None, studio: false, recorder: None, further: None }
+        Offer {
+            access,
+            limits: Limits::default(),
+            site: None,
+            studio: false,
+            recorder: None,
+            further: None,
+        }
     }
 }
 
@@ -96,7 +107,11 @@ impl Server {
         let router = LazyCell::new(move || api::router(service, offer));
         let stop = CancellationToken::new();
         let accepting = tokio::spawn(accept(listener, router, limits, stop.clone()));
-        Ok(Server { address, stop, accepting })
+        Ok(Server {
+            address,
+            stop,
+            accepting,
+        })
     }
 
     /// Where it listens.
@@ -137,7 +152,9 @@ async fn accept(
         });
     };
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
+            return;
+        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
@@ -155,7 +172,9 @@ async fn accept(
     }
     // Whoever has connected is told that this is the end: of a connection that breaks nobody knows what it has done.
     for stream in connected(listener) {
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { break };
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            break;
+        };
         serve(stream, LazyCell::force(&router).clone(), permit);
     }
     drop(unheard);
@@ -171,7 +190,9 @@ fn connected(listener: TcpListener) -> Vec<TcpStream> {
         stream.set_nonblocking(true).ok()?;
         TcpStream::from_std(stream).ok()
     };
-    let Ok(listener) = listener.into_std() else { return Vec::new() };
+    let Ok(listener) = listener.into_std() else {
+        return Vec::new();
+    };
     std::iter::from_fn(|| accept(&listener)).collect()
 }
 
@@ -187,7 +208,12 @@ impl Service<Request<Incoming>> for Heard {
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        drop(self.unheard.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.unheard
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         self.router.call(request)
     }
 }
@@ -201,7 +227,12 @@ fn connection(
     // Small events must not wait for more.
     let _ = stream.set_nodelay(true);
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(64 * 1024);
-    let heard = Heard { router: TowerToHyperService::new(router), unheard: Mutex::new(Some(unheard)) };
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(64 * 1024);
+    let heard = Heard {
+        router: TowerToHyperService::new(router),
+        unheard: Mutex::new(Some(unheard)),
+    };
     http.serve_connection(TokioIo::new(stream), heard)
 }

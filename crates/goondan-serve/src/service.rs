@@ -50,10 +50,20 @@ pub struct Serving {
 impl Service {
     /// Serves `swarm`, whose questions go to `broker`. `version` is the program's.
     pub fn begin(swarm: Swarm, broker: Broker, version: impl Into<String>) -> (Service, Serving) {
-        Service::with_hub(Hub::after(swarm.sequence_at_start()), swarm, broker, version.into())
+        Service::with_hub(
+            Hub::after(swarm.sequence_at_start()),
+            swarm,
+            broker,
+            version.into(),
+        )
     }
 
-    pub(crate) fn with_hub(hub: Hub, swarm: Swarm, broker: Broker, version: String) -> (Service, Serving) {
+    pub(crate) fn with_hub(
+        hub: Hub,
+        swarm: Swarm,
+        broker: Broker,
+        version: String,
+    ) -> (Service, Serving) {
         let ended = CancellationToken::new();
         let (hub, metrics) = (Arc::new(hub), Arc::new(Metrics::new(&version)));
         // A task that is woken by every event would keep a second processor busy with nothing but waking up.
@@ -73,9 +83,12 @@ impl Service {
             ended: ended.clone(),
         };
         let mut news = inner.swarm.reload_news();
-        let service = Service { inner: Arc::new(inner) };
+        let service = Service {
+            inner: Arc::new(inner),
+        };
         let told = service.clone();
-        let reloads = tokio::spawn(async move { told.inner.reloads.follow(told.swarm(), &mut news).await });
+        let reloads =
+            tokio::spawn(async move { told.inner.reloads.follow(told.swarm(), &mut news).await });
         (service, Serving { reloads, ended })
     }
 
@@ -102,7 +115,11 @@ impl Drop for Serving {
 }
 
 /// Counts what happens and passes it on, until the end.
-fn note(hub: Arc<Hub>, metrics: Arc<Metrics>, ended: CancellationToken) -> impl FnMut(&SwarmEvent) -> bool + Send {
+fn note(
+    hub: Arc<Hub>,
+    metrics: Arc<Metrics>,
+    ended: CancellationToken,
+) -> impl FnMut(&SwarmEvent) -> bool + Send {
     move |event| {
         if let SwarmEvent::Runtime(event) = event {
             metrics.count(event);

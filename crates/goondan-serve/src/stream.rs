@@ -58,10 +58,23 @@ impl Followed {
         InputState {
             id: self.event_id.clone(),
             trace_id: self.trace_id.clone(),
-            agent_name: self.instance.as_ref().map(|instance| instance.agent.clone()),
-            instance_key: self.instance.as_ref().map(|instance| instance.instance_key.clone()),
-            status: if result.is_some() { InputStatus::Over } else { InputStatus::Open },
-            text: result.as_ref().and_then(|result| result.response_message.as_ref()).map(|message| message.text()),
+            agent_name: self
+                .instance
+                .as_ref()
+                .map(|instance| instance.agent.clone()),
+            instance_key: self
+                .instance
+                .as_ref()
+                .map(|instance| instance.instance_key.clone()),
+            status: if result.is_some() {
+                InputStatus::Over
+            } else {
+                InputStatus::Open
+            },
+            text: result
+                .as_ref()
+                .and_then(|result| result.response_message.as_ref())
+                .map(|message| message.text()),
             result,
         }
     }
@@ -88,9 +101,17 @@ impl Feed {
     pub(crate) fn respond(self) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
         let (out, mut events) = mpsc::channel(AHEAD);
         let ended = self.service.inner.ended.clone();
-        let listener = self.interest.approvals.then(|| self.service.inner.broker.listen());
+        let listener = self
+            .interest
+            .approvals
+            .then(|| self.service.inner.broker.listen());
         tokio::spawn(async move {
-            let pump = Pump { last: self.interest.after.unwrap_or_default(), feed: self, out, listener };
+            let pump = Pump {
+                last: self.interest.after.unwrap_or_default(),
+                feed: self,
+                out,
+                listener,
+            };
             // A client that is gone needs no word, and one that does not read gets no last one.
             tokio::select! {
                 _ = pump.run() => {}
@@ -100,8 +121,10 @@ impl Feed {
                 } => {}
             }
         });
-        Sse::new(futures::stream::poll_fn(move |context| events.poll_recv(context).map(|event| event.map(Ok))))
-            .keep_alive(KeepAlive::default())
+        Sse::new(futures::stream::poll_fn(move |context| {
+            events.poll_recv(context).map(|event| event.map(Ok))
+        }))
+        .keep_alive(KeepAlive::default())
     }
 }
 
@@ -118,7 +141,11 @@ impl Pump {
         if let Some(followed) = &self.feed.until {
             self.say("accepted", &followed.state(None)).await?;
         }
-        let mut after = self.feed.interest.after.or(self.feed.interest.last.map(|_| 0));
+        let mut after = self
+            .feed
+            .interest
+            .after
+            .or(self.feed.interest.last.map(|_| 0));
         loop {
             let (over, (mut live, now)) = match self.feed.live.take() {
                 Some(live) => (None, live),
@@ -129,7 +156,11 @@ impl Pump {
             };
             if let Some(after) = after {
                 // Nothing comes behind the end of what is followed.
-                let up_to = if over.is_some() { u64::MAX } else { now.sequence };
+                let up_to = if over.is_some() {
+                    u64::MAX
+                } else {
+                    now.sequence
+                };
                 self.catch_up(after, up_to).await?;
             }
             self.last = self.last.max(now.sequence);
@@ -162,13 +193,22 @@ impl Pump {
                 tracing::warn!(%instance, %error, "a stream has a gap: events could not be read");
                 Vec::new()
             });
-            let wanted = |event: &RuntimeEvent| self.wants(&event.instance(), Some(&event.trace.trace_id));
-            missed.extend(stored.into_iter().filter(|event| event.sequence <= up_to && wanted(event)));
+            let wanted =
+                |event: &RuntimeEvent| self.wants(&event.instance(), Some(&event.trace.trace_id));
+            missed.extend(
+                stored
+                    .into_iter()
+                    .filter(|event| event.sequence <= up_to && wanted(event)),
+            );
         }
         missed.sort_by_key(|event| event.sequence);
         // Only of what was there before: what is missed later is wanted whole.
         if let Some(last) = self.feed.interest.last.take() {
-            missed.drain(..missed.len().saturating_sub(usize::try_from(last).unwrap_or(usize::MAX)));
+            missed.drain(
+                ..missed
+                    .len()
+                    .saturating_sub(usize::try_from(last).unwrap_or(usize::MAX)),
+            );
         }
         for event in missed {
             self.send_runtime(&event, None).await?;
@@ -184,7 +224,10 @@ impl Pump {
             let updated = u64::try_from(meta.updated_at.timestamp_micros()).unwrap_or_default();
             updated >= since || meta.status == InstanceStatus::Processing
         });
-        changed.map(|meta| meta.id()).filter(|id| self.wants(id, None)).collect()
+        changed
+            .map(|meta| meta.id())
+            .filter(|id| self.wants(id, None))
+            .collect()
     }
 
     /// What models are saying at this moment.
@@ -194,7 +237,8 @@ impl Pump {
                 continue;
             }
             for delta in [None, Some(&*turn.text)] {
-                self.send(&Line::of(&text(instance, &turn.turn_id, delta)), None).await?;
+                self.send(&Line::of(&text(instance, &turn.turn_id, delta)), None)
+                    .await?;
             }
         }
         Ok(())
@@ -221,7 +265,12 @@ impl Pump {
     }
 
     async fn pass_on(&mut self, seen: &Seen) -> Result<Option<Next>, Gone> {
-        if let (SwarmEvent::TurnEnded { event_id, result, .. }, Some(followed)) = (&seen.event, &self.feed.until)
+        if let (
+            SwarmEvent::TurnEnded {
+                event_id, result, ..
+            },
+            Some(followed),
+        ) = (&seen.event, &self.feed.until)
             && *event_id == followed.event_id
         {
             self.end((**result).clone()).await?;
@@ -230,12 +279,17 @@ impl Pump {
         if let SwarmEvent::Runtime(event) = &seen.event {
             self.last = self.last.max(event.sequence);
         }
-        if !self.wants(&seen.instance(), Some(seen.trace_id.as_deref().unwrap_or_default())) {
+        if !self.wants(
+            &seen.instance(),
+            Some(seen.trace_id.as_deref().unwrap_or_default()),
+        ) {
             return Ok(None);
         }
         match (&seen.event, seen.line()) {
             (SwarmEvent::Runtime(event), line) => self.send_runtime(event, line).await?,
-            (SwarmEvent::Text { .. } | SwarmEvent::TextReset { .. }, Some(line)) => self.send(line, None).await?,
+            (SwarmEvent::Text { .. } | SwarmEvent::TextReset { .. }, Some(line)) => {
+                self.send(line, None).await?
+            }
             _ => {}
         }
         Ok(None)
@@ -243,15 +297,22 @@ impl Pump {
 
     /// Whether the client wants to see that. Without a trace, whether it may want something of that instance.
     fn wants(&self, instance: &InstanceId, trace_id: Option<&str>) -> bool {
-        let Interest { agent, instance_key, trace_id: wanted, .. } = &self.feed.interest;
-        let is = |wanted: &Option<String>, it: &str| wanted.as_deref().is_none_or(|wanted| wanted == it);
+        let Interest {
+            agent,
+            instance_key,
+            trace_id: wanted,
+            ..
+        } = &self.feed.interest;
+        let is =
+            |wanted: &Option<String>, it: &str| wanted.as_deref().is_none_or(|wanted| wanted == it);
         is(agent, &instance.agent)
             && is(instance_key, &instance.instance_key)
             && trace_id.is_none_or(|trace_id| is(wanted, trace_id))
     }
 
     async fn ask(&self, question: &Question) -> Result<(), Gone> {
-        self.say("approval.request", &QuestionBody::from(&*question.request)).await?;
+        self.say("approval.request", &QuestionBody::from(&*question.request))
+            .await?;
         let (out, question) = (self.out.clone(), question.clone());
         tokio::spawn(async move {
             tokio::select! {
@@ -267,16 +328,29 @@ impl Pump {
     }
 
     async fn end(&self, result: TurnResult) -> Result<(), Gone> {
-        let Some(followed) = &self.feed.until else { return Ok(()) };
+        let Some(followed) = &self.feed.until else {
+            return Ok(());
+        };
         self.say("result", &followed.state(Some(result))).await
     }
 
     async fn say(&self, name: &str, body: &impl Serialize) -> Result<(), Gone> {
         let data = serde_json::to_string(body).unwrap_or_default();
-        self.send(&Line { name: name.to_owned(), data }, None).await
+        self.send(
+            &Line {
+                name: name.to_owned(),
+                data,
+            },
+            None,
+        )
+        .await
     }
 
-    async fn send_runtime(&mut self, event: &RuntimeEvent, line: Option<&Line>) -> Result<(), Gone> {
+    async fn send_runtime(
+        &mut self,
+        event: &RuntimeEvent,
+        line: Option<&Line>,
+    ) -> Result<(), Gone> {
         let made;
         let line = match line {
             Some(line) => line,

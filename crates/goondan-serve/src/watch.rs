@@ -74,7 +74,11 @@ impl Free {
 
 impl Watch {
     /// Watches an input from now on, in its conversation; `None` where there is none of that id.
-    pub(crate) async fn begin(service: &Service, event_id: &str, instance: &InstanceId) -> Option<Watch> {
+    pub(crate) async fn begin(
+        service: &Service,
+        event_id: &str,
+        instance: &InstanceId,
+    ) -> Option<Watch> {
         match Watch::place(service, event_id, instance).await {
             Place::Taken(watch) => Some(watch),
             Place::Free(_) => None,
@@ -100,11 +104,25 @@ impl Watch {
             is_behind: false,
         };
         match service.swarm().find(event_id).await {
-            None => Place::Free(Free(Watch { sees_beginning: true, ..watch })),
-            Some(Found::Over(result)) => Place::Taken(Watch { over: Some(result), ..watch }),
+            None => Place::Free(Free(Watch {
+                sees_beginning: true,
+                ..watch
+            })),
+            Some(Found::Over(result)) => Place::Taken(Watch {
+                over: Some(result),
+                ..watch
+            }),
             Some(Found::Open(turn)) => {
-                let running = now.running.get(instance).filter(|running| running.trace_id == turn.trace_id).cloned();
-                Place::Taken(Watch { running, trace_id: turn.trace_id, ..watch })
+                let running = now
+                    .running
+                    .get(instance)
+                    .filter(|running| running.trace_id == turn.trace_id)
+                    .cloned();
+                Place::Taken(Watch {
+                    running,
+                    trace_id: turn.trace_id,
+                    ..watch
+                })
             }
         }
     }
@@ -123,7 +141,11 @@ impl Watch {
             if self.is_behind {
                 return self.look_again().await;
             }
-            if self.asked.take_if(|question| question.end().is_some()).is_some() {
+            if self
+                .asked
+                .take_if(|question| question.end().is_some())
+                .is_some()
+            {
                 return News::Answered;
             }
             if self.asked.is_none()
@@ -162,7 +184,9 @@ impl Watch {
     }
 
     fn sort(&self, seen: Arc<Seen>) -> Option<News> {
-        if let SwarmEvent::TurnEnded { event_id, result, .. } = &seen.event
+        if let SwarmEvent::TurnEnded {
+            event_id, result, ..
+        } = &seen.event
             && *event_id == self.event_id
         {
             return Some(News::Over(result.clone()));
@@ -189,7 +213,11 @@ impl Watch {
     /// Waits until the turn is over or waits for somebody's word. Tells whether it is: otherwise the swarm has ended before.
     pub(crate) async fn settled(mut self) -> bool {
         loop {
-            if self.asked.as_ref().is_some_and(|question| question.end().is_none()) {
+            if self
+                .asked
+                .as_ref()
+                .is_some_and(|question| question.end().is_none())
+            {
                 self.park();
                 return true;
             }

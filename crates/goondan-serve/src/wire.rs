@@ -195,7 +195,10 @@ impl From<&ApprovalRequest> for QuestionBody {
             offers: request
                 .offers
                 .iter()
-                .map(|offer| OfferBody { covers: offer.covers.into(), commands: offer.commands.clone() })
+                .map(|offer| OfferBody {
+                    covers: offer.covers.into(),
+                    commands: offer.commands.clone(),
+                })
                 .collect(),
         }
     }
@@ -216,7 +219,10 @@ impl From<QuestionBody> for ApprovalRequest {
             offers: body
                 .offers
                 .into_iter()
-                .map(|offer| Offer { covers: offer.covers.into(), commands: offer.commands })
+                .map(|offer| Offer {
+                    covers: offer.covers.into(),
+                    commands: offer.commands,
+                })
                 .collect(),
         }
     }
@@ -294,7 +300,10 @@ pub struct OfferBody {
 impl AnswerBody {
     /// What it means to the asker.
     pub fn meaning(self) -> ApprovalAnswer {
-        let allow = |scope| ApprovalAnswer::Allow { scope, covers: self.covers.into() };
+        let allow = |scope| ApprovalAnswer::Allow {
+            scope,
+            covers: self.covers.into(),
+        };
         match self.answer {
             Answer::Once => ApprovalAnswer::ONCE,
             Answer::Conversation => allow(Scope::Conversation),
@@ -306,13 +315,24 @@ impl AnswerBody {
     /// The answer that means that; `None` where there is nobody to give one.
     pub fn of(answer: ApprovalAnswer) -> Option<Self> {
         let (answer, covers) = match answer {
-            ApprovalAnswer::Allow { scope: Scope::Once, .. } => (Answer::Once, Covers::Call),
-            ApprovalAnswer::Allow { scope: Scope::Conversation, covers } => (Answer::Conversation, covers),
-            ApprovalAnswer::Allow { scope: Scope::Always, covers } => (Answer::Always, covers),
+            ApprovalAnswer::Allow {
+                scope: Scope::Once, ..
+            } => (Answer::Once, Covers::Call),
+            ApprovalAnswer::Allow {
+                scope: Scope::Conversation,
+                covers,
+            } => (Answer::Conversation, covers),
+            ApprovalAnswer::Allow {
+                scope: Scope::Always,
+                covers,
+            } => (Answer::Always, covers),
             ApprovalAnswer::Deny => (Answer::Deny, Covers::Call),
             ApprovalAnswer::NobodyThere => return None,
         };
-        Some(AnswerBody { answer, covers: covers.into() })
+        Some(AnswerBody {
+            answer,
+            covers: covers.into(),
+        })
     }
 }
 

@@ -10,7 +10,8 @@ use crate::diagnostic::Position;
 use crate::findings::ValueOrigin;
 use crate::installed::InstalledPackage;
 use crate::kinds::{
-    Agent, Connection, Connector, ConnectorManifest, Extension, Model, Package, Swarm, Tool, ToolBuild, ToolManifest,
+    Agent, Connection, Connector, ConnectorManifest, Extension, Model, Package, Swarm, Tool,
+    ToolBuild, ToolManifest,
 };
 use crate::{JsonObject, Kind, ResourceId};
 
@@ -29,7 +30,9 @@ impl BasePackage {
     /// What runs `connector`, where that is built in.
     pub fn connector(&self, connector: &Connector) -> Option<&ConnectorManifest> {
         let name = connector.builtin()?;
-        self.connectors.iter().find(|manifest| manifest.name == name)
+        self.connectors
+            .iter()
+            .find(|manifest| manifest.name == name)
     }
 }
 
@@ -43,23 +46,37 @@ pub(crate) struct BuiltIn {
 
 impl BuiltIn {
     pub(crate) fn of(base: &BasePackage) -> Self {
-        let tools = base.tools.iter().map(|tool| built_in(Kind::Tool, &tool.name, Tool::of_base(tool)));
-        let extensions = base
-            .extensions
+        let tools = base
+            .tools
             .iter()
-            .map(|(name, config)| built_in(Kind::Extension, name, Extension::of_base(name, config)));
-        let connectors = base
-            .connectors
-            .iter()
-            .map(|manifest| built_in(Kind::Connector, &manifest.name, Connector::of_base(manifest)));
-        BuiltIn { tools: tools.collect(), extensions: extensions.collect(), connectors: connectors.collect() }
+            .map(|tool| built_in(Kind::Tool, &tool.name, Tool::of_base(tool)));
+        let extensions = base.extensions.iter().map(|(name, config)| {
+            built_in(Kind::Extension, name, Extension::of_base(name, config))
+        });
+        let connectors = base.connectors.iter().map(|manifest| {
+            built_in(
+                Kind::Connector,
+                &manifest.name,
+                Connector::of_base(manifest),
+            )
+        });
+        BuiltIn {
+            tools: tools.collect(),
+            extensions: extensions.collect(),
+            connectors: connectors.collect(),
+        }
     }
 }
 
 fn built_in<T>(kind: Kind, name: &str, spec: T) -> (ResourceId, Arc<Resource<T>>) {
     let id = ResourceId::base(kind, name);
-    let resource =
-        Resource { id: id.clone(), labels: Default::default(), annotations: Default::default(), origin: None, spec };
+    let resource = Resource {
+        id: id.clone(),
+        labels: Default::default(),
+        annotations: Default::default(),
+        origin: None,
+        spec,
+    };
     (id, Arc::new(resource))
 }
 
@@ -131,8 +148,10 @@ impl Bundle {
 
     /// The package that a file of the bundle lies in; none where it is the project's own.
     pub fn package_of(&self, file: &str) -> Option<&InstalledPackage> {
-        let holds =
-            |package: &&InstalledPackage| file.strip_prefix(&package.folder).is_some_and(|rest| rest.starts_with('/'));
+        let holds = |package: &&InstalledPackage| {
+            file.strip_prefix(&package.folder)
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
         self.packages.iter().find(holds)
     }
 
@@ -168,16 +187,26 @@ impl Bundle {
 
     /// Where `field` of a tool stands in its file: `spec.entry`, or the `name` or `parameters` of one of `spec.exports`.
     pub fn place(&self, tool: &ResourceId, field: &str) -> Option<Position> {
-        self.places.get(tool)?.iter().find(|(name, _)| name == field).map(|(_, at)| *at)
+        self.places
+            .get(tool)?
+            .iter()
+            .find(|(name, _)| name == field)
+            .map(|(_, at)| *at)
     }
 
     /// Whether two places, in this bundle and in another one, begin the same document of the same text; also where there is
     /// neither, since what is built in stays as it is.
-    pub(crate) fn is_same_document(&self, other: &Bundle, here: Option<&Origin>, there: Option<&Origin>) -> bool {
+    pub(crate) fn is_same_document(
+        &self,
+        other: &Bundle,
+        here: Option<&Origin>,
+        there: Option<&Origin>,
+    ) -> bool {
         let mark = |bundle: &Bundle, origin: &Origin| bundle.marks.get(&origin.0).map(Arc::as_ptr);
         match (here, there) {
             (Some(here), Some(there)) => {
-                here == there && mark(self, here).is_some_and(|mine| mark(other, there) == Some(mine))
+                here == there
+                    && mark(self, here).is_some_and(|mine| mark(other, there) == Some(mine))
             }
             (None, None) => true,
             _ => false,

@@ -29,7 +29,13 @@ pub fn contents(files: &dyn Files, root: &Path) -> io::Result<String> {
 /// # Errors
 /// As [`contents`].
 pub fn contents_without(files: &dyn Files, root: &Path, left_out: &[&str]) -> io::Result<String> {
-    let mut walk = Walk { files, left_out, found: Vec::new(), entries: 0, bytes: 0 };
+    let mut walk = Walk {
+        files,
+        left_out,
+        found: Vec::new(),
+        entries: 0,
+        bytes: 0,
+    };
     walk.folder(root, "", 0)?;
     walk.found.sort_unstable();
     let mut hasher = Sha256::new();
@@ -44,11 +50,13 @@ pub fn contents_without(files: &dyn Files, root: &Path, left_out: &[&str]) -> io
 
 /// Bytes as hex digits.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing into a text does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing into a text does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 struct Walk<'f> {
@@ -62,7 +70,9 @@ struct Walk<'f> {
 impl Walk<'_> {
     fn folder(&mut self, path: &Path, relative: &str, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
-            return Err(io::Error::other(format!("it has folders more than {MAX_DEPTH} deep")));
+            return Err(io::Error::other(format!(
+                "it has folders more than {MAX_DEPTH} deep"
+            )));
         }
         for (name, kind) in self.files.list(path)? {
             if relative.is_empty() && self.left_out.contains(&name.as_str()) {
@@ -70,14 +80,22 @@ impl Walk<'_> {
             }
             self.entries += 1;
             if self.entries > MAX_ENTRIES {
-                return Err(io::Error::other(format!("it has more than {MAX_ENTRIES} files")));
+                return Err(io::Error::other(format!(
+                    "it has more than {MAX_ENTRIES} files"
+                )));
             }
-            let here = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
+            let here = if relative.is_empty() {
+                name.clone()
+            } else {
+                format!("{relative}/{name}")
+            };
             match kind {
                 FileKind::Directory => self.folder(&path.join(&name), &here, depth + 1)?,
                 FileKind::File => self.file(&path.join(&name), here)?,
                 FileKind::Other => {
-                    return Err(io::Error::other(format!("`{here}` is neither a file nor a folder")));
+                    return Err(io::Error::other(format!(
+                        "`{here}` is neither a file nor a folder"
+                    )));
                 }
             }
         }
@@ -88,7 +106,10 @@ impl Walk<'_> {
         let left = MAX_BYTES - self.bytes;
         let bytes = self.files.read(path, left)?;
         if bytes.len() as u64 > left {
-            return Err(io::Error::other(format!("it has more than {} MiB", MAX_BYTES / 1024 / 1024)));
+            return Err(io::Error::other(format!(
+                "it has more than {} MiB",
+                MAX_BYTES / 1024 / 1024
+            )));
         }
         self.bytes += bytes.len() as u64;
         self.found.push((relative, Sha256::digest(&bytes).to_vec()));
@@ -109,7 +130,10 @@ mod tests {
     fn names_and_bytes_count_and_nothing_is_mistaken_for_something_else() {
         let base = || MemoryFiles::new().file("/p/a", "one").file("/p/b/c", "two");
         let known = of(&base());
-        assert_eq!(known, of(&MemoryFiles::new().file("/p/b/c", "two").file("/p/a", "one")));
+        assert_eq!(
+            known,
+            of(&MemoryFiles::new().file("/p/b/c", "two").file("/p/a", "one"))
+        );
         for other in [
             base().file("/p/d", ""),
             base().file("/p/a", "onE"),
@@ -123,7 +147,9 @@ mod tests {
 
     #[test]
     fn a_link_is_no_part_of_a_package() {
-        let files = MemoryFiles::new().file("/p/a", "one").link("/p/b", "/etc/passwd");
+        let files = MemoryFiles::new()
+            .file("/p/a", "one")
+            .link("/p/b", "/etc/passwd");
         assert!(contents(&files, Path::new("/p")).is_err());
     }
 }

@@ -71,7 +71,8 @@ impl CustomTool {
     pub fn parse(text: &str, file: &str) -> Result<CustomTool, Vec<Diagnostic>> {
         let mut findings = Findings::about(file);
         let tool = read(text, &mut findings);
-        tool.filter(|_| findings.is_clean()).ok_or(findings.diagnostics)
+        tool.filter(|_| findings.is_clean())
+            .ok_or(findings.diagnostics)
     }
 
     /// The tool's only export, as the model sees it.
@@ -131,7 +132,11 @@ fn read(text: &str, findings: &mut Findings) -> Option<CustomTool> {
     };
     let root = Field::root(&root);
     if !matches!(root.node.content, Content::Map(_)) {
-        findings.add(root.invalid(format!("`{}` must be a map, but is {}.", findings.file, root.node.what())));
+        findings.add(root.invalid(format!(
+            "`{}` must be a map, but is {}.",
+            findings.file,
+            root.node.what()
+        )));
         return None;
     }
     let mut fields = root.fields(findings)?;
@@ -141,12 +146,24 @@ fn read(text: &str, findings: &mut Findings) -> Option<CustomTool> {
 }
 
 fn read_fields(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<CustomTool> {
-    let name = fields.required("name", findings).and_then(|field| read_name(&field, findings));
-    let description = fields.required("description", findings).and_then(|field| field.text(findings));
-    let version = fields.optional("version").and_then(|field| read_version(&field, findings));
-    let entrypoint = fields.required("entrypoint", findings).and_then(|field| read_entrypoint(&field, findings));
-    let usage = fields.optional("usage").and_then(|field| field.text(findings));
-    let parameters = fields.optional("parameters").and_then(|field| read_parameters(&field, findings));
+    let name = fields
+        .required("name", findings)
+        .and_then(|field| read_name(&field, findings));
+    let description = fields
+        .required("description", findings)
+        .and_then(|field| field.text(findings));
+    let version = fields
+        .optional("version")
+        .and_then(|field| read_version(&field, findings));
+    let entrypoint = fields
+        .required("entrypoint", findings)
+        .and_then(|field| read_entrypoint(&field, findings));
+    let usage = fields
+        .optional("usage")
+        .and_then(|field| field.text(findings));
+    let parameters = fields
+        .optional("parameters")
+        .and_then(|field| read_parameters(&field, findings));
     Some(CustomTool {
         name: name?,
         description: description?.to_owned(),
@@ -169,7 +186,9 @@ fn read_name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let name = field.text(findings)?;
     let plain = name.len() <= 63
         && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_'))
+        && name
+            .chars()
+            .all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_'))
         && !name.contains("__");
     if !plain {
         let message = "A custom tool's name begins with a letter and holds lower-case letters, digits, hyphens and single underscores, at most 63.";
@@ -180,12 +199,15 @@ fn read_name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
 
 fn read_entrypoint(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let path = field.text(findings)?;
-    let leaves =
-        path.starts_with(['/', '\\']) || path.split(['/', '\\']).any(|part| part == "..") || path.contains(':');
+    let leaves = path.starts_with(['/', '\\'])
+        || path.split(['/', '\\']).any(|part| part == "..")
+        || path.contains(':');
     if leaves {
         let message = "`entrypoint` must be a program inside the tool's own folder.";
         findings.add(
-            field.problem(Code::PATH_ESCAPE, message).suggest("put the program beside `tool.yaml` and write its name"),
+            field
+                .problem(Code::PATH_ESCAPE, message)
+                .suggest("put the program beside `tool.yaml` and write its name"),
         );
     }
     (!leaves).then(|| path.trim_start_matches("./").to_owned())
@@ -194,9 +216,14 @@ fn read_entrypoint(field: &Field<'_>, findings: &mut Findings) -> Option<String>
 fn read_parameters(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<CustomParameter>> {
     let mut parameters: Vec<CustomParameter> = Vec::new();
     for item in field.list(findings)? {
-        let Some(parameter) = read_parameter(&item, findings) else { continue };
+        let Some(parameter) = read_parameter(&item, findings) else {
+            continue;
+        };
         if parameters.iter().any(|other| other.name == parameter.name) {
-            findings.add(item.invalid(format!("The parameter `{}` is declared twice.", parameter.name)));
+            findings.add(item.invalid(format!(
+                "The parameter `{}` is declared twice.",
+                parameter.name
+            )));
         }
         parameters.push(parameter);
     }
@@ -205,13 +232,19 @@ fn read_parameters(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<Cus
 
 fn read_parameter(item: &Field<'_>, findings: &mut Findings) -> Option<CustomParameter> {
     let mut fields = item.fields(findings)?;
-    let name = fields.required("name", findings).and_then(|field| read_parameter_name(&field, findings));
+    let name = fields
+        .required("name", findings)
+        .and_then(|field| read_parameter_name(&field, findings));
     let kind = match fields.optional("type") {
         Some(field) => field.one_of(&TYPES, findings),
         None => Some(ParameterType::String),
     };
-    let required = fields.optional("required").and_then(|field| field.boolean(findings));
-    let description = fields.optional("description").and_then(|field| field.text(findings));
+    let required = fields
+        .optional("required")
+        .and_then(|field| field.boolean(findings));
+    let description = fields
+        .optional("description")
+        .and_then(|field| field.text(findings));
     fields.finish(findings);
     Some(CustomParameter {
         name: name?,
@@ -225,7 +258,9 @@ fn read_parameter(item: &Field<'_>, findings: &mut Findings) -> Option<CustomPar
 fn read_parameter_name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let name = field.text(findings)?;
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     if !plain {
         let message = "A parameter's name begins with a letter and holds letters, digits, `-`, `_` and `.` only.";
         findings.add(field.invalid(message));

@@ -13,8 +13,12 @@ type Edges<'f> = BTreeMap<&'f str, Vec<(&'f str, Position, usize)>>;
 
 /// The dependencies of this project that lead back to it. One on itself is found where it is decoded.
 pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec<Diagnostic> {
-    let Some(own) = manifest(files) else { return Vec::new() };
-    let Some(name) = own.package() else { return Vec::new() };
+    let Some(own) = manifest(files) else {
+        return Vec::new();
+    };
+    let Some(name) = own.package() else {
+        return Vec::new();
+    };
     let edges: Edges<'_> = nested
         .iter()
         .map(AsRef::as_ref)
@@ -22,17 +26,28 @@ pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec
         .filter_map(|file| Some((file.package()?, dependencies(file))))
         .collect();
     let mut found = Vec::new();
-    for (dependency, at, index) in edges.get(name).into_iter().flatten().filter(|(dependency, ..)| *dependency != name)
+    for (dependency, at, index) in edges
+        .get(name)
+        .into_iter()
+        .flatten()
+        .filter(|(dependency, ..)| *dependency != name)
     {
         if let Some(road) = road_to(name, dependency, &edges) {
             let circle = format!("{name} → {}", road.join(" → "));
             found.push(
-                Diagnostic::new(Code::CYCLE, format!("The packages depend on each other in a circle: {circle}."))
-                    .in_file(own.name.clone())
-                    .at(*at)
-                    .of(ResourceId { package: None, kind: Kind::Package, name: name.to_owned() })
-                    .field(format!("spec.dependencies[{index}].name"))
-                    .suggest("remove one of the dependencies"),
+                Diagnostic::new(
+                    Code::CYCLE,
+                    format!("The packages depend on each other in a circle: {circle}."),
+                )
+                .in_file(own.name.clone())
+                .at(*at)
+                .of(ResourceId {
+                    package: None,
+                    kind: Kind::Package,
+                    name: name.to_owned(),
+                })
+                .field(format!("spec.dependencies[{index}].name"))
+                .suggest("remove one of the dependencies"),
             );
         }
     }

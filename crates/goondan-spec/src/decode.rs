@@ -30,7 +30,12 @@ pub(crate) struct Field<'n> {
 impl<'n> Field<'n> {
     /// The root of a document: its path is empty.
     pub(crate) fn root(node: &'n Node) -> Self {
-        Field { node, key: "", key_at: None, path: String::new() }
+        Field {
+            node,
+            key: "",
+            key_at: None,
+            path: String::new(),
+        }
     }
 
     /// Where the value stands; an empty one has the place of its key.
@@ -43,7 +48,9 @@ impl<'n> Field<'n> {
 
     /// A diagnostic that points at this value.
     pub(crate) fn problem(&self, code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::new(code, message).at(self.at()).field(self.path.clone())
+        Diagnostic::new(code, message)
+            .at(self.at())
+            .field(self.path.clone())
     }
 
     /// A diagnostic of a bad value, at this value.
@@ -73,20 +80,26 @@ impl<'n> Field<'n> {
     /// The fix that writes `word` here, without quotes.
     fn bare(&self, word: &str) -> Fix {
         let mut fix = Fix::replace(self.node.at, word);
-        fix.edits.iter_mut().for_each(|edit| word.clone_into(&mut edit.text));
+        fix.edits
+            .iter_mut()
+            .for_each(|edit| word.clone_into(&mut edit.text));
         fix
     }
 
     fn wrong_type(&self, expected: &str) -> Diagnostic {
-        let message = format!("`{}` must be {expected}, but is {}.", self.path, self.node.what());
+        let message = format!(
+            "`{}` must be {expected}, but is {}.",
+            self.path,
+            self.node.what()
+        );
         let diagnostic = self.invalid(message);
         match &self.node.content {
-            Content::Bool(value) if expected == "text" => {
-                diagnostic.suggest(format!("put it in quotes: \"{value}\"")).fix(Fix::quote(self.node.at))
-            }
-            Content::Number(value) if expected == "text" => {
-                diagnostic.suggest(format!("put it in quotes: \"{value}\"")).fix(Fix::quote(self.node.at))
-            }
+            Content::Bool(value) if expected == "text" => diagnostic
+                .suggest(format!("put it in quotes: \"{value}\""))
+                .fix(Fix::quote(self.node.at)),
+            Content::Number(value) if expected == "text" => diagnostic
+                .suggest(format!("put it in quotes: \"{value}\""))
+                .fix(Fix::quote(self.node.at)),
             Content::Map(_) | Content::Text(_) if expected == "a list" => {
                 diagnostic.suggest("begin each item with `- `")
             }
@@ -117,11 +130,17 @@ impl<'n> Field<'n> {
             return Some(value);
         }
         let diagnostic = self.wrong_type("true or false");
-        findings.add(match self.node.text().map(str::to_ascii_lowercase).as_deref() {
-            Some("yes" | "on" | "true") => diagnostic.suggest("write `true`").fix(self.bare("true")),
-            Some("no" | "off" | "false") => diagnostic.suggest("write `false`").fix(self.bare("false")),
-            _ => diagnostic,
-        });
+        findings.add(
+            match self.node.text().map(str::to_ascii_lowercase).as_deref() {
+                Some("yes" | "on" | "true") => {
+                    diagnostic.suggest("write `true`").fix(self.bare("true"))
+                }
+                Some("no" | "off" | "false") => {
+                    diagnostic.suggest("write `false`").fix(self.bare("false"))
+                }
+                _ => diagnostic,
+            },
+        );
         None
     }
 
@@ -133,7 +152,10 @@ impl<'n> Field<'n> {
         };
         let value = whole_number(number);
         if value.is_none_or(|value| value < least) {
-            let message = format!("`{}` must be a whole number of at least {least}, but is {number}.", self.path);
+            let message = format!(
+                "`{}` must be a whole number of at least {least}, but is {number}.",
+                self.path
+            );
             findings.add(self.invalid(message));
             return None;
         }
@@ -141,7 +163,11 @@ impl<'n> Field<'n> {
     }
 
     /// A whole number that fits the type asked for.
-    pub(crate) fn whole_as<T: TryFrom<u64>>(&self, least: u64, findings: &mut Findings) -> Option<T> {
+    pub(crate) fn whole_as<T: TryFrom<u64>>(
+        &self,
+        least: u64,
+        findings: &mut Findings,
+    ) -> Option<T> {
         let value = self.whole(least, findings)?;
         let fitting = T::try_from(value).ok();
         if fitting.is_none() {
@@ -151,26 +177,41 @@ impl<'n> Field<'n> {
     }
 
     /// A number for which `fits` holds; `range` says so in words.
-    pub(crate) fn number(&self, range: &str, fits: fn(f64) -> bool, findings: &mut Findings) -> Option<f64> {
+    pub(crate) fn number(
+        &self,
+        range: &str,
+        fits: fn(f64) -> bool,
+        findings: &mut Findings,
+    ) -> Option<f64> {
         let Content::Number(number) = &self.node.content else {
             findings.add(self.wrong_type("a number"));
             return None;
         };
         let value = number.as_f64().filter(|value| fits(*value));
         if value.is_none() {
-            findings.add(self.invalid(format!("`{}` must be {range}, but is {number}.", self.path)));
+            findings
+                .add(self.invalid(format!("`{}` must be {range}, but is {number}.", self.path)));
         }
         value
     }
 
     /// One of the given words.
-    pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)], findings: &mut Findings) -> Option<T> {
+    pub(crate) fn one_of<T: Copy>(
+        &self,
+        words: &[(&str, T)],
+        findings: &mut Findings,
+    ) -> Option<T> {
         let text = self.text(findings)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
         }
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let message = format!("`{}` must be {}, but is `{}`.", self.path, alternatives(&known), excerpt(text, 60));
+        let message = format!(
+            "`{}` must be {}, but is `{}`.",
+            self.path,
+            alternatives(&known),
+            excerpt(text, 60)
+        );
         let diagnostic = self.invalid(message);
         findings.add(match closest(text, &known) {
             Some(near) => self.did_you_mean(diagnostic, near),
@@ -185,12 +226,21 @@ impl<'n> Field<'n> {
             findings.add(self.wrong_type("a list"));
             return None;
         };
-        let item = |(index, node)| Field { node, key: "", key_at: None, path: format!("{}[{index}]", self.path) };
+        let item = |(index, node)| Field {
+            node,
+            key: "",
+            key_at: None,
+            path: format!("{}[{index}]", self.path),
+        };
         Some(items.iter().enumerate().map(item).collect())
     }
 
     /// The items of a list that has at least one; `what` names an item.
-    pub(crate) fn filled_list(&self, what: &str, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
+    pub(crate) fn filled_list(
+        &self,
+        what: &str,
+        findings: &mut Findings,
+    ) -> Option<Vec<Field<'n>>> {
         let items = self.list(findings)?;
         if items.is_empty() {
             findings.add(self.invalid(format!("`{}` must hold at least one {what}.", self.path)));
@@ -204,11 +254,17 @@ impl<'n> Field<'n> {
         let mut seen = HashSet::new();
         let mut kept = Vec::new();
         for item in self.list(findings)? {
-            let Some(text) = item.text(findings) else { continue };
+            let Some(text) = item.text(findings) else {
+                continue;
+            };
             if seen.insert(text) {
                 kept.push(item);
             } else {
-                findings.add(item.invalid(format!("`{}` stands twice in `{}`.", excerpt(text, 60), self.path)));
+                findings.add(item.invalid(format!(
+                    "`{}` stands twice in `{}`.",
+                    excerpt(text, 60),
+                    self.path
+                )));
             }
         }
         Some(kept)
@@ -221,12 +277,20 @@ impl<'n> Field<'n> {
             return None;
         };
         let at = self.key_at.unwrap_or(self.node.at);
-        Some(Fields { entries, at, map_at: self.node.at, path: self.path.clone(), asked: Vec::new() })
+        Some(Fields {
+            entries,
+            at,
+            map_at: self.node.at,
+            path: self.path.clone(),
+            asked: Vec::new(),
+        })
     }
 
     /// The field of that name of a map; one without a value counts as absent.
     pub(crate) fn child(&self, name: &str) -> Option<Field<'n>> {
-        self.node.entry(name).and_then(|entry| present(entry, &self.path))
+        self.node
+            .entry(name)
+            .and_then(|entry| present(entry, &self.path))
     }
 
     /// The entries of a map with keys of the user's own.
@@ -235,7 +299,12 @@ impl<'n> Field<'n> {
             findings.add(self.wrong_type("a map"));
             return None;
         };
-        Some(entries.iter().map(|entry| field_of(entry, &self.path)).collect())
+        Some(
+            entries
+                .iter()
+                .map(|entry| field_of(entry, &self.path))
+                .collect(),
+        )
     }
 
     /// A map that is free to hold anything.
@@ -270,11 +339,18 @@ impl<'n> Fields<'n> {
     /// The field of that name; one without a value counts as absent.
     pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'n>> {
         self.asked.push(name);
-        self.entries.iter().find(|entry| entry.key == name).and_then(|entry| present(entry, &self.path))
+        self.entries
+            .iter()
+            .find(|entry| entry.key == name)
+            .and_then(|entry| present(entry, &self.path))
     }
 
     /// The field of that name, or a diagnostic that it is missing.
-    pub(crate) fn required(&mut self, name: &'static str, findings: &mut Findings) -> Option<Field<'n>> {
+    pub(crate) fn required(
+        &mut self,
+        name: &'static str,
+        findings: &mut Findings,
+    ) -> Option<Field<'n>> {
         let field = self.optional(name);
         if field.is_none() {
             let diagnostic = self.missing(name).suggest(format!("add `{name}: …`"));
@@ -287,14 +363,22 @@ impl<'n> Fields<'n> {
     pub(crate) fn missing(&self, name: &str) -> Diagnostic {
         let path = join(&self.path, name);
         match self.entries.iter().find(|entry| entry.key == name) {
-            Some(entry) => Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` has no value.")).at(entry.key_at),
-            None => Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is missing.")).at(self.at),
+            Some(entry) => Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` has no value."))
+                .at(entry.key_at),
+            None => {
+                Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is missing.")).at(self.at)
+            }
         }
         .field(path)
     }
 
     /// `diagnostic`, which says that a field is missing, with the fix that adds it with `value`.
-    pub(crate) fn to_be_added(&self, diagnostic: Diagnostic, name: &str, value: &str) -> Diagnostic {
+    pub(crate) fn to_be_added(
+        &self,
+        diagnostic: Diagnostic,
+        name: &str,
+        value: &str,
+    ) -> Diagnostic {
         match self.add(name, value) {
             Some(fix) => diagnostic.fix(fix),
             None => diagnostic,
@@ -309,7 +393,9 @@ impl<'n> Fields<'n> {
 
     /// Every entry that no decoder has asked for yet.
     pub(crate) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
-        self.entries.iter().filter(|entry| !self.asked.contains(&entry.key.as_str()))
+        self.entries
+            .iter()
+            .filter(|entry| !self.asked.contains(&entry.key.as_str()))
     }
 
     /// `diagnostic`, which is about the key of `entry`, with the fix that makes it `near`, unless that is there already.
@@ -324,11 +410,20 @@ impl<'n> Fields<'n> {
     pub(crate) fn finish(self, findings: &mut Findings) {
         for entry in self.rest().take(MOST_UNKNOWN) {
             let path = join(&self.path, &excerpt(&entry.key, 60));
-            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is not a known field."));
+            let diagnostic = Diagnostic::new(
+                Code::SCHEMA_INVALID,
+                format!("`{path}` is not a known field."),
+            );
             let diagnostic = diagnostic.at(entry.key_at).field(path);
             findings.add(match closest(&entry.key, &self.asked) {
-                Some(near) => self.meant(diagnostic.suggest(format!("did you mean `{near}`?")), entry, near),
-                None => diagnostic.suggest(format!("remove it; known here: {}", list(&self.asked, 12))),
+                Some(near) => self.meant(
+                    diagnostic.suggest(format!("did you mean `{near}`?")),
+                    entry,
+                    near,
+                ),
+                None => {
+                    diagnostic.suggest(format!("remove it; known here: {}", list(&self.asked, 12)))
+                }
             });
         }
     }
@@ -336,7 +431,11 @@ impl<'n> Fields<'n> {
 
 /// `fix`, of the field at `path`: of what an agent may do, a person decides.
 fn guarded(fix: Fix, path: &str) -> Fix {
-    if path.starts_with("spec.permissions") { fix.perhaps() } else { fix }
+    if path.starts_with("spec.permissions") {
+        fix.perhaps()
+    } else {
+        fix
+    }
 }
 
 fn present<'n>(entry: &'n Entry, parent: &str) -> Option<Field<'n>> {
@@ -344,16 +443,26 @@ fn present<'n>(entry: &'n Entry, parent: &str) -> Option<Field<'n>> {
 }
 
 fn field_of<'n>(entry: &'n Entry, parent: &str) -> Field<'n> {
-    Field { node: &entry.value, key: &entry.key, key_at: Some(entry.key_at), path: join(parent, &entry.key) }
+    Field {
+        node: &entry.value,
+        key: &entry.key,
+        key_at: Some(entry.key_at),
+        path: join(parent, &entry.key),
+    }
 }
 
 fn join(parent: &str, name: &str) -> String {
-    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
+    if parent.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{parent}.{name}")
+    }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole_number(number: &Number) -> Option<u64> {
-    let exact = |value: f64| (value.fract() == 0.0 && (0.0..9e15).contains(&value)).then_some(value as u64);
+    let exact =
+        |value: f64| (value.fract() == 0.0 && (0.0..9e15).contains(&value)).then_some(value as u64);
     number.as_u64().or_else(|| number.as_f64().and_then(exact))
 }
 
@@ -361,7 +470,10 @@ fn whole_number(number: &Number) -> Option<u64> {
 fn of_a_map(text: &str) -> String {
     match text.split_once(':') {
         Some((key, rest)) if rest.starts_with(|c: char| c.is_whitespace() && c != ' ') => {
-            format!("put a plain space after `{}:`, in place of the special one", excerpt(key, 60))
+            format!(
+                "put a plain space after `{}:`, in place of the special one",
+                excerpt(key, 60)
+            )
         }
         Some((key, _)) if !key.is_empty() && !key.contains(char::is_whitespace) => {
             format!("put a space after `{}:`", excerpt(key, 60))

@@ -36,7 +36,11 @@ pub struct AgentChange {
 
 /// How an agent is concerned by a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "effect")]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "effect"
+)]
 pub enum AgentEffect {
     /// It can be sent to from now on.
     Added,
@@ -60,19 +64,46 @@ impl ReloadPlan {
 
 /// What changes from `old` to `new`.
 pub fn diff(old: &Snapshot, new: &Snapshot) -> ReloadPlan {
-    let mut plan = ReloadPlan { limits: old.limits != new.limits, ..ReloadPlan::default() };
+    let mut plan = ReloadPlan {
+        limits: old.limits != new.limits,
+        ..ReloadPlan::default()
+    };
     let none = BTreeMap::new();
-    let kinds: BTreeSet<Kind> = old.resources.keys().chain(new.resources.keys()).copied().collect();
+    let kinds: BTreeSet<Kind> = old
+        .resources
+        .keys()
+        .chain(new.resources.keys())
+        .copied()
+        .collect();
     for kind in kinds {
-        let (before, after) = (old.resources.get(&kind).unwrap_or(&none), new.resources.get(&kind).unwrap_or(&none));
+        let (before, after) = (
+            old.resources.get(&kind).unwrap_or(&none),
+            new.resources.get(&kind).unwrap_or(&none),
+        );
         let shown = |name: &String| format!("{kind}/{name}");
-        plan.added.extend(after.keys().filter(|name| !before.contains_key(*name)).map(shown));
-        plan.removed.extend(before.keys().filter(|name| !after.contains_key(*name)).map(shown));
-        let differs = |(name, now): &(&String, &Fingerprint)| before.get(*name).is_some_and(|then| then != *now);
-        plan.changed.extend(after.iter().filter(differs).map(|(name, _)| shown(name)));
+        plan.added.extend(
+            after
+                .keys()
+                .filter(|name| !before.contains_key(*name))
+                .map(shown),
+        );
+        plan.removed.extend(
+            before
+                .keys()
+                .filter(|name| !after.contains_key(*name))
+                .map(shown),
+        );
+        let differs = |(name, now): &(&String, &Fingerprint)| {
+            before.get(*name).is_some_and(|then| then != *now)
+        };
+        plan.changed
+            .extend(after.iter().filter(differs).map(|(name, _)| shown(name)));
     }
     let names: BTreeSet<&String> = old.agents.keys().chain(new.agents.keys()).collect();
-    plan.agents = names.into_iter().filter_map(|name| agent_change(name, old, new)).collect();
+    plan.agents = names
+        .into_iter()
+        .filter_map(|name| agent_change(name, old, new))
+        .collect();
     plan
 }
 
@@ -83,13 +114,22 @@ fn agent_change(name: &str, old: &Snapshot, new: &Snapshot) -> Option<AgentChang
         (Some(_), None) => AgentEffect::Draining,
         (Some(before), Some(after)) => {
             let differs = |part: &AgentPart| before.get(part) != after.get(part);
-            let (next_step, next_turn): (Vec<_>, Vec<_>) =
-                after.keys().copied().filter(differs).partition(|part| part.is_seen_by_next_step());
+            let (next_step, next_turn): (Vec<_>, Vec<_>) = after
+                .keys()
+                .copied()
+                .filter(differs)
+                .partition(|part| part.is_seen_by_next_step());
             if next_step.is_empty() && next_turn.is_empty() {
                 return None;
             }
-            AgentEffect::Changed { next_step, next_turn }
+            AgentEffect::Changed {
+                next_step,
+                next_turn,
+            }
         }
     };
-    Some(AgentChange { name: name.to_owned(), effect })
+    Some(AgentChange {
+        name: name.to_owned(),
+        effect,
+    })
 }

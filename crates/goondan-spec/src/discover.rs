@@ -13,9 +13,26 @@ use crate::paths::repository_around;
 use crate::text::reason;
 
 /// Base names of files, and where `plural`, names of folders, that hold resources.
-const SINGULAR: [&str; 8] = ["goondan", "model", "agent", "tool", "extension", "connector", "connection", "swarm"];
-const PLURAL: [&str; 8] =
-    ["models", "agents", "tools", "extensions", "connectors", "connections", "swarms", "resources"];
+const SINGULAR: [&str; 8] = [
+    "goondan",
+    "model",
+    "agent",
+    "tool",
+    "extension",
+    "connector",
+    "connection",
+    "swarm",
+];
+const PLURAL: [&str; 8] = [
+    "models",
+    "agents",
+    "tools",
+    "extensions",
+    "connectors",
+    "connections",
+    "swarms",
+    "resources",
+];
 /// Folders that hold what others made.
 const SKIPPED: [&str; 3] = ["dist", "node_modules", "target"];
 /// A `.gitignore` beyond this is not read.
@@ -37,7 +54,12 @@ pub(crate) struct Found {
 /// Walks `root`.
 pub(crate) fn discover(files: &dyn Files, root: &Path) -> Found {
     let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
-    let mut walk = Walk { files, root: canonical.clone(), found: Found::default(), is_whole: false };
+    let mut walk = Walk {
+        files,
+        root: canonical.clone(),
+        found: Found::default(),
+        is_whole: false,
+    };
     let ignores = ignores_above(files, &canonical);
     walk.folder("", &ignores, 0);
     let mut found = walk.found;
@@ -48,7 +70,12 @@ pub(crate) fn discover(files: &dyn Files, root: &Path) -> Found {
 
 /// The YAML files of an installed package, whatever a `.gitignore` around it says: it holds only what was meant to be there.
 pub(crate) fn discover_all(files: &dyn Files, root: &Path) -> Vec<String> {
-    let mut walk = Walk { files, root: root.to_owned(), found: Found::default(), is_whole: true };
+    let mut walk = Walk {
+        files,
+        root: root.to_owned(),
+        found: Found::default(),
+        is_whole: true,
+    };
     walk.folder("", &[], 0);
     walk.found.files.sort_unstable();
     walk.found.files
@@ -76,13 +103,20 @@ impl Walk<'_> {
             ignores.extend(read_gitignore(self.files, &path).map(Arc::new));
         }
         for (name, kind) in names {
-            let relative = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            let relative = if folder.is_empty() {
+                name.clone()
+            } else {
+                format!("{folder}/{name}")
+            };
             if name.starts_with('.') || is_ignored(&ignores, &self.root.join(&relative), kind) {
                 continue;
             }
             match kind {
-                FileKind::Directory if is_resource_file(folder, &name) => self.is_a_folder(&relative),
-                FileKind::Directory if SKIPPED.contains(&name.as_str()) || depth >= MAX_FOLDER_DEPTH => {}
+                FileKind::Directory if is_resource_file(folder, &name) => {
+                    self.is_a_folder(&relative)
+                }
+                FileKind::Directory
+                    if SKIPPED.contains(&name.as_str()) || depth >= MAX_FOLDER_DEPTH => {}
                 FileKind::Directory => self.folder(&relative, &ignores, depth + 1),
                 FileKind::File => self.file(folder, &name, relative),
                 FileKind::Other => self.link(folder, &name, relative),
@@ -110,13 +144,19 @@ impl Walk<'_> {
             Ok(kind) if self.leaves(&path) => self.escapes(&relative, kind),
             Ok(FileKind::File) if wanted => self.file(folder, name, relative),
             Ok(FileKind::Other) if wanted => self.problem(
-                Diagnostic::new(Code::PARSE_ERROR, format!("`{relative}` is neither a file nor a folder."))
-                    .suggest("put a regular file there"),
+                Diagnostic::new(
+                    Code::PARSE_ERROR,
+                    format!("`{relative}` is neither a file nor a folder."),
+                )
+                .suggest("put a regular file there"),
                 relative,
             ),
             Err(error) if wanted && error.kind() == io::ErrorKind::NotFound => self.problem(
-                Diagnostic::new(Code::PARSE_ERROR, format!("`{relative}` is a link to a file that is not there."))
-                    .suggest("remove the link, or put the file where it points"),
+                Diagnostic::new(
+                    Code::PARSE_ERROR,
+                    format!("`{relative}` is a link to a file that is not there."),
+                )
+                .suggest("remove the link, or put the file where it points"),
                 relative,
             ),
             Err(error) if wanted => self.unreadable(&relative, &error),
@@ -125,26 +165,48 @@ impl Walk<'_> {
     }
 
     fn leaves(&self, path: &Path) -> bool {
-        self.files.canonical(path).is_ok_and(|target| !target.starts_with(&self.root))
+        self.files
+            .canonical(path)
+            .is_ok_and(|target| !target.starts_with(&self.root))
     }
 
     fn escapes(&mut self, relative: &str, kind: FileKind) {
-        let what = if kind == FileKind::Directory { "folder" } else { "file" };
+        let what = if kind == FileKind::Directory {
+            "folder"
+        } else {
+            "file"
+        };
         let message = format!("`{relative}` is a link to a {what} outside the bundle.");
         let suggestion = format!("copy the {what} into the bundle instead of linking to it");
-        self.problem(Diagnostic::new(Code::PATH_ESCAPE, message).suggest(suggestion), relative.to_owned());
+        self.problem(
+            Diagnostic::new(Code::PATH_ESCAPE, message).suggest(suggestion),
+            relative.to_owned(),
+        );
     }
 
     fn is_a_folder(&mut self, relative: &str) {
         let message = format!("`{relative}` is a folder, but a bundle has a file of that name.");
         let suggestion = format!("rename the folder, or put a file at `{relative}`");
-        self.problem(Diagnostic::new(Code::PARSE_ERROR, message).suggest(suggestion), relative.to_owned());
+        self.problem(
+            Diagnostic::new(Code::PARSE_ERROR, message).suggest(suggestion),
+            relative.to_owned(),
+        );
     }
 
     fn unreadable(&mut self, relative: &str, error: &io::Error) {
-        let shown = if relative.is_empty() { "The bundle's folder".to_owned() } else { format!("`{relative}`") };
-        let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("{shown} cannot be read: {}.", reason(error)));
-        self.problem(diagnostic.suggest("check that you may read it"), relative.to_owned());
+        let shown = if relative.is_empty() {
+            "The bundle's folder".to_owned()
+        } else {
+            format!("`{relative}`")
+        };
+        let diagnostic = Diagnostic::new(
+            Code::PARSE_ERROR,
+            format!("{shown} cannot be read: {}.", reason(error)),
+        );
+        self.problem(
+            diagnostic.suggest("check that you may read it"),
+            relative.to_owned(),
+        );
     }
 
     fn problem(&mut self, mut diagnostic: Diagnostic, file: String) {
@@ -174,13 +236,17 @@ pub fn is_resource_file(folder: &str, name: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or_default();
     stem(name).is_some_and(|stem| {
         let stem = stem.to_ascii_lowercase();
-        SINGULAR.contains(&stem.as_str()) || PLURAL.contains(&stem.as_str()) || PLURAL.contains(&parent)
+        SINGULAR.contains(&stem.as_str())
+            || PLURAL.contains(&stem.as_str())
+            || PLURAL.contains(&parent)
     })
 }
 
 /// The name without `.yaml` or `.yml`, where it has one of the two.
 fn stem(name: &str) -> Option<&str> {
-    name.strip_suffix(".yaml").or_else(|| name.strip_suffix(".yml")).filter(|stem| !stem.is_empty())
+    name.strip_suffix(".yaml")
+        .or_else(|| name.strip_suffix(".yml"))
+        .filter(|stem| !stem.is_empty())
 }
 
 /// Whether `file` may be the manifest of an executable custom tool rather than a file of resources.
@@ -190,13 +256,21 @@ pub(crate) fn may_be_tool_manifest(file: &str) -> bool {
 
 fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
     // The innermost file that says anything decides, as in git.
-    let decision = ignores.iter().rev().map(|ignore| ignore.matched(path, kind == FileKind::Directory));
-    matches!(decision.into_iter().find(|found| !found.is_none()), Some(Match::Ignore(_)))
+    let decision = ignores
+        .iter()
+        .rev()
+        .map(|ignore| ignore.matched(path, kind == FileKind::Directory));
+    matches!(
+        decision.into_iter().find(|found| !found.is_none()),
+        Some(Match::Ignore(_))
+    )
 }
 
 fn read_gitignore(files: &dyn Files, folder: &Path) -> Option<Gitignore> {
     let path = folder.join(".gitignore");
-    let FileKind::File = files.kind(&path).ok()? else { return None };
+    let FileKind::File = files.kind(&path).ok()? else {
+        return None;
+    };
     let bytes = files.read(&path, GITIGNORE_LIMIT).ok()?;
     let mut builder = GitignoreBuilder::new(folder);
     for line in String::from_utf8_lossy(&bytes).lines() {
@@ -208,9 +282,16 @@ fn read_gitignore(files: &dyn Files, folder: &Path) -> Option<Gitignore> {
 
 /// The `.gitignore` files between the repository's top and `root`, outermost first; none outside a repository.
 fn ignores_above(files: &dyn Files, root: &Path) -> Vec<Arc<Gitignore>> {
-    let Some(top) = repository_around(files, root) else { return Vec::new() };
-    let between = root.ancestors().skip(1).take_while(|folder| folder.starts_with(top));
-    let mut ignores: Vec<_> = between.filter_map(|folder| read_gitignore(files, folder).map(Arc::new)).collect();
+    let Some(top) = repository_around(files, root) else {
+        return Vec::new();
+    };
+    let between = root
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| folder.starts_with(top));
+    let mut ignores: Vec<_> = between
+        .filter_map(|folder| read_gitignore(files, folder).map(Arc::new))
+        .collect();
     ignores.reverse();
     ignores
 }
@@ -234,7 +315,15 @@ mod tests {
             .file("/p/team/notes.yaml", "")
             .file("/p/tools/weather/data.yaml", "")
             .file("/p/tools/readme.md", "");
-        assert_eq!(found(&files), ["goondan.yaml", "team/Agents.yaml", "team/agents/a.yml", "tools/weather.yaml"]);
+        assert_eq!(
+            found(&files),
+            [
+                "goondan.yaml",
+                "team/Agents.yaml",
+                "team/agents/a.yml",
+                "tools/weather.yaml"
+            ]
+        );
     }
 
     #[test]
@@ -245,7 +334,10 @@ mod tests {
             .file("/p/dist/tools.yaml", "")
             .file("/p/node_modules/x/tools.yaml", "")
             .file("/p/target/tools.yaml", "")
-            .file("/p/.gitignore", "scratch/\n*.local.yaml\n!keep/agents.yaml\n")
+            .file(
+                "/p/.gitignore",
+                "scratch/\n*.local.yaml\n!keep/agents.yaml\n",
+            )
             .file("/p/scratch/tools.yaml", "")
             .file("/p/tools/a.local.yaml", "")
             .file("/p/keep/.gitignore", "agents.yaml\n")
@@ -274,7 +366,11 @@ mod tests {
             .link("/p/loop", "/p");
         let found = discover(&files, Path::new("/p"));
         assert_eq!(found.files, ["tools.yaml"]);
-        let codes: Vec<_> = found.diagnostics.iter().map(|problem| problem.code).collect();
+        let codes: Vec<_> = found
+            .diagnostics
+            .iter()
+            .map(|problem| problem.code)
+            .collect();
         assert_eq!(codes, [Code::PATH_ESCAPE, Code::PARSE_ERROR]);
     }
 }

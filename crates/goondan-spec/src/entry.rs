@@ -41,12 +41,14 @@ pub(crate) fn tool(
     }
     let path = located(field, text, folder, findings)?;
     if let Some(language) = Language::of(&path) {
-        return Module::find(field, &path, language, folder, findings).map(|module| Entry::Module(Box::new(module)));
+        return Module::find(field, &path, language, folder, findings)
+            .map(|module| Entry::Module(Box::new(module)));
     }
     if folder.is_folder(&path) {
         return executable(field, &path, folder, findings);
     }
-    let instead = "to run a program, put it into a folder with a `tool.yaml` and name the folder here";
+    let instead =
+        "to run a program, put it into a folder with a `tool.yaml` and name the folder here";
     library(field, &path, folder, instead, findings).map(Entry::Library)
 }
 
@@ -68,7 +70,8 @@ pub(crate) fn extension(
             Some(ExtensionEntry::Module(Box::new(module)))
         }
         None => {
-            let instead = "an extension is a library, or a file in JavaScript, TypeScript or Python";
+            let instead =
+                "an extension is a library, or a file in JavaScript, TypeScript or Python";
             library(field, &path, folder, instead, findings).map(ExtensionEntry::Library)
         }
     }
@@ -107,18 +110,37 @@ pub(crate) fn platform() -> String {
 }
 
 /// The path of an entry, of which a folder may be called after the platform.
-fn located(field: &Field<'_>, text: &str, folder: &Looks<'_>, findings: &mut Findings) -> Option<String> {
-    let Some((before, behind)) = text.split_once(PLATFORM) else { return folder.path(field, findings) };
+fn located(
+    field: &Field<'_>,
+    text: &str,
+    folder: &Looks<'_>,
+    findings: &mut Findings,
+) -> Option<String> {
+    let Some((before, behind)) = text.split_once(PLATFORM) else {
+        return folder.path(field, findings);
+    };
     let path = folder.path_of(field, &format!("{before}{}{behind}", platform()), findings)?;
-    let is_part = (before.is_empty() || before.ends_with('/')) && (behind.is_empty() || behind.starts_with('/'));
+    let is_part = (before.is_empty() || before.ends_with('/'))
+        && (behind.is_empty() || behind.starts_with('/'));
     if !is_part {
-        let message = format!("`{PLATFORM}` must be a folder in `{}`, and no part of a name.", field.path);
-        findings.add(field.invalid(message).suggest("write something like `./lib/{platform}/name`"));
+        let message = format!(
+            "`{PLATFORM}` must be a folder in `{}`, and no part of a name.",
+            field.path
+        );
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write something like `./lib/{platform}/name`"),
+        );
         return None;
     }
     let above = folder.path_of(field, before.trim_end_matches('/'), findings)?;
     let all = folder.list(&above).unwrap_or_default();
-    let mut there: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).filter(|name| name.contains('-')).collect();
+    let mut there: Vec<&str> = all
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .filter(|name| name.contains('-'))
+        .collect();
     if there.contains(&platform().as_str()) {
         return Some(path);
     }
@@ -130,18 +152,33 @@ fn located(field: &Field<'_>, text: &str, folder: &Looks<'_>, findings: &mut Fin
     let message = format!("`{}` has nothing for {}, {others}.", field.path, platform());
     let suggestion = match folder.is_installed() {
         true => "use a version of the package that has it, or ask its author".to_owned(),
-        false => format!("build it for this platform, and put it into `{}`", below(&above, &platform())),
+        false => format!(
+            "build it for this platform, and put it into `{}`",
+            below(&above, &platform())
+        ),
     };
-    findings.add_not_built(field.problem(Code::PACKAGE_PLATFORM, message).suggest(suggestion));
+    findings.add_not_built(
+        field
+            .problem(Code::PACKAGE_PLATFORM, message)
+            .suggest(suggestion),
+    );
     None
 }
 
-fn builtin(field: &Field<'_>, name: &str, names: &[&str], findings: &mut Findings) -> Option<String> {
+fn builtin(
+    field: &Field<'_>,
+    name: &str,
+    names: &[&str],
+    findings: &mut Findings,
+) -> Option<String> {
     if names.contains(&name) {
         return Some(name.to_owned());
     }
     let shown = excerpt(name, 100);
-    let diagnostic = field.problem(Code::ENTRY_NOT_FOUND, format!("There is no built-in entry `{BUILTIN}{shown}`."));
+    let diagnostic = field.problem(
+        Code::ENTRY_NOT_FOUND,
+        format!("There is no built-in entry `{BUILTIN}{shown}`."),
+    );
     findings.add(match closest(name, names) {
         Some(near) => field.did_you_mean(diagnostic, &format!("{BUILTIN}{near}")),
         None if names.is_empty() => diagnostic.suggest("there is no built-in entry for this kind"),
@@ -153,8 +190,7 @@ fn builtin(field: &Field<'_>, name: &str, names: &[&str], findings: &mut Finding
 fn reserved(field: &Field<'_>, text: &str) -> Option<Diagnostic> {
     if text.starts_with("mcp:") {
         let message = "Entries of the form `mcp:` are not supported yet.";
-        let instead =
-            "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp import` does it for you";
+        let instead = "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp import` does it for you";
         return Some(field.invalid(message).suggest(instead));
     }
     if !text.to_ascii_lowercase().ends_with(WASM) {
@@ -165,17 +201,29 @@ fn reserved(field: &Field<'_>, text: &str) -> Option<Diagnostic> {
     Some(field.invalid(message).suggest(instead))
 }
 
-fn executable(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Findings) -> Option<Entry> {
+fn executable(
+    field: &Field<'_>,
+    path: &str,
+    folder: &Looks<'_>,
+    findings: &mut Findings,
+) -> Option<Entry> {
     let manifest = below(path, TOOL_MANIFEST);
     if folder.is_file(&manifest) {
         return Some(Entry::Executable(path.to_owned()));
     }
-    let message = format!("`{}` is the folder `{path}`, but there is no `{TOOL_MANIFEST}` in it.", field.path);
+    let message = format!(
+        "`{}` is the folder `{path}`, but there is no `{TOOL_MANIFEST}` in it.",
+        field.path
+    );
     let suggestion = match folder.is_file(&below(path, "Cargo.toml")) {
         true => "name the library that `cargo build` makes of it, such as `./target/release/name`",
         false => "add a `tool.yaml`, or name a dynamic library",
     };
-    findings.add(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(suggestion));
+    findings.add(
+        field
+            .problem(Code::ENTRY_NOT_FOUND, message)
+            .suggest(suggestion),
+    );
     None
 }
 
@@ -188,7 +236,10 @@ fn library(
     findings: &mut Findings,
 ) -> Option<String> {
     let candidates = library_candidates(path);
-    if let Some(found) = candidates.iter().find(|candidate| folder.is_file(candidate)) {
+    if let Some(found) = candidates
+        .iter()
+        .find(|candidate| folder.is_file(candidate))
+    {
         // The path as written was checked for links that leave; the file behind it may still be one.
         return stays(field, found, folder, findings).then(|| {
             findings.depends_on(found.clone());
@@ -197,16 +248,30 @@ fn library(
     }
     if folder.is_file(path) {
         let diagnostic = field
-            .problem(Code::ENTRY_NOT_FOUND, format!("`{path}` is a file, but no dynamic library."))
+            .problem(
+                Code::ENTRY_NOT_FOUND,
+                format!("`{path}` is a file, but no dynamic library."),
+            )
             .suggest(instead);
         findings.add(diagnostic);
     } else {
-        let message =
-            format!("`{}` is `{}`, but neither a library nor a folder is there.", field.path, excerpt(path, 200));
-        let first = if findings.is_buildable() { "run `gdn build`" } else { "build the library first" };
+        let message = format!(
+            "`{}` is `{}`, but neither a library nor a folder is there.",
+            field.path,
+            excerpt(path, 200)
+        );
+        let first = if findings.is_buildable() {
+            "run `gdn build`"
+        } else {
+            "build the library first"
+        };
         let names = alternatives(&usual_names(path));
         let suggestion = format!("{first}, or correct the path; it may be called {names}");
-        findings.add_not_built(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(suggestion));
+        findings.add_not_built(
+            field
+                .problem(Code::ENTRY_NOT_FOUND, message)
+                .suggest(suggestion),
+        );
     }
     None
 }
@@ -214,15 +279,24 @@ fn library(
 fn stays(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Findings) -> bool {
     let stays = !folder.leaves_by_link(path);
     if !stays {
-        let message = format!("`{}` leads to `{path}`, a link to a file outside the bundle.", field.path);
-        findings.add(field.problem(Code::PATH_ESCAPE, message).suggest("copy the file into the bundle"));
+        let message = format!(
+            "`{}` leads to `{path}`, a link to a file outside the bundle.",
+            field.path
+        );
+        findings.add(
+            field
+                .problem(Code::PATH_ESCAPE, message)
+                .suggest("copy the file into the bundle"),
+        );
     }
     stays
 }
 
 /// Where the library of an entry may be: as written, and with every platform's prefix and suffix, this one's first.
 fn library_candidates(path: &str) -> Vec<String> {
-    let (folder, name) = path.rsplit_once('/').map_or(("", path), |(folder, name)| (folder, name));
+    let (folder, name) = path
+        .rsplit_once('/')
+        .map_or(("", path), |(folder, name)| (folder, name));
     let bare = bare_name(name);
     let mut forms = LIBRARY_FORMS;
     forms.sort_by_key(|(_, suffix)| *suffix != std::env::consts::DLL_SUFFIX);
@@ -256,7 +330,10 @@ fn usual_names(path: &str) -> [String; 3] {
 
 /// A library's name without the prefix and suffix of any platform.
 fn bare_name(name: &str) -> &str {
-    match LIBRARY_FORMS.iter().find_map(|(_, suffix)| name.strip_suffix(suffix)) {
+    match LIBRARY_FORMS
+        .iter()
+        .find_map(|(_, suffix)| name.strip_suffix(suffix))
+    {
         Some(stem) => stem.strip_prefix("lib").unwrap_or(stem),
         None => name,
     }
@@ -264,7 +341,11 @@ fn bare_name(name: &str) -> &str {
 
 /// `name` in `folder`; both relative, with an empty folder for the root.
 pub(crate) fn below(folder: &str, name: &str) -> String {
-    if folder.is_empty() || folder == "." { name.to_owned() } else { format!("{folder}/{name}") }
+    if folder.is_empty() || folder == "." {
+        name.to_owned()
+    } else {
+        format!("{folder}/{name}")
+    }
 }
 
 fn file_name(path: &str) -> &str {
@@ -278,8 +359,17 @@ mod tests {
     #[test]
     fn every_platforms_names_are_tried() {
         let candidates = library_candidates("tools/text-utils");
-        for name in ["libtext_utils.so", "libtext_utils.dylib", "text_utils.dll", "text-utils.so", "text_utils.so"] {
-            assert!(candidates.contains(&format!("tools/{name}")), "{name} in {candidates:?}");
+        for name in [
+            "libtext_utils.so",
+            "libtext_utils.dylib",
+            "text_utils.dll",
+            "text-utils.so",
+            "text_utils.so",
+        ] {
+            assert!(
+                candidates.contains(&format!("tools/{name}")),
+                "{name} in {candidates:?}"
+            );
         }
         assert!(library_candidates("libx.so").contains(&"x.dll".to_owned()));
         assert_eq!(library_candidates("a/libx.dylib")[0], "a/libx.dylib");

@@ -25,7 +25,13 @@ pub fn read_env_files(
 ) -> Result<Environment, Diagnostic> {
     let mut environment = process;
     if let Some(path) = explicit {
-        read_into(&mut environment, files, path, &path.display().to_string(), true)?;
+        read_into(
+            &mut environment,
+            files,
+            path,
+            &path.display().to_string(),
+            true,
+        )?;
     }
     for name in OPTIONAL {
         read_into(&mut environment, files, &root.join(name), name, false)?;
@@ -48,7 +54,9 @@ fn read_into(
         Err(error) if error.kind() == io::ErrorKind::NotFound && !required => return Ok(()),
         Err(error) => return Err(unreadable(shown, &reason(&error))),
     }
-    let bytes = files.read(path, MAX_FILE_SIZE).map_err(|error| unreadable(shown, &reason(&error)))?;
+    let bytes = files
+        .read(path, MAX_FILE_SIZE)
+        .map_err(|error| unreadable(shown, &reason(&error)))?;
     if bytes.len() as u64 > MAX_FILE_SIZE {
         return Err(unreadable(shown, "it is larger than 1 MiB"));
     }
@@ -62,19 +70,29 @@ fn read_into(
 }
 
 fn unreadable(file: &str, why: &str) -> Diagnostic {
-    Diagnostic::new(Code::PARSE_ERROR, format!("The environment file `{file}` cannot be read: {why}."))
-        .suggest("check the path and that you may read it")
+    Diagnostic::new(
+        Code::PARSE_ERROR,
+        format!("The environment file `{file}` cannot be read: {why}."),
+    )
+    .suggest("check the path and that you may read it")
 }
 
 /// The parser's error quotes the line, so only its place is taken from it.
 fn malformed(file: &str, text: &str, error: &dotenvy::Error) -> Diagnostic {
     let line = match error {
-        dotenvy::Error::LineParse(wrong, _) => text.lines().position(|line| line.trim() == wrong.trim()),
+        dotenvy::Error::LineParse(wrong, _) => {
+            text.lines().position(|line| line.trim() == wrong.trim())
+        }
         _ => None,
     };
-    let place = line.map(|line| format!("Line {} of", line + 1)).unwrap_or_else(|| "A line of".to_owned());
-    Diagnostic::new(Code::PARSE_ERROR, format!("{place} the environment file `{file}` is not `NAME=value`."))
-        .suggest("put values that hold spaces, `#` or `$` in single quotes")
+    let place = line
+        .map(|line| format!("Line {} of", line + 1))
+        .unwrap_or_else(|| "A line of".to_owned());
+    Diagnostic::new(
+        Code::PARSE_ERROR,
+        format!("{place} the environment file `{file}` is not `NAME=value`."),
+    )
+    .suggest("put values that hold spaces, `#` or `$` in single quotes")
 }
 
 #[cfg(test)]
@@ -83,7 +101,10 @@ mod tests {
     use crate::files::MemoryFiles;
 
     fn process(pairs: &[(&str, &str)]) -> Environment {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -92,18 +113,48 @@ mod tests {
             .file("/p/.env", "A=env\nB=env\nC=env\nD=env\n")
             .file("/p/.env.local", "A=local\nB=local\nC=local\n")
             .file("/p/extra", "export A='explicit'\nB=explicit # why\n");
-        let read = read_env_files(&files, Path::new("/p"), Some(Path::new("/p/extra")), process(&[("A", "process")]));
+        let read = read_env_files(
+            &files,
+            Path::new("/p"),
+            Some(Path::new("/p/extra")),
+            process(&[("A", "process")]),
+        );
         let read = read.unwrap();
-        let values: Vec<_> = ["A", "B", "C", "D"].iter().map(|name| read.get(name)).collect();
-        assert_eq!(values, [Some("process"), Some("explicit"), Some("local"), Some("env")]);
+        let values: Vec<_> = ["A", "B", "C", "D"]
+            .iter()
+            .map(|name| read.get(name))
+            .collect();
+        assert_eq!(
+            values,
+            [
+                Some("process"),
+                Some("explicit"),
+                Some("local"),
+                Some("env")
+            ]
+        );
     }
 
     #[test]
     fn what_is_broken_is_an_error_without_values() {
-        let files = MemoryFiles::new().file("/p/.env", "A=1\nsk-secret value\n").directory("/q/.env");
-        let error = read_env_files(&files, Path::new("/p"), None, Environment::default()).unwrap_err();
-        assert!(error.message.contains("Line 2") && !format!("{error:?}").contains("secret"), "{error:?}");
+        let files = MemoryFiles::new()
+            .file("/p/.env", "A=1\nsk-secret value\n")
+            .directory("/q/.env");
+        let error =
+            read_env_files(&files, Path::new("/p"), None, Environment::default()).unwrap_err();
+        assert!(
+            error.message.contains("Line 2") && !format!("{error:?}").contains("secret"),
+            "{error:?}"
+        );
         assert!(read_env_files(&files, Path::new("/q"), None, Environment::default()).is_ok());
-        assert!(read_env_files(&files, Path::new("/p"), Some(Path::new("/none")), Environment::default()).is_err());
+        assert!(
+            read_env_files(
+                &files,
+                Path::new("/p"),
+                Some(Path::new("/none")),
+                Environment::default()
+            )
+            .is_err()
+        );
     }
 }

@@ -38,18 +38,33 @@ pub(crate) struct Head {
 impl<'n> Envelope<'n> {
     /// The envelope of a document in which nothing was wrong, and whose head was `head`.
     pub(crate) fn of(head: Arc<Head>, root: &'n Node) -> Self {
-        Envelope { head, spec: Field::root(root).child("spec") }
+        Envelope {
+            head,
+            spec: Field::root(root).child("spec"),
+        }
     }
 
     /// Its `spec` is not to be read.
     fn closed(id: ResourceId, name_at: Position) -> Self {
-        let head = Head { id, name_at, labels: TextMap::new(), annotations: TextMap::new() };
-        Envelope { head: Arc::new(head), spec: None }
+        let head = Head {
+            id,
+            name_at,
+            labels: TextMap::new(),
+            annotations: TextMap::new(),
+        };
+        Envelope {
+            head: Arc::new(head),
+            spec: None,
+        }
     }
 }
 
 /// Reads the envelope of a document of package `package`. `None` where no resource can be made out of it.
-pub(crate) fn read<'n>(root: &'n Node, package: Option<&str>, findings: &mut Findings) -> Option<Envelope<'n>> {
+pub(crate) fn read<'n>(
+    root: &'n Node,
+    package: Option<&str>,
+    findings: &mut Findings,
+) -> Option<Envelope<'n>> {
     let root = Field::root(root);
     if root.node.entries().is_none() {
         findings.add(not_a_resource(&root));
@@ -59,10 +74,18 @@ pub(crate) fn read<'n>(root: &'n Node, package: Option<&str>, findings: &mut Fin
     let version = fields.optional("apiVersion");
     let kind_field = fields.optional("kind");
     let metadata = fields.optional("metadata");
-    let kind = kind_field.as_ref().and_then(|field| Kind::parse(field.node.text()?));
+    let kind = kind_field
+        .as_ref()
+        .and_then(|field| Kind::parse(field.node.text()?));
     let name_field = metadata.as_ref().and_then(|field| field.node.entry("name"));
-    let name = name_field.and_then(|entry| entry.value.text()).unwrap_or_default();
-    let id = kind.map(|kind| ResourceId { package: package.map(str::to_owned), kind, name: name.to_owned() });
+    let name = name_field
+        .and_then(|entry| entry.value.text())
+        .unwrap_or_default();
+    let id = kind.map(|kind| ResourceId {
+        package: package.map(str::to_owned),
+        kind,
+        name: name.to_owned(),
+    });
     findings.resource = id.clone().filter(|id| !id.name.is_empty());
     let name_at = name_field.map_or(fields.at, |entry| entry.value.at);
     if !check_version(version.as_ref(), &fields, findings) {
@@ -74,10 +97,22 @@ pub(crate) fn read<'n>(root: &'n Node, package: Option<&str>, findings: &mut Fin
     let spec = fields.optional("spec");
     let (labels, annotations) = read_metadata(metadata.as_ref(), id.kind, &fields, findings);
     if spec.is_none() && id.kind != Kind::Package {
-        findings.add(fields.missing("spec").suggest("add `spec:` with the fields of the resource"));
+        findings.add(
+            fields
+                .missing("spec")
+                .suggest("add `spec:` with the fields of the resource"),
+        );
     }
     fields.finish(findings);
-    Some(Envelope { head: Arc::new(Head { id, name_at, labels, annotations }), spec })
+    Some(Envelope {
+        head: Arc::new(Head {
+            id,
+            name_at,
+            labels,
+            annotations,
+        }),
+        spec,
+    })
 }
 
 fn not_a_resource(root: &Field<'_>) -> Diagnostic {
@@ -87,11 +122,17 @@ fn not_a_resource(root: &Field<'_>) -> Diagnostic {
     );
     Diagnostic::new(Code::SCHEMA_INVALID, message)
         .at(root.at())
-        .suggest("begin it with `apiVersion: goondan.ai/v1`; several documents are separated by `---`")
+        .suggest(
+            "begin it with `apiVersion: goondan.ai/v1`; several documents are separated by `---`",
+        )
 }
 
 /// Whether the rest of the document can be trusted to mean what we think.
-fn check_version(version: Option<&Field<'_>>, fields: &Fields<'_>, findings: &mut Findings) -> bool {
+fn check_version(
+    version: Option<&Field<'_>>,
+    fields: &Fields<'_>,
+    findings: &mut Findings,
+) -> bool {
     let suggestion = format!("write `apiVersion: {API_VERSION}`");
     let Some(version) = version else {
         let missing = fields.missing("apiVersion").suggest(suggestion);
@@ -104,10 +145,15 @@ fn check_version(version: Option<&Field<'_>>, fields: &Fields<'_>, findings: &mu
     if version.node.text() == Some(API_VERSION) {
         return true;
     }
-    let found =
-        version.node.text().map_or_else(|| version.node.what().to_owned(), |text| format!("`{}`", excerpt(text, 60)));
-    let message = format!("This program reads `apiVersion: {API_VERSION}`, but here it is {found}.");
-    let problem = version.problem(Code::UNSUPPORTED_API_VERSION, message).suggest(suggestion);
+    let found = version.node.text().map_or_else(
+        || version.node.what().to_owned(),
+        |text| format!("`{}`", excerpt(text, 60)),
+    );
+    let message =
+        format!("This program reads `apiVersion: {API_VERSION}`, but here it is {found}.");
+    let problem = version
+        .problem(Code::UNSUPPORTED_API_VERSION, message)
+        .suggest(suggestion);
     findings.add(match version.node.content {
         Content::Text(_) => problem.fix(Fix::replace(version.node.at, API_VERSION).perhaps()),
         _ => problem,
@@ -115,7 +161,12 @@ fn check_version(version: Option<&Field<'_>>, fields: &Fields<'_>, findings: &mu
     false
 }
 
-fn check_kind(field: Option<&Field<'_>>, kind: Option<Kind>, fields: &Fields<'_>, findings: &mut Findings) {
+fn check_kind(
+    field: Option<&Field<'_>>,
+    kind: Option<Kind>,
+    fields: &Fields<'_>,
+    findings: &mut Findings,
+) {
     let known = Kind::ALL.map(Kind::as_str);
     let Some(field) = field else {
         let suggestion = format!("add `kind:` with one of {}", known.join(", "));
@@ -125,7 +176,9 @@ fn check_kind(field: Option<&Field<'_>>, kind: Option<Kind>, fields: &Fields<'_>
     if kind.is_some() {
         return;
     }
-    let Some(text) = field.text(findings) else { return };
+    let Some(text) = field.text(findings) else {
+        return;
+    };
     let message = format!("There is no kind `{}`.", excerpt(text, 60));
     let problem = field.problem(Code::UNKNOWN_KIND, message);
     findings.add(match closest(text, &known) {
@@ -144,16 +197,24 @@ fn read_metadata(
     findings: &mut Findings,
 ) -> (TextMap, TextMap) {
     let Some(metadata) = metadata else {
-        let missing = document.missing("metadata").suggest("add `metadata: {name: …}`");
+        let missing = document
+            .missing("metadata")
+            .suggest("add `metadata: {name: …}`");
         findings.add(document.to_be_added(missing, "metadata", "{name: my-name}"));
         return Default::default();
     };
-    let Some(mut fields) = metadata.fields(findings) else { return Default::default() };
+    let Some(mut fields) = metadata.fields(findings) else {
+        return Default::default();
+    };
     if let Some(name) = fields.required("name", findings) {
         read_name(&name, kind, findings);
     }
-    let labels = fields.optional("labels").and_then(|labels| text_map(&labels, findings));
-    let annotations = fields.optional("annotations").and_then(|annotations| text_map(&annotations, findings));
+    let labels = fields
+        .optional("labels")
+        .and_then(|labels| text_map(&labels, findings));
+    let annotations = fields
+        .optional("annotations")
+        .and_then(|annotations| text_map(&annotations, findings));
     fields.finish(findings);
     (labels.unwrap_or_default(), annotations.unwrap_or_default())
 }
@@ -172,20 +233,33 @@ fn text_map(field: &Field<'_>, findings: &mut Findings) -> Option<TextMap> {
 /// Rule L6. A name that breaks it counts all the same: references to it find their resource.
 fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
     let Some(name) = field.node.text() else {
-        let message = format!("A name must be text, but this one is {}.", field.node.what());
+        let message = format!(
+            "A name must be text, but this one is {}.",
+            field.node.what()
+        );
         let suggestion = match field.node.to_json() {
             serde_json::Value::Number(number) => {
-                format!("begin it with a letter, such as `{}-{number}`", kind.as_str().to_lowercase())
+                format!(
+                    "begin it with a letter, such as `{}-{number}`",
+                    kind.as_str().to_lowercase()
+                )
             }
             serde_json::Value::Bool(value) => format!("put it in quotes: \"{value}\""),
             _ => "write `name: my-name`".to_owned(),
         };
-        findings.add(field.problem(Code::INVALID_NAME, message).suggest(suggestion));
+        findings.add(
+            field
+                .problem(Code::INVALID_NAME, message)
+                .suggest(suggestion),
+        );
         return;
     };
     if let Err(why) = check_name(name, kind) {
         let shown = excerpt(name, 80);
-        let diagnostic = field.problem(Code::INVALID_NAME, format!("`{shown}` is not a valid {kind} name: {why}."));
+        let diagnostic = field.problem(
+            Code::INVALID_NAME,
+            format!("`{shown}` is not a valid {kind} name: {why}."),
+        );
         let fixed = repaired(name);
         findings.add(match fixed.is_empty() {
             true => diagnostic.suggest("write `name: my-name`"),
@@ -210,15 +284,23 @@ pub fn check_name(name: &str, kind: Kind) -> Result<(), String> {
 }
 
 fn check_plain_name(name: &str) -> Result<(), String> {
-    let wrong = name.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-'));
+    let wrong = name
+        .chars()
+        .find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-'));
     if name.is_empty() {
         Err("it is empty".to_owned())
     } else if let Some(wrong) = wrong {
-        Err(format!("it may hold lower-case letters, digits and hyphens, but holds `{}`", wrong.escape_debug()))
+        Err(format!(
+            "it may hold lower-case letters, digits and hyphens, but holds `{}`",
+            wrong.escape_debug()
+        ))
     } else if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
         Err("it must begin with a letter".to_owned())
     } else if name.len() > MAX_NAME {
-        Err(format!("it is {} characters long, more than {MAX_NAME}", name.len()))
+        Err(format!(
+            "it is {} characters long, more than {MAX_NAME}",
+            name.len()
+        ))
     } else {
         Ok(())
     }
@@ -235,7 +317,12 @@ pub(crate) fn repaired(name: &str) -> String {
         }
     }
     let fixed = fixed.trim_start_matches(|c: char| !c.is_ascii_lowercase());
-    fixed.chars().take(MAX_NAME).collect::<String>().trim_end_matches('-').to_owned()
+    fixed
+        .chars()
+        .take(MAX_NAME)
+        .collect::<String>()
+        .trim_end_matches('-')
+        .to_owned()
 }
 
 #[cfg(test)]

@@ -56,7 +56,10 @@ pub(crate) struct ValueOrigin {
 impl Findings {
     /// Nothing yet, about `file`.
     pub(crate) fn about(file: impl Into<String>) -> Self {
-        Findings { file: file.into(), ..Findings::default() }
+        Findings {
+            file: file.into(),
+            ..Findings::default()
+        }
     }
 
     /// Appends `diagnostic`, with the file and the resource where it names none.
@@ -77,10 +80,14 @@ impl Findings {
     fn placed(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         diagnostic.file.get_or_insert_with(|| self.file.clone());
         if diagnostic.resource.is_none() {
-            diagnostic.resource =
-                self.resource.as_ref().map(|resource| excerpt(&resource.to_string(), LONGEST_SUBJECT));
+            diagnostic.resource = self
+                .resource
+                .as_ref()
+                .map(|resource| excerpt(&resource.to_string(), LONGEST_SUBJECT));
         }
-        diagnostic.field = diagnostic.field.map(|field| excerpt(&field, LONGEST_SUBJECT));
+        diagnostic.field = diagnostic
+            .field
+            .map(|field| excerpt(&field, LONGEST_SUBJECT));
         diagnostic
     }
 
@@ -101,11 +108,17 @@ impl Findings {
 
     /// Whether the tool that is being read says how its entry is made.
     pub(crate) fn is_buildable(&self) -> bool {
-        self.builds.iter().any(|build| Some(&build.tool) == self.resource.as_ref())
+        self.builds
+            .iter()
+            .any(|build| Some(&build.tool) == self.resource.as_ref())
     }
 
     /// Whether nothing that has been found so far keeps the bundle from running.
     pub(crate) fn is_clean(&self) -> bool {
-        !self.diagnostics.iter().chain(&self.not_built).any(Diagnostic::is_error)
+        !self
+            .diagnostics
+            .iter()
+            .chain(&self.not_built)
+            .any(Diagnostic::is_error)
     }
 }

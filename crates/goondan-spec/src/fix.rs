@@ -29,8 +29,16 @@ pub struct Edit {
 impl Fix {
     /// Writes `text` in place of the value or key at `at`.
     pub(crate) fn replace(at: Position, text: &str) -> Self {
-        let edit = Edit { start: at.start, end: at.end, text: scalar(text) };
-        Fix { title: format!("Change to `{text}`"), edits: vec![edit], certain: true }
+        let edit = Edit {
+            start: at.start,
+            end: at.end,
+            text: scalar(text),
+        };
+        Fix {
+            title: format!("Change to `{text}`"),
+            edits: vec![edit],
+            certain: true,
+        }
     }
 
     /// Puts the value at `at` in quotes.
@@ -52,7 +60,12 @@ impl Fix {
     }
 
     /// Adds a field to the map at `map`, of which `first` is the first key.
-    pub(crate) fn add_field(map: Position, first: Option<Position>, name: &str, value: &str) -> Self {
+    pub(crate) fn add_field(
+        map: Position,
+        first: Option<Position>,
+        name: &str,
+        value: &str,
+    ) -> Self {
         let title = format!("Add `{name}`");
         let field = format!("{name}: {value}");
         let edit = match first {
@@ -64,7 +77,11 @@ impl Fix {
             Some(first) => insert(first.start, &format!("{}, ", field.trim_end())),
             None => insert(map.start + 1, field.trim_end()),
         };
-        Fix { title, edits: vec![edit], certain: false }
+        Fix {
+            title,
+            edits: vec![edit],
+            certain: false,
+        }
     }
 
     /// The same, to be done without asking.
@@ -107,21 +124,35 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
 
 /// Whether every edit of `fix` begins and ends between two characters of `text`, in order.
 fn fits(fix: &Fix, text: &str) -> bool {
-    let whole =
-        |edit: &Edit| edit.start <= edit.end && text.is_char_boundary(edit.start) && text.is_char_boundary(edit.end);
-    !fix.edits.is_empty() && fix.edits.iter().all(whole) && fix.edits.is_sorted_by_key(|edit| (edit.start, edit.end))
+    let whole = |edit: &Edit| {
+        edit.start <= edit.end
+            && text.is_char_boundary(edit.start)
+            && text.is_char_boundary(edit.end)
+    };
+    !fix.edits.is_empty()
+        && fix.edits.iter().all(whole)
+        && fix.edits.is_sorted_by_key(|edit| (edit.start, edit.end))
 }
 
 fn insert(at: usize, text: &str) -> Edit {
-    Edit { start: at, end: at, text: text.to_owned() }
+    Edit {
+        start: at,
+        end: at,
+        text: text.to_owned(),
+    }
 }
 
 /// `text` as a value in YAML: bare where that means the same text everywhere, else in quotes.
 pub fn scalar(text: &str) -> String {
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '.' || c == '/');
+    let begins =
+        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '.' || c == '/');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    let is_text =
-        |text: &str| matches!(crate::yaml::from_str::<serde_json::Value>(text), Ok(serde_json::Value::String(_)));
+    let is_text = |text: &str| {
+        matches!(
+            crate::yaml::from_str::<serde_json::Value>(text),
+            Ok(serde_json::Value::String(_))
+        )
+    };
     match begins && text.chars().all(plain) && is_text(text) {
         true => text.to_owned(),
         false => serde_json::Value::from(text).to_string(),
@@ -141,37 +172,87 @@ mod tests {
     #[test]
     fn edits_change_their_bytes_alone() {
         let text = "a: é  # c\r\nmodle: x\r\nb: 7\n";
-        let fixes = [Fix::quote(at(text, "7")), Fix::replace(at(text, "modle"), "model")];
+        let fixes = [
+            Fix::quote(at(text, "7")),
+            Fix::replace(at(text, "modle"), "model"),
+        ];
         let (edited, done) = apply(text, &fixes);
-        assert_eq!((edited.as_str(), done.len()), ("a: é  # c\r\nmodel: x\r\nb: \"7\"\n", 2));
+        assert_eq!(
+            (edited.as_str(), done.len()),
+            ("a: é  # c\r\nmodel: x\r\nb: \"7\"\n", 2)
+        );
     }
 
     #[test]
     fn what_overlaps_or_does_not_fit_is_left() {
         let text = "é: word";
-        let fixes = [Fix::replace(at(text, "word"), "a"), Fix::replace(at(text, "ord"), "b")];
+        let fixes = [
+            Fix::replace(at(text, "word"), "a"),
+            Fix::replace(at(text, "ord"), "b"),
+        ];
         assert_eq!(apply(text, &fixes).0, "é: a");
-        let odd = Fix { edits: vec![Edit { start: 1, end: 99, text: String::new() }], ..fixes[0].clone() };
+        let odd = Fix {
+            edits: vec![Edit {
+                start: 1,
+                end: 99,
+                text: String::new(),
+            }],
+            ..fixes[0].clone()
+        };
         assert_eq!(apply(text, [&odd]), (text.to_owned(), Vec::new()));
     }
 
     #[test]
     fn fields_are_added_to_maps_of_either_form() {
         let add = |text: &str, map: &str, first: Option<&str>| {
-            let fix = Fix::add_field(at(text, map), first.map(|first| at(text, first)), "kind", "Tool");
+            let fix = Fix::add_field(
+                at(text, map),
+                first.map(|first| at(text, first)),
+                "kind",
+                "Tool",
+            );
             apply(text, [&fix]).0
         };
-        assert_eq!(add("- a: 1\n  b: 2\n", "a: 1", Some("a")), "- kind: Tool\n  a: 1\n  b: 2\n");
-        assert_eq!(add("x: {a: 1}\n", "{a", Some("a")), "x: {kind: Tool, a: 1}\n");
+        assert_eq!(
+            add("- a: 1\n  b: 2\n", "a: 1", Some("a")),
+            "- kind: Tool\n  a: 1\n  b: 2\n"
+        );
+        assert_eq!(
+            add("x: {a: 1}\n", "{a", Some("a")),
+            "x: {kind: Tool, a: 1}\n"
+        );
         assert_eq!(add("x: {}\n", "{", None), "x: {kind: Tool}\n");
     }
 
     #[test]
     fn a_scalar_means_its_text() {
-        for text in ["model", "Tool/bash", "7", "true", "", "a: b", "@x", "null", "é\n", "-", "1e3", ".5"] {
+        for text in [
+            "model",
+            "Tool/bash",
+            "7",
+            "true",
+            "",
+            "a: b",
+            "@x",
+            "null",
+            "é\n",
+            "-",
+            "1e3",
+            ".5",
+        ] {
             let written = format!("[{}]", scalar(text));
-            assert_eq!(crate::yaml::from_str::<Vec<String>>(&written).unwrap(), [text], "{written}");
-            assert!(matches!(crate::yaml::from_str(&scalar(text)), Ok(serde_json::Value::String(_))), "{text}");
+            assert_eq!(
+                crate::yaml::from_str::<Vec<String>>(&written).unwrap(),
+                [text],
+                "{written}"
+            );
+            assert!(
+                matches!(
+                    crate::yaml::from_str(&scalar(text)),
+                    Ok(serde_json::Value::String(_))
+                ),
+                "{text}"
+            );
         }
     }
 }

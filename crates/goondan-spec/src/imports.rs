@@ -17,25 +17,48 @@ const MOST_FILES: usize = 1_000;
 const LONGEST_PATH: usize = 300;
 
 /// What may be left out at the end of an import, or stand for something else.
-const JAVASCRIPT_ENDINGS: [&str; 12] =
-    ["", ".ts", ".mts", ".tsx", ".js", ".mjs", ".cjs", ".jsx", ".json", "/index.ts", "/index.js", "/index.mjs"];
+const JAVASCRIPT_ENDINGS: [&str; 12] = [
+    "",
+    ".ts",
+    ".mts",
+    ".tsx",
+    ".js",
+    ".mjs",
+    ".cjs",
+    ".jsx",
+    ".json",
+    "/index.ts",
+    "/index.js",
+    "/index.mjs",
+];
 
 /// `entry`, and what it imports directly or not; in the order in which they are found.
-pub(crate) fn followed(entry: &str, package: &str, language: Language, folder: &Looks<'_>) -> Vec<String> {
+pub(crate) fn followed(
+    entry: &str,
+    package: &str,
+    language: Language,
+    folder: &Looks<'_>,
+) -> Vec<String> {
     let mut files = vec![entry.to_owned()];
     let mut known = BTreeSet::from([entry.to_owned()]);
     let mut next = 0;
     while let Some(file) = files.get(next).cloned() {
         next += 1;
-        let Ok(text) = folder.read(&file) else { continue };
+        let Ok(text) = folder.read(&file) else {
+            continue;
+        };
         let here = file.rsplit_once('/').map_or("", |(folder, _)| folder);
         let imported = match language {
             Language::Python => python(&text, here, package),
             Language::JavaScript | Language::TypeScript => javascript(&text, here),
         };
         for candidates in imported {
-            let found = candidates.into_iter().find(|path| folder.is_file(path) && !folder.leaves_by_link(path));
-            if let Some(path) = found.filter(|path| files.len() < MOST_FILES && known.insert(path.clone())) {
+            let found = candidates
+                .into_iter()
+                .find(|path| folder.is_file(path) && !folder.leaves_by_link(path));
+            if let Some(path) =
+                found.filter(|path| files.len() < MOST_FILES && known.insert(path.clone()))
+            {
                 files.push(path);
             }
         }
@@ -55,11 +78,19 @@ fn javascript(text: &str, here: &str) -> Vec<Vec<String>> {
         if end > LONGEST_PATH {
             continue;
         }
-        let Ok(path) = normal(&below(here, &rest[..end])) else { continue };
-        let mut candidates: Vec<String> = JAVASCRIPT_ENDINGS.iter().map(|ending| format!("{path}{ending}")).collect();
+        let Ok(path) = normal(&below(here, &rest[..end])) else {
+            continue;
+        };
+        let mut candidates: Vec<String> = JAVASCRIPT_ENDINGS
+            .iter()
+            .map(|ending| format!("{path}{ending}"))
+            .collect();
         // TypeScript names the file that a build would make.
         for (made, source) in [(".js", ".ts"), (".mjs", ".mts"), (".cjs", ".cts")] {
-            candidates.extend(path.strip_suffix(made).map(|stem| format!("{stem}{source}")));
+            candidates.extend(
+                path.strip_suffix(made)
+                    .map(|stem| format!("{stem}{source}")),
+            );
         }
         imports.push(candidates);
     }
@@ -73,13 +104,25 @@ fn python(text: &str, here: &str, package: &str) -> Vec<Vec<String>> {
         if let Some(rest) = line.strip_prefix("from ") {
             let (module, names) = rest.split_once(" import ").unwrap_or((rest, ""));
             imports.push(python_files(module.trim(), here, package));
-            let names = names.split(['(', ')', ',']).filter_map(|name| name.split_ascii_whitespace().next());
+            let names = names
+                .split(['(', ')', ','])
+                .filter_map(|name| name.split_ascii_whitespace().next());
             for name in names {
-                let dot = if module.trim().ends_with('.') { "" } else { "." };
-                imports.push(python_files(&format!("{}{dot}{name}", module.trim()), here, package));
+                let dot = if module.trim().ends_with('.') {
+                    ""
+                } else {
+                    "."
+                };
+                imports.push(python_files(
+                    &format!("{}{dot}{name}", module.trim()),
+                    here,
+                    package,
+                ));
             }
         } else if let Some(rest) = line.strip_prefix("import ") {
-            let modules = rest.split(',').filter_map(|module| module.split_ascii_whitespace().next());
+            let modules = rest
+                .split(',')
+                .filter_map(|module| module.split_ascii_whitespace().next());
             imports.extend(modules.map(|module| python_files(module, here, package)));
         }
     }
@@ -113,8 +156,14 @@ mod tests {
         let text = "import a from './a.js';\nexport * from \"../b\"; import('./c.json'); import x from 'fs'; `./${d}`";
         let found = javascript(text, "tools/x");
         assert_eq!(found.len(), 4);
-        assert!(found[0].contains(&"tools/x/a.js".to_owned()) && found[0].contains(&"tools/x/a.ts".to_owned()));
-        assert!(found[1].contains(&"tools/b.ts".to_owned()) && found[1].contains(&"tools/b/index.ts".to_owned()));
+        assert!(
+            found[0].contains(&"tools/x/a.js".to_owned())
+                && found[0].contains(&"tools/x/a.ts".to_owned())
+        );
+        assert!(
+            found[1].contains(&"tools/b.ts".to_owned())
+                && found[1].contains(&"tools/b/index.ts".to_owned())
+        );
         assert!(javascript("'../../x'", "tools").is_empty());
     }
 
@@ -133,6 +182,12 @@ mod tests {
         ] {
             assert!(found.contains(&file.to_owned()), "{file} in {found:?}");
         }
-        assert!(python("from ....x import y", "p", "").into_iter().flatten().next().is_none());
+        assert!(
+            python("from ....x import y", "p", "")
+                .into_iter()
+                .flatten()
+                .next()
+                .is_none()
+        );
     }
 }

@@ -44,11 +44,22 @@ pub(crate) enum Miss {
 impl Index {
     /// Adds a resource. False where it was there already.
     pub(crate) fn insert(&mut self, id: &ResourceId) -> bool {
-        let place = self.packages.iter().position(|package| package.name == id.package).unwrap_or_else(|| {
-            self.packages.push(Package { name: id.package.clone(), names: HashMap::new() });
-            self.packages.len() - 1
-        });
-        self.packages[place].names.entry(id.kind).or_default().insert(id.name.clone())
+        let place = self
+            .packages
+            .iter()
+            .position(|package| package.name == id.package)
+            .unwrap_or_else(|| {
+                self.packages.push(Package {
+                    name: id.package.clone(),
+                    names: HashMap::new(),
+                });
+                self.packages.len() - 1
+            });
+        self.packages[place]
+            .names
+            .entry(id.kind)
+            .or_default()
+            .insert(id.name.clone())
     }
 
     /// From now on, packages see only those that they depend on.
@@ -69,7 +80,9 @@ impl Index {
     }
 
     fn reaches(&self, from: Option<&str>, package: Option<&str>) -> bool {
-        let Some(reach) = self.reach.get(&from.map(str::to_owned)) else { return true };
+        let Some(reach) = self.reach.get(&from.map(str::to_owned)) else {
+            return true;
+        };
         from == package || package.is_some_and(|name| name == BASE_PACKAGE || reach.contains(name))
     }
 
@@ -80,7 +93,11 @@ impl Index {
 
     /// What `reference`, written in package `from`, means: the referring package first, then the built-in one, then a
     /// unique match.
-    pub(crate) fn resolve(&self, reference: &ObjectRef, from: Option<&str>) -> Result<ResourceId, Miss> {
+    pub(crate) fn resolve(
+        &self,
+        reference: &ObjectRef,
+        from: Option<&str>,
+    ) -> Result<ResourceId, Miss> {
         let id = |package: Option<&str>| ResourceId {
             package: package.map(str::to_owned),
             kind: reference.kind,
@@ -90,14 +107,20 @@ impl Index {
             if self.absent.contains(wanted) && self.reaches(from, Some(wanted)) {
                 return Err(Miss::Absent);
             }
-            return match self.package(Some(wanted)).filter(|_| self.reaches(from, Some(wanted))) {
+            return match self
+                .package(Some(wanted))
+                .filter(|_| self.reaches(from, Some(wanted)))
+            {
                 Some(package) if package.has(reference) => Ok(id(Some(wanted))),
                 Some(_) => Err(Miss::NotFound),
                 None => Err(Miss::NoSuchPackage),
             };
         }
         let near = [from, Some(BASE_PACKAGE)];
-        let first = near.into_iter().find(|name| self.package(*name).is_some_and(|package| package.has(reference)));
+        let first = near.into_iter().find(|name| {
+            self.package(*name)
+                .is_some_and(|package| package.has(reference))
+        });
         if let Some(package) = first {
             return Ok(id(package));
         }
@@ -111,14 +134,27 @@ impl Index {
             [] if self.lacks_some(from) => Err(Miss::Absent),
             [] => Err(Miss::NotFound),
             [only] => Ok(id(only)),
-            _ => Err(Miss::Ambiguous(others.iter().map(|name| name.unwrap_or("this project").to_owned()).collect())),
+            _ => Err(Miss::Ambiguous(
+                others
+                    .iter()
+                    .map(|name| name.unwrap_or("this project").to_owned())
+                    .collect(),
+            )),
         }
     }
 
     /// At most `limit` names of a kind, sorted, in all packages or in one; and how many there are.
-    pub(crate) fn names(&self, kind: Kind, package: Option<&str>, limit: usize) -> (Vec<&str>, usize) {
+    pub(crate) fn names(
+        &self,
+        kind: Kind,
+        package: Option<&str>,
+        limit: usize,
+    ) -> (Vec<&str>, usize) {
         let sets = || self.sets(kind, package);
-        let mut names: Vec<&str> = sets().flat_map(|names| names.iter().take(limit)).map(String::as_str).collect();
+        let mut names: Vec<&str> = sets()
+            .flat_map(|names| names.iter().take(limit))
+            .map(String::as_str)
+            .collect();
         names.sort_unstable();
         names.truncate(limit);
         (names, sets().map(BTreeSet::len).sum())
@@ -141,31 +177,50 @@ impl Index {
     }
 
     fn sets(&self, kind: Kind, package: Option<&str>) -> impl Iterator<Item = &BTreeSet<String>> {
-        let wanted = move |candidate: &&Package| package.is_none() || candidate.name.as_deref() == package;
-        self.packages.iter().filter(wanted).filter_map(move |package| package.names.get(&kind))
+        let wanted =
+            move |candidate: &&Package| package.is_none() || candidate.name.as_deref() == package;
+        self.packages
+            .iter()
+            .filter(wanted)
+            .filter_map(move |package| package.names.get(&kind))
     }
 
     /// Another kind that has a resource of that name.
     pub(crate) fn other_kind(&self, reference: &ObjectRef) -> Option<Kind> {
         let has = |kind: &Kind| {
-            self.packages.iter().any(|package| package.has(&ObjectRef { kind: *kind, ..reference.clone() }))
+            self.packages.iter().any(|package| {
+                package.has(&ObjectRef {
+                    kind: *kind,
+                    ..reference.clone()
+                })
+            })
         };
-        Kind::ALL.into_iter().filter(|kind| *kind != reference.kind).find(has)
+        Kind::ALL
+            .into_iter()
+            .filter(|kind| *kind != reference.kind)
+            .find(has)
     }
 
     /// The names of all packages that have one.
     pub(crate) fn packages(&self) -> Vec<&str> {
-        self.packages.iter().filter_map(|package| package.name.as_deref()).collect()
+        self.packages
+            .iter()
+            .filter_map(|package| package.name.as_deref())
+            .collect()
     }
 
     fn package(&self, name: Option<&str>) -> Option<&Package> {
-        self.packages.iter().find(|package| package.name.as_deref() == name)
+        self.packages
+            .iter()
+            .find(|package| package.name.as_deref() == name)
     }
 }
 
 impl Package {
     fn has(&self, reference: &ObjectRef) -> bool {
-        self.names.get(&reference.kind).is_some_and(|names| names.contains(&reference.name))
+        self.names
+            .get(&reference.kind)
+            .is_some_and(|names| names.contains(&reference.name))
     }
 }
 
@@ -186,33 +241,68 @@ mod tests {
     }
 
     fn resolve(index: &Index, package: Option<&str>, name: &str) -> Result<Option<String>, Miss> {
-        let reference = ObjectRef { package: package.map(str::to_owned), kind: Kind::Tool, name: name.to_owned() };
+        let reference = ObjectRef {
+            package: package.map(str::to_owned),
+            kind: Kind::Tool,
+            name: name.to_owned(),
+        };
         index.resolve(&reference, None).map(|id| id.package)
     }
 
     #[test]
     fn the_referring_package_comes_first_then_the_base() {
-        let index = index(&[(Some("@x/a"), "bash"), (Some("@goondan/base"), "bash"), (None, "own")]);
+        let index = index(&[
+            (Some("@x/a"), "bash"),
+            (Some("@goondan/base"), "bash"),
+            (None, "own"),
+        ]);
         assert_eq!(resolve(&index, None, "own"), Ok(None));
-        assert_eq!(resolve(&index, None, "bash"), Ok(Some("@goondan/base".into())));
-        assert_eq!(resolve(&index, Some("@x/a"), "bash"), Ok(Some("@x/a".into())));
-        assert_eq!(resolve(&index, Some("@x/none"), "bash"), Err(Miss::NoSuchPackage));
+        assert_eq!(
+            resolve(&index, None, "bash"),
+            Ok(Some("@goondan/base".into()))
+        );
+        assert_eq!(
+            resolve(&index, Some("@x/a"), "bash"),
+            Ok(Some("@x/a".into()))
+        );
+        assert_eq!(
+            resolve(&index, Some("@x/none"), "bash"),
+            Err(Miss::NoSuchPackage)
+        );
         assert_eq!(resolve(&index, Some("@x/a"), "own"), Err(Miss::NotFound));
     }
 
     #[test]
     fn elsewhere_the_match_must_be_unique() {
-        let index = index(&[(Some("@x/a"), "one"), (Some("@x/a"), "two"), (Some("@x/b"), "two")]);
+        let index = index(&[
+            (Some("@x/a"), "one"),
+            (Some("@x/a"), "two"),
+            (Some("@x/b"), "two"),
+        ]);
         assert_eq!(resolve(&index, None, "one"), Ok(Some("@x/a".into())));
-        assert_eq!(resolve(&index, None, "two"), Err(Miss::Ambiguous(vec!["@x/a".into(), "@x/b".into()])));
+        assert_eq!(
+            resolve(&index, None, "two"),
+            Err(Miss::Ambiguous(vec!["@x/a".into(), "@x/b".into()]))
+        );
         assert_eq!(resolve(&index, None, "three"), Err(Miss::NotFound));
     }
 
     #[test]
     fn among_many_names_neighbours_are_compared() {
-        let names: Vec<String> = (0..10_000).map(|number| format!("tool-{number:05}")).collect();
-        let index = index(&names.iter().map(|name| (None, name.as_str())).collect::<Vec<_>>());
-        let reference = ObjectRef { package: None, kind: Kind::Tool, name: "tool-05000x".into() };
+        let names: Vec<String> = (0..10_000)
+            .map(|number| format!("tool-{number:05}"))
+            .collect();
+        let index = index(
+            &names
+                .iter()
+                .map(|name| (None, name.as_str()))
+                .collect::<Vec<_>>(),
+        );
+        let reference = ObjectRef {
+            package: None,
+            kind: Kind::Tool,
+            name: "tool-05000x".into(),
+        };
         assert_eq!(index.closest(&reference), Some("tool-05000".into()));
     }
 }

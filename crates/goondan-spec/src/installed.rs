@@ -88,7 +88,12 @@ impl Declared<'_> {
 
     fn of_range(&self, code: Code, message: String) -> Diagnostic {
         let field = format!("spec.dependencies[{}].version", self.index);
-        Diagnostic { position: None, ..self.problem(code, message) }.at(self.range_at).field(field)
+        Diagnostic {
+            position: None,
+            ..self.problem(code, message)
+        }
+        .at(self.range_at)
+        .field(field)
     }
 
     /// Whether the range allows `version`. What is no range is told where it is decoded.
@@ -108,10 +113,21 @@ fn declared(file: &ParsedFile) -> Vec<Declared<'_>> {
         .enumerate()
         .filter_map(|(index, item)| {
             let name = &item.entry("name")?.value;
-            let text = name.text().filter(|text| *text != BASE_PACKAGE && is_name(text))?;
+            let text = name
+                .text()
+                .filter(|text| *text != BASE_PACKAGE && is_name(text))?;
             let range = item.entry("version").map(|entry| &entry.value);
-            let (range, range_at) = range.and_then(|range| Some((range.text()?, range.at))).unwrap_or(("*", name.at));
-            Some(Declared { file: &file.name, name: text, at: name.at, range, range_at, index })
+            let (range, range_at) = range
+                .and_then(|range| Some((range.text()?, range.at)))
+                .unwrap_or(("*", name.at));
+            Some(Declared {
+                file: &file.name,
+                name: text,
+                at: name.at,
+                range,
+                range_at,
+                index,
+            })
         })
         .collect()
 }
@@ -123,11 +139,25 @@ fn is_name(text: &str) -> bool {
 
 /// Finds and reads the packages of the project whose own files are `own`.
 pub(crate) fn read(folder: &Folder<'_>, own: &[Arc<ParsedFile>], known: &KnownFiles) -> Installed {
-    let Some(root) = manifest(own) else { return Installed::default() };
+    let Some(root) = manifest(own) else {
+        return Installed::default();
+    };
     let wanted = declared(root);
-    let mut reading = Reading { folder, known, lock: None, done: Installed::default(), seen: BTreeMap::new() };
-    let reach = wanted.iter().map(|dependency| dependency.name.to_owned()).collect();
-    reading.done.reach.insert(root.package().map(str::to_owned), reach);
+    let mut reading = Reading {
+        folder,
+        known,
+        lock: None,
+        done: Installed::default(),
+        seen: BTreeMap::new(),
+    };
+    let reach = wanted
+        .iter()
+        .map(|dependency| dependency.name.to_owned())
+        .collect();
+    reading
+        .done
+        .reach
+        .insert(root.package().map(str::to_owned), reach);
     if wanted.is_empty() {
         return reading.done;
     }
@@ -152,29 +182,40 @@ struct Reading<'r> {
 impl Reading<'_> {
     fn read_lock(&mut self) -> Option<Lock> {
         // An installation refuses such a file, too: what it pins may not get lost.
-        let problem =
-            |message: String| Diagnostic::new(Code::PACKAGE_LOCK_OUTDATED, message).in_file(LOCK_FILE).suggest(RESTORE);
+        let problem = |message: String| {
+            Diagnostic::new(Code::PACKAGE_LOCK_OUTDATED, message)
+                .in_file(LOCK_FILE)
+                .suggest(RESTORE)
+        };
         let text = match self.folder.read(LOCK_FILE) {
             Ok(text) => text,
-            Err(Unreadable::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(Unreadable::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                return None;
+            }
             Err(Unreadable::Io(error)) => {
                 let message = format!("`{LOCK_FILE}` cannot be read: {}.", reason(&error));
                 self.done.diagnostics.push(problem(message));
                 return Some(Lock::default());
             }
             Err(_) => {
-                self.done.diagnostics.push(problem(format!("`{LOCK_FILE}` is not a text of at most 1 MiB.")));
+                self.done.diagnostics.push(problem(format!(
+                    "`{LOCK_FILE}` is not a text of at most 1 MiB."
+                )));
                 return Some(Lock::default());
             }
         };
         match Lock::parse(&text) {
             Ok(lock) if lock.is_known() => Some(lock),
             Ok(_) => {
-                self.done.diagnostics.push(problem(format!("`{LOCK_FILE}` was written by another version of gdn.")));
+                self.done.diagnostics.push(problem(format!(
+                    "`{LOCK_FILE}` was written by another version of gdn."
+                )));
                 Some(Lock::default())
             }
             Err(error) => {
-                self.done.diagnostics.push(problem(format!("`{LOCK_FILE}` is not a lock file: {error}.")));
+                self.done.diagnostics.push(problem(format!(
+                    "`{LOCK_FILE}` is not a lock file: {error}."
+                )));
                 self.done.texts.push((LOCK_FILE.to_owned(), text));
                 Some(Lock::default())
             }
@@ -187,21 +228,33 @@ impl Reading<'_> {
         if let Some(at) = road.iter().position(|known| known == name) {
             // One on itself is found where it is decoded.
             if road.len() > 1 {
-                let circle = road[at..].iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join(" → ");
+                let circle = road[at..]
+                    .iter()
+                    .map(String::as_str)
+                    .chain([name])
+                    .collect::<Vec<_>>()
+                    .join(" → ");
                 let message = format!("The packages depend on each other in a circle: {circle}.");
                 let problem = dependency.problem(Code::CYCLE, message);
-                self.done.diagnostics.push(problem.suggest("use a version of one of them without that dependency"));
+                self.done
+                    .diagnostics
+                    .push(problem.suggest("use a version of one of them without that dependency"));
             }
             return;
         }
         if let Some(version) = self.seen.get(name).cloned() {
             if let Some(version) = version.filter(|version| !dependency.allows(version)) {
-                self.done.diagnostics.push(conflict(dependency, road, &version));
+                self.done
+                    .diagnostics
+                    .push(conflict(dependency, road, &version));
             }
             return;
         }
         let found = self.find(dependency, road);
-        self.seen.insert(name.to_owned(), found.as_ref().map(|locked| locked.version.clone()));
+        self.seen.insert(
+            name.to_owned(),
+            found.as_ref().map(|locked| locked.version.clone()),
+        );
         let read = found.and_then(|locked| self.read(dependency, &locked));
         let Some(member) = read else {
             self.done.absent.insert(name.to_owned());
@@ -210,7 +263,10 @@ impl Reading<'_> {
         let files = member.files.clone();
         let manifest = main_file(&files, &member.package.folder);
         let wanted = manifest.map(declared).unwrap_or_default();
-        let reach = wanted.iter().map(|dependency| dependency.name.to_owned()).collect();
+        let reach = wanted
+            .iter()
+            .map(|dependency| dependency.name.to_owned())
+            .collect();
         self.done.reach.insert(Some(name.to_owned()), reach);
         road.push(name.to_owned());
         for dependency in &wanted {
@@ -225,12 +281,24 @@ impl Reading<'_> {
         let shown = excerpt(dependency.name, 100);
         let Some(lock) = &self.lock else {
             let message = format!("The package `{shown}` is not installed.");
-            self.done.diagnostics.push(dependency.problem(Code::PACKAGE_NOT_INSTALLED, message).suggest(INSTALL));
+            self.done.diagnostics.push(
+                dependency
+                    .problem(Code::PACKAGE_NOT_INSTALLED, message)
+                    .suggest(INSTALL),
+            );
             return None;
         };
-        let Some(locked) = lock.find(dependency.name).filter(|locked| locked.contents.is_some()).cloned() else {
+        let Some(locked) = lock
+            .find(dependency.name)
+            .filter(|locked| locked.contents.is_some())
+            .cloned()
+        else {
             let message = format!("The package `{shown}` is not in `{LOCK_FILE}`.");
-            self.done.diagnostics.push(dependency.problem(Code::PACKAGE_LOCK_OUTDATED, message).suggest(INSTALL));
+            self.done.diagnostics.push(
+                dependency
+                    .problem(Code::PACKAGE_LOCK_OUTDATED, message)
+                    .suggest(INSTALL),
+            );
             return None;
         };
         if dependency.allows(&locked.version) {
@@ -243,7 +311,9 @@ impl Reading<'_> {
                     "`{LOCK_FILE}` has version {version} of `{shown}`, which `{}` does not allow.",
                     excerpt(dependency.range, 40)
                 );
-                dependency.of_range(Code::PACKAGE_LOCK_OUTDATED, message).suggest(INSTALL)
+                dependency
+                    .of_range(Code::PACKAGE_LOCK_OUTDATED, message)
+                    .suggest(INSTALL)
             }
             _ => conflict(dependency, road, &version),
         };
@@ -253,11 +323,18 @@ impl Reading<'_> {
 
     /// Reads the files of a package, if they are those that the lock file states.
     fn read(&mut self, dependency: &Declared<'_>, locked: &Locked) -> Option<Member> {
-        let (shown, base) = (excerpt(dependency.name, 100), installed_folder(dependency.name));
+        let (shown, base) = (
+            excerpt(dependency.name, 100),
+            installed_folder(dependency.name),
+        );
         let path = self.folder.root.join(&base);
         if self.folder.files.kind(&path).is_err() {
             let message = format!("The package `{shown}` is not installed.");
-            self.done.diagnostics.push(dependency.problem(Code::PACKAGE_NOT_INSTALLED, message).suggest(INSTALL));
+            self.done.diagnostics.push(
+                dependency
+                    .problem(Code::PACKAGE_NOT_INSTALLED, message)
+                    .suggest(INSTALL),
+            );
             return None;
         }
         let wrong = match self.folder.look(&base).leaves_folder() {
@@ -270,15 +347,23 @@ impl Reading<'_> {
         };
         if let Some(wrong) = wrong {
             let message = format!("The package `{shown}` in `{base}` was changed: {wrong}.");
-            self.done.diagnostics.push(dependency.problem(Code::PACKAGE_INTEGRITY, message).suggest(INSTALL));
+            self.done.diagnostics.push(
+                dependency
+                    .problem(Code::PACKAGE_INTEGRITY, message)
+                    .suggest(INSTALL),
+            );
             return None;
         }
         let is_built = self.folder.files.kind(&path.join(BUILT_MANIFEST)).is_ok();
         let names: Vec<String> = match is_built {
             true => vec![below(&base, BUILT_MANIFEST)],
-            false => discover_all(self.folder.files, &path).iter().map(|name| below(&base, name)).collect(),
+            false => discover_all(self.folder.files, &path)
+                .iter()
+                .map(|name| below(&base, name))
+                .collect(),
         };
-        let mut files = parallel::map_files(&names, |name| read_file(self.folder, name, self.known));
+        let mut files =
+            parallel::map_files(&names, |name| read_file(self.folder, name, self.known));
         files.retain(|file| !file.is_tool_manifest());
         let package = InstalledPackage {
             name: dependency.name.to_owned(),
@@ -294,7 +379,10 @@ impl Reading<'_> {
 /// The file of an installed package that may begin with its Package document.
 pub(crate) fn main_file<'f>(files: &'f [Arc<ParsedFile>], base: &str) -> Option<&'f ParsedFile> {
     let names = ["goondan.yaml", "goondan.yml", BUILT_MANIFEST].map(|name| below(base, name));
-    names.iter().find_map(|name| files.iter().find(|file| file.name == *name)).map(AsRef::as_ref)
+    names
+        .iter()
+        .find_map(|name| files.iter().find(|file| file.name == *name))
+        .map(AsRef::as_ref)
 }
 
 fn conflict(dependency: &Declared<'_>, road: &[String], version: &str) -> Diagnostic {
@@ -314,10 +402,13 @@ fn conflict(dependency: &Declared<'_>, road: &[String], version: &str) -> Diagno
 
 /// Whether a file of the bundle belongs to an installed package.
 pub(crate) fn is_installed(file: &str) -> bool {
-    file.strip_prefix(INSTALLED).is_some_and(|rest| rest.starts_with('/'))
+    file.strip_prefix(INSTALLED)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Takes note of what the reading of `members` has found in their texts.
 pub(crate) fn findings(members: &[Member]) -> impl Iterator<Item = Findings> {
-    members.iter().flat_map(|member| member.files.iter().map(|file| file.findings.clone()))
+    members
+        .iter()
+        .flat_map(|member| member.files.iter().map(|file| file.findings.clone()))
 }

@@ -32,7 +32,9 @@ struct Made {
 impl Keep {
     /// Who the document is about, in a project whose package is `package`.
     pub(crate) fn head(&self, package: Option<&str>) -> Option<Arc<Head>> {
-        lock(&self.head).clone().filter(|head| head.id.package.as_deref() == package)
+        lock(&self.head)
+            .clone()
+            .filter(|head| head.id.package.as_deref() == package)
     }
 
     /// Keeps who the document is about, if nothing was wrong with that. Whether a Package stands where it may depends on
@@ -48,9 +50,17 @@ impl Keep {
         head: &Arc<Head>,
         folder: &Folder<'_>,
     ) -> Option<(Arc<Resource<T>>, Findings)> {
-        let made = lock(&self.made).clone().filter(|made| Arc::ptr_eq(&made.head, head))?;
-        let is_same = made.seen.iter().all(|(path, seen)| folder.look(path) == *seen);
-        let resource = Arc::clone(&made.resource).downcast().ok().filter(|_| is_same)?;
+        let made = lock(&self.made)
+            .clone()
+            .filter(|made| Arc::ptr_eq(&made.head, head))?;
+        let is_same = made
+            .seen
+            .iter()
+            .all(|(path, seen)| folder.look(path) == *seen);
+        let resource = Arc::clone(&made.resource)
+            .downcast()
+            .ok()
+            .filter(|_| is_same)?;
         Some((resource, made.findings.clone()))
     }
 
@@ -62,10 +72,21 @@ impl Keep {
         findings: &Findings,
         looks: Looks<'_>,
     ) {
-        let seen = looks.into_seen().filter(|_| findings.diagnostics.is_empty());
+        let seen = looks
+            .into_seen()
+            .filter(|_| findings.diagnostics.is_empty());
         *lock(&self.made) = seen.map(|seen| {
-            let (head, resource, findings) = (Arc::clone(head), Arc::clone(resource) as _, findings.clone());
-            Arc::new(Made { head, resource, findings, seen })
+            let (head, resource, findings) = (
+                Arc::clone(head),
+                Arc::clone(resource) as _,
+                findings.clone(),
+            );
+            Arc::new(Made {
+                head,
+                resource,
+                findings,
+                seen,
+            })
         });
     }
 }

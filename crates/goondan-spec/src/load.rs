@@ -78,12 +78,23 @@ fn run<T>(
         Ok(root) => root,
         Err(diagnostic) => {
             let (sources, builds) = (Sources::default(), Vec::new());
-            return (Loaded { bundle: None, diagnostics: vec![diagnostic], sources, builds }, None);
+            return (
+                Loaded {
+                    bundle: None,
+                    diagnostics: vec![diagnostic],
+                    sources,
+                    builds,
+                },
+                None,
+            );
         }
     };
     let folder = Folder::new(input.files, &root);
     let found = discover(input.files, &root);
-    let mut gathered = Gathered { diagnostics: found.diagnostics.clone(), ..Gathered::default() };
+    let mut gathered = Gathered {
+        diagnostics: found.diagnostics.clone(),
+        ..Gathered::default()
+    };
     let files = read_files(&folder, &found, known, &mut gathered);
     let own = packages::own(&files.own);
     let installed = read_installed(&folder, &files, known, &mut gathered);
@@ -91,43 +102,100 @@ fn run<T>(
     let built_in = known.built_in(input.base);
     let mut index = make_index(&documents, built_in, &mut gathered);
     index.restrict(&installed);
-    let read = documents.iter().filter(|document| document.base.is_empty()).count();
+    let read = documents
+        .iter()
+        .filter(|document| document.base.is_empty())
+        .count();
     index.set_partial(!found.diagnostics.is_empty() || hides_some(&files.own, read));
-    let stage =
-        Stage { folder: &folder, index: &index, base: input.base, built_in, documents: &documents, files: &files.own };
+    let stage = Stage {
+        folder: &folder,
+        index: &index,
+        base: input.base,
+        built_in,
+        documents: &documents,
+        files: &files.own,
+    };
     let decoded = stage.decode_all(&mut gathered);
     let seen = look(&stage, &decoded, &mut gathered);
-    gathered.weigh_not_built(&decoded, documents.iter().filter(|document| document.id().kind == Kind::Agent).count());
-    gathered.diagnostics.extend(cycles::find(&files.own, &files.nested));
-    gathered.file_names.extend(files.own.iter().map(|file| file.name.clone()));
+    gathered.weigh_not_built(
+        &decoded,
+        documents
+            .iter()
+            .filter(|document| document.id().kind == Kind::Agent)
+            .count(),
+    );
+    gathered
+        .diagnostics
+        .extend(cycles::find(&files.own, &files.nested));
+    gathered
+        .file_names
+        .extend(files.own.iter().map(|file| file.name.clone()));
     let of_packages = installed.members.iter().flat_map(|member| &member.files);
-    gathered.file_names.extend(of_packages.map(|file| file.name.clone()));
-    gathered.file_names.extend((!installed.members.is_empty()).then(|| LOCK_FILE.to_owned()));
+    gathered
+        .file_names
+        .extend(of_packages.map(|file| file.name.clone()));
+    gathered
+        .file_names
+        .extend((!installed.members.is_empty()).then(|| LOCK_FILE.to_owned()));
     if documents.is_empty() && gathered.is_clean() {
         gathered.diagnostics.push(nothing_defined(&root));
     }
     if gathered.is_clean() {
-        let specs = documents.iter().filter_map(|document| Some((document.id(), document.envelope.spec.as_ref()?)));
-        gathered.diagnostics.extend(lint::lint(&decoded, &Places::new(specs)));
+        let specs = documents
+            .iter()
+            .filter_map(|document| Some((document.id(), document.envelope.spec.as_ref()?)));
+        gathered
+            .diagnostics
+            .extend(lint::lint(&decoded, &Places::new(specs)));
     }
     gathered.leave_to_packages();
-    let all = files.own.into_iter().chain(installed.members.iter().flat_map(|member| member.files.iter().cloned()));
+    let all = files.own.into_iter().chain(
+        installed
+            .members
+            .iter()
+            .flat_map(|member| member.files.iter().cloned()),
+    );
     let all: Vec<Arc<ParsedFile>> = all.collect();
-    let packages = installed.members.into_iter().map(|member| member.package).collect();
-    (gathered.finish(root.clone(), decoded, all, packages), Some(seen))
+    let packages = installed
+        .members
+        .into_iter()
+        .map(|member| member.package)
+        .collect();
+    (
+        gathered.finish(root.clone(), decoded, all, packages),
+        Some(seen),
+    )
 }
 
 fn outline(stage: &Stage<'_>, decoded: &Decoded, gathered: &mut Gathered) -> Outline {
-    let named = stage.documents.iter().filter(|document| !document.id().name.is_empty());
+    let named = stage
+        .documents
+        .iter()
+        .filter(|document| !document.id().name.is_empty());
     let own = named.map(|document| {
         // What is installed is nobody's to rename here.
-        let origin = document.base.is_empty().then(|| (document.file.to_owned(), document.envelope.head.name_at));
-        Definition { id: document.id().clone(), origin }
+        let origin = document
+            .base
+            .is_empty()
+            .then(|| (document.file.to_owned(), document.envelope.head.name_at));
+        Definition {
+            id: document.id().clone(),
+            origin,
+        }
     });
     let built_in = stage.built_in;
-    let base = built_in.tools.keys().chain(built_in.extensions.keys()).chain(built_in.connectors.keys());
+    let base = built_in
+        .tools
+        .keys()
+        .chain(built_in.extensions.keys())
+        .chain(built_in.connectors.keys());
     Outline {
-        definitions: own.chain(base.map(|id| Definition { id: id.clone(), origin: None })).collect(),
+        definitions: own
+            .chain(base.map(|id| Definition {
+                id: id.clone(),
+                origin: None,
+            }))
+            .collect(),
         links: std::mem::take(&mut gathered.links),
         tools: decoded.tools.clone(),
         connectors: decoded.connectors.clone(),
@@ -137,23 +205,32 @@ fn outline(stage: &Stage<'_>, decoded: &Decoded, gathered: &mut Gathered) -> Out
 
 fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
     let shown = path.display();
-    let is_manifest = path.file_name().is_some_and(|name| name == "goondan.yaml" || name == "goondan.yml");
+    let is_manifest = path
+        .file_name()
+        .is_some_and(|name| name == "goondan.yaml" || name == "goondan.yml");
     match files.kind(path) {
         Ok(FileKind::Directory) => Ok(path.to_owned()),
         Ok(FileKind::File) if is_manifest => {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
             Ok(parent.unwrap_or(Path::new(".")).to_owned())
         }
-        Ok(_) => {
-            Err(Diagnostic::new(Code::PARSE_ERROR, format!("`{shown}` is neither a folder nor a `goondan.yaml`."))
-                .suggest("name the folder that holds the `goondan.yaml`"))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Diagnostic::new(Code::PARSE_ERROR, format!("There is nothing at `{shown}`."))
-                .suggest("check the path; name the folder that holds the `goondan.yaml`"))
-        }
-        Err(error) => Err(Diagnostic::new(Code::PARSE_ERROR, format!("`{shown}` cannot be read: {}.", reason(&error)))
-            .suggest("check that you may read it")),
+        Ok(_) => Err(Diagnostic::new(
+            Code::PARSE_ERROR,
+            format!("`{shown}` is neither a folder nor a `goondan.yaml`."),
+        )
+        .suggest("name the folder that holds the `goondan.yaml`")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Diagnostic::new(
+            Code::PARSE_ERROR,
+            format!("There is nothing at `{shown}`."),
+        )
+        .suggest("check the path; name the folder that holds the `goondan.yaml`")),
+        Err(error) => Err(Diagnostic::new(
+            Code::PARSE_ERROR,
+            format!("`{shown}` cannot be read: {}.", reason(&error)),
+        )
+        .suggest("check that you may read it")),
     }
 }
 
@@ -178,7 +255,12 @@ impl Gathered {
         self.not_built.extend(findings.not_built);
         self.file_names.extend(findings.files);
         self.values.extend(findings.values);
-        self.secrets.extend(findings.secrets.into_iter().map(|range| (file.clone(), range)));
+        self.secrets.extend(
+            findings
+                .secrets
+                .into_iter()
+                .map(|range| (file.clone(), range)),
+        );
         if !findings.links.is_empty() {
             self.links.push((file, findings.links));
         }
@@ -193,21 +275,36 @@ impl Gathered {
     /// Connection does. Agents that could not be read may use any.
     fn weigh_not_built(&mut self, decoded: &Decoded, agents: usize) {
         let of_agents = decoded.agents.values().map(|agent| &agent.spec);
-        let tools = of_agents.clone().flat_map(|agent| &agent.tools).map(|used| used.tool.to_string());
-        let extensions = of_agents.flat_map(|agent| &agent.extensions).map(|used| used.extension.to_string());
-        let connectors = decoded.connections.values().map(|connection| connection.spec.connector.to_string());
+        let tools = of_agents
+            .clone()
+            .flat_map(|agent| &agent.tools)
+            .map(|used| used.tool.to_string());
+        let extensions = of_agents
+            .flat_map(|agent| &agent.extensions)
+            .map(|used| used.extension.to_string());
+        let connectors = decoded
+            .connections
+            .values()
+            .map(|connection| connection.spec.connector.to_string());
         let used: HashSet<String> = tools.chain(extensions).chain(connectors).collect();
         let is_used = |tool: &Option<String>| tool.as_ref().is_none_or(|tool| used.contains(tool));
         for mut diagnostic in std::mem::take(&mut self.not_built) {
             if decoded.agents.len() == agents && !is_used(&diagnostic.resource) {
-                let kind = diagnostic.resource.as_deref().and_then(|resource| resource.split_once('/'));
+                let kind = diagnostic
+                    .resource
+                    .as_deref()
+                    .and_then(|resource| resource.split_once('/'));
                 let unused = match kind.map(|(kind, _)| kind) {
                     Some("Extension") => "No agent uses the extension.",
                     Some("Connector") => "No connection uses the connector.",
                     _ => "No agent uses the tool.",
                 };
                 let message = format!("{} {unused}", diagnostic.message);
-                diagnostic = Diagnostic { message, ..diagnostic }.as_code(Code::NOT_READY);
+                diagnostic = Diagnostic {
+                    message,
+                    ..diagnostic
+                }
+                .as_code(Code::NOT_READY);
             }
             self.diagnostics.push(diagnostic);
         }
@@ -220,7 +317,8 @@ impl Gathered {
     /// What could be better in a package is its author's to know, and not for each project that uses it.
     fn leave_to_packages(&mut self) {
         let is_theirs = |problem: &Diagnostic| problem.file.as_deref().is_some_and(is_installed);
-        self.diagnostics.retain(|problem| problem.is_error() || !is_theirs(problem));
+        self.diagnostics
+            .retain(|problem| problem.is_error() || !is_theirs(problem));
     }
 
     fn finish(
@@ -233,8 +331,12 @@ impl Gathered {
         self.diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
         self.diagnostics.dedup();
         let mut sources = Sources::default();
-        files.iter().for_each(|file| sources.insert(file.name.as_str(), Arc::clone(&file.text)));
-        self.texts.drain(..).for_each(|(name, text)| sources.insert(name, text));
+        files
+            .iter()
+            .for_each(|file| sources.insert(file.name.as_str(), Arc::clone(&file.text)));
+        self.texts
+            .drain(..)
+            .for_each(|(name, text)| sources.insert(name, text));
         self.secrets.sort_by(|a, b| a.0.cmp(&b.0));
         for of_file in self.secrets.chunk_by(|a, b| a.0 == b.0) {
             let ranges: Vec<_> = of_file.iter().map(|(_, range)| range.clone()).collect();
@@ -247,18 +349,31 @@ impl Gathered {
             root,
             packages,
             files: self.file_names,
-            marks: files.iter().map(|file| (file.name.clone(), Arc::clone(&file.mark))).collect(),
+            marks: files
+                .iter()
+                .map(|file| (file.name.clone(), Arc::clone(&file.mark)))
+                .collect(),
             resources,
             values: self.values,
             builds: self.builds.clone(),
             places: self.places,
         });
-        Loaded { bundle, diagnostics: self.diagnostics, sources, builds: self.builds }
+        Loaded {
+            bundle,
+            diagnostics: self.diagnostics,
+            sources,
+            builds: self.builds,
+        }
     }
 }
 
 fn place(diagnostic: &Diagnostic) -> (Option<&str>, Option<(usize, usize)>) {
-    (diagnostic.file.as_deref(), diagnostic.position.map(|position| (position.line, position.column)))
+    (
+        diagnostic.file.as_deref(),
+        diagnostic
+            .position
+            .map(|position| (position.line, position.column)),
+    )
 }
 
 struct FilesRead {
@@ -268,27 +383,60 @@ struct FilesRead {
     nested: Vec<Arc<ParsedFile>>,
 }
 
-fn read_files(folder: &Folder<'_>, found: &Found, known: &KnownFiles, gathered: &mut Gathered) -> FilesRead {
+fn read_files(
+    folder: &Folder<'_>,
+    found: &Found,
+    known: &KnownFiles,
+    gathered: &mut Gathered,
+) -> FilesRead {
     let nested = parallel::map_files(&found.nested, |name| read_file(folder, name, known));
-    let nested: Vec<Arc<ParsedFile>> = nested.into_iter().filter(|file| file.package().is_some()).collect();
-    let prefixes: Vec<&str> = nested.iter().filter_map(|file| Some(file.name.rsplit_once('/')?.0)).collect();
+    let nested: Vec<Arc<ParsedFile>> = nested
+        .into_iter()
+        .filter(|file| file.package().is_some())
+        .collect();
+    let prefixes: Vec<&str> = nested
+        .iter()
+        .filter_map(|file| Some(file.name.rsplit_once('/')?.0))
+        .collect();
     let is_own = |name: &&String| {
-        !prefixes.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
+        !prefixes.iter().any(|prefix| {
+            name.strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
     };
     let names: Vec<&String> = found.files.iter().filter(is_own).collect();
-    gathered.diagnostics.retain(|problem| problem.file.as_ref().is_none_or(|file| is_own(&file)));
+    gathered
+        .diagnostics
+        .retain(|problem| problem.file.as_ref().is_none_or(|file| is_own(&file)));
     let mut own = parallel::map_files(&names, |name| read_file(folder, name, known));
     known.keep_only(&[own.as_slice(), &nested].concat());
     own.retain(|file| !file.is_tool_manifest());
-    own.iter().for_each(|file| gathered.take(file.findings.clone()));
+    own.iter()
+        .for_each(|file| gathered.take(file.findings.clone()));
     FilesRead { own, nested }
 }
 
 /// Reads the packages that the project depends on.
-fn read_installed(folder: &Folder<'_>, files: &FilesRead, known: &KnownFiles, gathered: &mut Gathered) -> Installed {
+fn read_installed(
+    folder: &Folder<'_>,
+    files: &FilesRead,
+    known: &KnownFiles,
+    gathered: &mut Gathered,
+) -> Installed {
     let mut installed = installed::read(folder, &files.own, known);
-    let members = installed.members.iter().flat_map(|member| member.files.iter().cloned());
-    known.keep_only(&files.own.iter().chain(&files.nested).cloned().chain(members).collect::<Vec<_>>());
+    let members = installed
+        .members
+        .iter()
+        .flat_map(|member| member.files.iter().cloned());
+    known.keep_only(
+        &files
+            .own
+            .iter()
+            .chain(&files.nested)
+            .cloned()
+            .chain(members)
+            .collect::<Vec<_>>(),
+    );
     gathered.diagnostics.append(&mut installed.diagnostics);
     gathered.texts.append(&mut installed.texts);
     installed::findings(&installed.members).for_each(|findings| gathered.take(findings));
@@ -305,8 +453,14 @@ fn read_all<'f>(
 ) -> Vec<Document<'f>> {
     let mut all = read_envelopes(files, own, "", gathered);
     for member in &installed.members {
-        let documents = read_envelopes(&member.files, Some(&member.package.name), &member.package.folder, gathered);
-        let is_used = |document: &Document<'_>| !matches!(document.id().kind, Kind::Swarm | Kind::Connection);
+        let documents = read_envelopes(
+            &member.files,
+            Some(&member.package.name),
+            &member.package.folder,
+            gathered,
+        );
+        let is_used =
+            |document: &Document<'_>| !matches!(document.id().kind, Kind::Swarm | Kind::Connection);
         all.extend(documents.into_iter().filter(is_used));
     }
     all
@@ -336,15 +490,21 @@ fn read_envelopes<'f>(
     let read = parallel::map(files, |file| {
         let mut findings = Vec::new();
         let positions = 0..file.documents.len();
-        let documents: Vec<Document<'_>> =
-            positions.filter_map(|position| read_document(file, position, files, own, &mut findings)).collect();
-        let documents = documents.into_iter().map(|document| Document { base, ..document }).collect::<Vec<_>>();
+        let documents: Vec<Document<'_>> = positions
+            .filter_map(|position| read_document(file, position, files, own, &mut findings))
+            .collect();
+        let documents = documents
+            .into_iter()
+            .map(|document| Document { base, ..document })
+            .collect::<Vec<_>>();
         (documents, findings)
     });
     let mut all = Vec::new();
     for (documents, findings) in read {
         all.extend(documents);
-        findings.into_iter().for_each(|findings| gathered.take(findings));
+        findings
+            .into_iter()
+            .for_each(|findings| gathered.take(findings));
     }
     all
 }
@@ -359,28 +519,55 @@ fn read_document<'f>(
 ) -> Option<Document<'f>> {
     let (root, kept) = (&file.documents[position], &file.kept[position]);
     if let Some(head) = kept.head(own) {
-        return Some(Document { file: &file.name, base: "", envelope: Envelope::of(head, root), kept });
+        return Some(Document {
+            file: &file.name,
+            base: "",
+            envelope: Envelope::of(head, root),
+            kept,
+        });
     }
     let mut found = Findings::about(file.name.clone());
     let read = envelope::read(root, own, &mut found);
     let envelope = read.and_then(|read| packages::place(read, position, file, files, &mut found));
-    envelope.iter().for_each(|envelope| kept.put_head(&envelope.head, &found));
+    envelope
+        .iter()
+        .for_each(|envelope| kept.put_head(&envelope.head, &found));
     findings.push(found);
-    Some(Document { file: &file.name, base: "", envelope: envelope?, kept })
+    Some(Document {
+        file: &file.name,
+        base: "",
+        envelope: envelope?,
+        kept,
+    })
 }
 
 fn make_index(documents: &[Document<'_>], built_in: &BuiltIn, gathered: &mut Gathered) -> Index {
     let mut index = Index::default();
-    let named = || documents.iter().filter(|document| !document.id().name.is_empty());
-    let again: Vec<&Document<'_>> = named().filter(|document| !index.insert(document.id())).collect();
+    let named = || {
+        documents
+            .iter()
+            .filter(|document| !document.id().name.is_empty())
+    };
+    let again: Vec<&Document<'_>> = named()
+        .filter(|document| !index.insert(document.id()))
+        .collect();
     if !again.is_empty() {
         let mut first: HashMap<&ResourceId, &Document<'_>> = HashMap::new();
         for document in named() {
             first.entry(document.id()).or_insert(document);
         }
-        gathered.diagnostics.extend(again.into_iter().map(|document| duplicate(document, first[document.id()])));
+        gathered.diagnostics.extend(
+            again
+                .into_iter()
+                .map(|document| duplicate(document, first[document.id()])),
+        );
     }
-    for id in built_in.tools.keys().chain(built_in.extensions.keys()).chain(built_in.connectors.keys()) {
+    for id in built_in
+        .tools
+        .keys()
+        .chain(built_in.extensions.keys())
+        .chain(built_in.connectors.keys())
+    {
         index.insert(id);
     }
     index
@@ -388,18 +575,27 @@ fn make_index(documents: &[Document<'_>], built_in: &BuiltIn, gathered: &mut Gat
 
 fn duplicate(document: &Document<'_>, first: &Document<'_>) -> Diagnostic {
     let id = document.id();
-    let place = format!("`{}`, line {}", first.file, first.envelope.head.name_at.line);
-    Diagnostic::new(Code::DUPLICATE_NAME, format!("There is another {} named `{}`, in {place}.", id.kind, id.name))
-        .in_file(document.file)
-        .at(document.envelope.head.name_at)
-        .of(id)
-        .field("metadata.name")
-        .suggest("rename one of the two")
-        .related(Related {
-            message: format!("`{id}` is defined here, too"),
-            file: first.file.to_owned(),
-            position: first.envelope.head.name_at,
-        })
+    let place = format!(
+        "`{}`, line {}",
+        first.file, first.envelope.head.name_at.line
+    );
+    Diagnostic::new(
+        Code::DUPLICATE_NAME,
+        format!(
+            "There is another {} named `{}`, in {place}.",
+            id.kind, id.name
+        ),
+    )
+    .in_file(document.file)
+    .at(document.envelope.head.name_at)
+    .of(id)
+    .field("metadata.name")
+    .suggest("rename one of the two")
+    .related(Related {
+        message: format!("`{id}` is defined here, too"),
+        file: first.file.to_owned(),
+        position: first.envelope.head.name_at,
+    })
 }
 
 /// All that decoding looks at.
@@ -420,17 +616,21 @@ impl Stage<'_> {
             kinds::decode_package(spec, &scope.id.name, findings)
         });
         done.package = packages.into_values().next();
-        done.models =
-            self.decode_spec(Kind::Model, &done, gathered, |spec, _, findings| kinds::decode_model(spec, findings));
-        done.extensions = self.decode_spec(Kind::Extension, &done, gathered, kinds::decode_extension);
+        done.models = self.decode_spec(Kind::Model, &done, gathered, |spec, _, findings| {
+            kinds::decode_model(spec, findings)
+        });
+        done.extensions =
+            self.decode_spec(Kind::Extension, &done, gathered, kinds::decode_extension);
         done.extensions.extend(self.built_in.extensions.clone());
-        done.connectors = self.decode_spec(Kind::Connector, &done, gathered, kinds::decode_connector);
+        done.connectors =
+            self.decode_spec(Kind::Connector, &done, gathered, kinds::decode_connector);
         done.connectors.extend(self.built_in.connectors.clone());
         done.tools = self.decode_spec(Kind::Tool, &done, gathered, kinds::decode_tool);
         done.tools.extend(self.built_in.tools.clone());
         done.agents = self.decode_spec(Kind::Agent, &done, gathered, kinds::decode_agent);
         done.swarms = self.decode_spec(Kind::Swarm, &done, gathered, kinds::decode_swarm);
-        done.connections = self.decode_spec(Kind::Connection, &done, gathered, kinds::decode_connection);
+        done.connections =
+            self.decode_spec(Kind::Connection, &done, gathered, kinds::decode_connection);
         done
     }
 
@@ -441,7 +641,9 @@ impl Stage<'_> {
         gathered: &mut Gathered,
         decode: impl Fn(&Field<'_>, &Scope<'_>, &mut Findings) -> Option<T> + Sync,
     ) -> Resources<T> {
-        self.decode(kind, done, gathered, |spec, scope, findings| decode(spec?, scope, findings))
+        self.decode(kind, done, gathered, |spec, scope, findings| {
+            decode(spec?, scope, findings)
+        })
     }
 
     fn decode<T: Send + Sync + 'static>(
@@ -451,8 +653,11 @@ impl Stage<'_> {
         gathered: &mut Gathered,
         decode: impl Fn(Option<&Field<'_>>, &Scope<'_>, &mut Findings) -> Option<T> + Sync,
     ) -> Resources<T> {
-        let documents: Vec<&Document<'_>> =
-            self.documents.iter().filter(|document| document.id().kind == kind).collect();
+        let documents: Vec<&Document<'_>> = self
+            .documents
+            .iter()
+            .filter(|document| document.id().kind == kind)
+            .collect();
         let decoded = parallel::map(&documents, |document| {
             let Envelope { head, spec } = &document.envelope;
             if let Some((resource, findings)) = document.kept.resource(head, self.folder) {
@@ -493,7 +698,11 @@ fn resource<T>(document: &Document<'_>, spec: T) -> Resource<T> {
 
 fn nothing_defined(root: &Path) -> Diagnostic {
     let path = root.to_string_lossy();
-    let shown = if path.is_empty() || path == "." { "This folder".to_owned() } else { format!("`{path}`") };
+    let shown = if path.is_empty() || path == "." {
+        "This folder".to_owned()
+    } else {
+        format!("`{path}`")
+    };
     Diagnostic::new(Code::EMPTY, format!("{shown} defines no resource."))
         .suggest("add a `goondan.yaml` with a Model, an Agent and a Swarm")
 }

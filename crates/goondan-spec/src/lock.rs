@@ -49,7 +49,10 @@ pub struct Locked {
 impl Lock {
     /// A lock with these packages.
     pub fn new(packages: BTreeMap<String, Locked>) -> Self {
-        Lock { lockfile_version: VERSION, packages }
+        Lock {
+            lockfile_version: VERSION,
+            packages,
+        }
     }
 
     /// Reads a lock file.
@@ -68,7 +71,11 @@ impl Lock {
     /// The package called `name`: a project has one version of each. A file with several was not written by us.
     pub fn find(&self, name: &str) -> Option<&Locked> {
         let of_name = |key: &str| key.rsplit_once('@').is_some_and(|(known, _)| known == name);
-        let mut found = self.packages.iter().filter(|(key, _)| of_name(key)).map(|(_, locked)| locked);
+        let mut found = self
+            .packages
+            .iter()
+            .filter(|(key, _)| of_name(key))
+            .map(|(_, locked)| locked);
         let first = found.next()?;
         found.next().is_none().then_some(first)
     }
@@ -76,9 +83,16 @@ impl Lock {
     /// The text of the file: the same for the same packages.
     pub fn render(&self) -> String {
         let mut text = format!("{HEADING}lockfileVersion: {VERSION}\n");
-        text.push_str(if self.packages.is_empty() { "packages: {}\n" } else { "packages:\n" });
+        text.push_str(if self.packages.is_empty() {
+            "packages: {}\n"
+        } else {
+            "packages:\n"
+        });
         for (key, locked) in &self.packages {
-            let plain = [("version", Some(&locked.version)), ("source", locked.source.as_ref())];
+            let plain = [
+                ("version", Some(&locked.version)),
+                ("source", locked.source.as_ref()),
+            ];
             let rest = [
                 ("resolved", Some(&locked.resolved)),
                 ("integrity", locked.integrity.as_ref()),
@@ -126,7 +140,13 @@ mod tests {
         assert_eq!(again, lock);
         assert_eq!(again.find("@a/b"), Some(&locked));
         assert_eq!(again.find("@a/b@1.2.3"), None);
-        assert_eq!(Lock::parse(&Lock::new(BTreeMap::new()).render()).unwrap().packages.len(), 0);
+        assert_eq!(
+            Lock::parse(&Lock::new(BTreeMap::new()).render())
+                .unwrap()
+                .packages
+                .len(),
+            0
+        );
     }
 
     #[test]
@@ -135,7 +155,9 @@ mod tests {
                     resolved: \"https://r/x.tgz\"\n    integrity: \"sha512-AA\"\n    dependencies:\n      \"@a/b\": \"0.5.2\"\n";
         let lock = Lock::parse(text).unwrap();
         assert_eq!(lock.find("@goondan/base").unwrap().contents, None);
-        assert!(lock.is_known() && Lock::parse("packages: {}").is_err() && Lock::parse("[").is_err());
+        assert!(
+            lock.is_known() && Lock::parse("packages: {}").is_err() && Lock::parse("[").is_err()
+        );
     }
 
     #[test]

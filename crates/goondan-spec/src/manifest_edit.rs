@@ -16,13 +16,24 @@ pub struct Wanted<'w> {
 
 impl Wanted<'_> {
     fn fields(&self) -> Vec<(&'static str, String)> {
-        let fields = [("name", Some(self.name)), ("version", Some(self.version)), ("source", self.source)];
-        fields.into_iter().filter_map(|(key, value)| Some((key, quoted(value?)))).collect()
+        let fields = [
+            ("name", Some(self.name)),
+            ("version", Some(self.version)),
+            ("source", self.source),
+        ];
+        fields
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, quoted(value?))))
+            .collect()
     }
 
     /// As one line: `{name: "a", version: "^1.0.0"}`.
     fn flow(&self) -> String {
-        let fields: Vec<String> = self.fields().into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        let fields: Vec<String> = self
+            .fields()
+            .into_iter()
+            .map(|(key, value)| format!("{key}: {value}"))
+            .collect();
         format!("{{{}}}", fields.join(", "))
     }
 
@@ -45,16 +56,28 @@ impl Wanted<'_> {
 pub fn with_dependency(text: &str, package: &str, wanted: Wanted<'_>) -> Option<String> {
     let Some(document) = package_document(text) else {
         let name = quoted(package);
-        let head = format!("apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name}\nspec:\n");
-        let rest = if text.trim_start().starts_with("---") || text.trim().is_empty() { "" } else { "---\n" };
-        return checked(format!("{head}  dependencies:\n{}{rest}{text}", wanted.block(4)), wanted);
+        let head =
+            format!("apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name}\nspec:\n");
+        let rest = if text.trim_start().starts_with("---") || text.trim().is_empty() {
+            ""
+        } else {
+            "---\n"
+        };
+        return checked(
+            format!("{head}  dependencies:\n{}{rest}{text}", wanted.block(4)),
+            wanted,
+        );
     };
     let text = without_dependency(text, wanted.name).unwrap_or_else(|| text.to_owned());
     let document = package_document(&text).unwrap_or(document);
     let edited = match document.entry("spec") {
         None => {
             let end = end_of_line(&text, end_of_value(&text, &document));
-            insert(&text, end, &format!("spec:\n  dependencies:\n{}", wanted.block(4)))
+            insert(
+                &text,
+                end,
+                &format!("spec:\n  dependencies:\n{}", wanted.block(4)),
+            )
         }
         Some(spec) if matches!(spec.value.content, Content::Null) => {
             let end = end_of_line(&text, spec.key_at.end);
@@ -72,40 +95,67 @@ fn in_spec(text: &str, spec: &Node, wanted: Wanted<'_>) -> Option<String> {
         return Some(match first {
             _ if is_flow(spec) => {
                 let comma = if first.is_some() { ", " } else { "" };
-                insert(text, spec.at.start + 1, &format!("dependencies: [{}]{comma}", wanted.flow()))
+                insert(
+                    text,
+                    spec.at.start + 1,
+                    &format!("dependencies: [{}]{comma}", wanted.flow()),
+                )
             }
             first => {
                 let indent = first?.key_at.column - 1;
-                let line = text[..first?.key_at.start].rfind('\n').map_or(0, |at| at + 1);
+                let line = text[..first?.key_at.start]
+                    .rfind('\n')
+                    .map_or(0, |at| at + 1);
                 let key = " ".repeat(indent);
-                insert(text, line, &format!("{key}dependencies:\n{}", wanted.block(indent + 2)))
+                insert(
+                    text,
+                    line,
+                    &format!("{key}dependencies:\n{}", wanted.block(indent + 2)),
+                )
             }
         });
     };
-    let Content::List(items) = &list.content else { return None };
+    let Content::List(items) = &list.content else {
+        return None;
+    };
     if is_flow(list) {
         let comma = if items.is_empty() { "" } else { ", " };
-        return Some(insert(text, list.at.start + 1, &format!("{}{comma}", wanted.flow())));
+        return Some(insert(
+            text,
+            list.at.start + 1,
+            &format!("{}{comma}", wanted.flow()),
+        ));
     }
     // Before the first: where a block list ends is a matter of comments and blank lines.
-    let line = text[..items.first()?.at.start].rfind('\n').map_or(0, |at| at + 1);
+    let line = text[..items.first()?.at.start]
+        .rfind('\n')
+        .map_or(0, |at| at + 1);
     let indent = text[line..].find('-')?;
-    text[line..line + indent].trim().is_empty().then(|| insert(text, line, &wanted.block(indent)))
+    text[line..line + indent]
+        .trim()
+        .is_empty()
+        .then(|| insert(text, line, &wanted.block(indent)))
 }
 
 /// The text of a `goondan.yaml` without the dependency of that name; none where it has none, or a person should change it.
 pub fn without_dependency(text: &str, name: &str) -> Option<String> {
     let document = package_document(text)?;
     let entry = document.entry("spec")?.value.entry("dependencies")?;
-    let Content::List(items) = &entry.value.content else { return None };
-    let is_it = |item: &&Node| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
+    let Content::List(items) = &entry.value.content else {
+        return None;
+    };
+    let is_it =
+        |item: &&Node| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
     let index = items.iter().position(|item| is_it(&item))?;
     let item = &items[index];
     let edited = if text[entry.value.at.start..].starts_with('[') {
         let (start, end) = match (index, items.get(index + 1)) {
             (_, Some(next)) => (item.at.start, next.at.start),
             (0, None) => (item.at.start, end_of_value(text, item)),
-            (_, None) => (end_of_value(text, &items[index - 1]), end_of_value(text, item)),
+            (_, None) => (
+                end_of_value(text, &items[index - 1]),
+                end_of_value(text, item),
+            ),
         };
         format!("{}{}", &text[..start], &text[end..])
     } else {
@@ -115,13 +165,29 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
         };
         match items.len() {
             // A key without a value would be wrong.
-            1 => format!("{} []\n{}", text[..end_of_line(text, entry.key_at.end)].trim_end(), &text[end..]),
-            _ => format!("{}{}", &text[..text[..item.at.start].rfind('\n').map_or(0, |at| at + 1)], &text[end..]),
+            1 => format!(
+                "{} []\n{}",
+                text[..end_of_line(text, entry.key_at.end)].trim_end(),
+                &text[end..]
+            ),
+            _ => format!(
+                "{}{}",
+                &text[..text[..item.at.start].rfind('\n').map_or(0, |at| at + 1)],
+                &text[end..]
+            ),
         }
     };
     let after = package_document(&edited)?;
-    let left = after.entry("spec").and_then(|spec| spec.value.entry("dependencies"));
-    let count = left.map_or(0, |entry| if let Content::List(items) = &entry.value.content { items.len() } else { 0 });
+    let left = after
+        .entry("spec")
+        .and_then(|spec| spec.value.entry("dependencies"));
+    let count = left.map_or(0, |entry| {
+        if let Content::List(items) = &entry.value.content {
+            items.len()
+        } else {
+            0
+        }
+    });
     (count + 1 == items.len()).then_some(edited)
 }
 
@@ -135,7 +201,9 @@ fn end_of_value(text: &str, node: &Node) -> usize {
         Content::List(items) => items.last().map(|item| (item, item.at.end)),
         _ => None,
     };
-    last.map_or(node.at.end, |(last, at_least)| end_of_value(text, last).max(at_least))
+    last.map_or(node.at.end, |(last, at_least)| {
+        end_of_value(text, last).max(at_least)
+    })
 }
 
 /// Behind the bracket that closes the one at `start`.
@@ -147,7 +215,9 @@ fn end_of_flow(text: &str, start: usize) -> usize {
             (Some('"'), '"') if before == '\\' => {}
             (Some(open), c) if open == c => quote = None,
             (Some(_), _) => {}
-            (None, '"' | '\'') if before.is_whitespace() || "[{,:".contains(before) => quote = Some(c),
+            (None, '"' | '\'') if before.is_whitespace() || "[{,:".contains(before) => {
+                quote = Some(c)
+            }
             (None, '#') if before.is_whitespace() => quote = Some('#'),
             (None, '{' | '[') => depth += 1,
             (None, '}' | ']') => {
@@ -166,7 +236,15 @@ fn end_of_flow(text: &str, start: usize) -> usize {
 /// The name of the package that a `goondan.yaml` begins with.
 pub fn package_name(text: &str) -> Option<String> {
     let document = package_document(text)?;
-    Some(document.entry("metadata")?.value.entry("name")?.value.text()?.to_owned())
+    Some(
+        document
+            .entry("metadata")?
+            .value
+            .entry("name")?
+            .value
+            .text()?
+            .to_owned(),
+    )
 }
 
 /// The first document, where it is a Package. Places count from the begin of `text`.
@@ -174,7 +252,8 @@ fn package_document(text: &str) -> Option<Node> {
     for chunk in split::documents(text) {
         if let Some(mut document) = yaml::parse(chunk.text).ok()? {
             document.shift(chunk.lines_before, chunk.bytes_before);
-            let is_package = document.entry("kind").and_then(|kind| kind.value.text()) == Some("Package");
+            let is_package =
+                document.entry("kind").and_then(|kind| kind.value.text()) == Some("Package");
             return is_package.then_some(document);
         }
     }
@@ -184,23 +263,48 @@ fn package_document(text: &str) -> Option<Node> {
 /// `text`, if the dependency stands in it now, once.
 fn checked(text: String, wanted: Wanted<'_>) -> Option<String> {
     let document = package_document(&text)?;
-    let Content::List(items) = &document.entry("spec")?.value.entry("dependencies")?.value.content else { return None };
-    let field = |item: &Node, key: &str| item.entry(key).and_then(|entry| entry.value.text().map(str::to_owned));
-    let of_name = items.iter().filter(|item| field(item, "name").as_deref() == Some(wanted.name));
-    let found: Vec<_> = of_name.map(|item| (field(item, "version"), field(item, "source"))).collect();
-    let expected = (Some(wanted.version.to_owned()), wanted.source.map(str::to_owned));
+    let Content::List(items) = &document
+        .entry("spec")?
+        .value
+        .entry("dependencies")?
+        .value
+        .content
+    else {
+        return None;
+    };
+    let field = |item: &Node, key: &str| {
+        item.entry(key)
+            .and_then(|entry| entry.value.text().map(str::to_owned))
+    };
+    let of_name = items
+        .iter()
+        .filter(|item| field(item, "name").as_deref() == Some(wanted.name));
+    let found: Vec<_> = of_name
+        .map(|item| (field(item, "version"), field(item, "source")))
+        .collect();
+    let expected = (
+        Some(wanted.version.to_owned()),
+        wanted.source.map(str::to_owned),
+    );
     (found == [expected]).then_some(text)
 }
 
 fn insert(text: &str, at: usize, new: &str) -> String {
     let needs_line = at > 0 && at == text.len() && !text.ends_with('\n') && new.ends_with('\n');
-    format!("{}{}{new}{}", &text[..at], if needs_line { "\n" } else { "" }, &text[at..])
+    format!(
+        "{}{}{new}{}",
+        &text[..at],
+        if needs_line { "\n" } else { "" },
+        &text[at..]
+    )
 }
 
 /// Behind the line that holds `at`.
 fn end_of_line(text: &str, at: usize) -> usize {
     let from = at.saturating_sub(usize::from(text[..at].ends_with('\n')));
-    text[from..].find('\n').map_or(text.len(), |found| from + found + 1)
+    text[from..]
+        .find('\n')
+        .map_or(text.len(), |found| from + found + 1)
 }
 
 fn quoted(text: &str) -> String {
@@ -211,7 +315,11 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted<'_> = Wanted { name: "@a/b", version: "^1.0.0", source: Some("oci://h/b") };
+    const WANTED: Wanted<'_> = Wanted {
+        name: "@a/b",
+        version: "^1.0.0",
+        source: Some("oci://h/b"),
+    };
 
     fn added(text: &str) -> String {
         with_dependency(text, "here", WANTED).unwrap_or_else(|| panic!("{text}"))
@@ -249,7 +357,12 @@ mod tests {
 
     #[test]
     fn a_project_without_a_package_gets_one() {
-        for text in ["", "apiVersion: goondan.ai/v1\nkind: Model\n", "---\nkind: Model\n", "# c\nkind: Model\n"] {
+        for text in [
+            "",
+            "apiVersion: goondan.ai/v1\nkind: Model\n",
+            "---\nkind: Model\n",
+            "# c\nkind: Model\n",
+        ] {
             let after = added(text);
             assert_eq!(package_name(&after).as_deref(), Some("here"));
             assert!(after.ends_with(text));
@@ -258,7 +371,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_changed_is_left_to_a_person() {
-        for text in ["kind: Package\nspec: 1\n", "kind: Package\nspec: {dependencies: x}\n"] {
+        for text in [
+            "kind: Package\nspec: 1\n",
+            "kind: Package\nspec: {dependencies: x}\n",
+        ] {
             assert_eq!(with_dependency(text, "here", WANTED), None, "{text}");
         }
     }

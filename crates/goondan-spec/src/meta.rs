@@ -13,7 +13,9 @@ pub const BASE_PACKAGE: &str = "@goondan/base";
 
 /// A kind of resource.
 // Rule L4.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum Kind {
     /// A language model of a provider.
     Model,
@@ -86,7 +88,11 @@ pub struct ResourceId {
 impl ResourceId {
     /// A resource of the built-in package.
     pub fn base(kind: Kind, name: impl Into<String>) -> Self {
-        ResourceId { package: Some(BASE_PACKAGE.to_owned()), kind, name: name.into() }
+        ResourceId {
+            package: Some(BASE_PACKAGE.to_owned()),
+            kind,
+            name: name.into(),
+        }
     }
 
     /// Whether the resource belongs to the built-in package.

@@ -84,7 +84,10 @@ impl Node {
         let mut here = self;
         for segment in segments {
             let next = match &here.content {
-                Content::List(items) => segment.parse::<usize>().ok().and_then(|index| items.get(index)),
+                Content::List(items) => segment
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|index| items.get(index)),
                 Content::Map(_) => here.entry(segment).map(|entry| &entry.value),
                 _ => None,
             };
@@ -112,7 +115,10 @@ impl Node {
 
 /// The entries of a map as a JSON object.
 pub(crate) fn to_object(entries: &[Entry]) -> JsonObject {
-    entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect()
+    entries
+        .iter()
+        .map(|entry| (entry.key.clone(), entry.value.to_json()))
+        .collect()
 }
 
 fn shift(at: &mut Position, lines: usize, bytes: usize) {

@@ -47,8 +47,13 @@ impl Link {
     /// That the text at `field` names `to`, by its bytes from `begin` on.
     pub(crate) fn new(field: &Field<'_>, begin: usize, to: &ResourceId) -> Self {
         let text = field.node.text().unwrap_or_default();
-        let name = letters(field.node.at, text).map(|start| start + begin..start + begin + to.name.len());
-        Link { at: field.node.at, name, to: to.clone() }
+        let name =
+            letters(field.node.at, text).map(|start| start + begin..start + begin + to.name.len());
+        Link {
+            at: field.node.at,
+            name,
+            to: to.clone(),
+        }
     }
 }
 

@@ -19,7 +19,10 @@ pub(crate) fn own(files: &[Arc<ParsedFile>]) -> Option<&str> {
 
 /// The `goondan.yaml` in the root.
 pub(crate) fn manifest(files: &[Arc<ParsedFile>]) -> Option<&ParsedFile> {
-    MANIFESTS.iter().find_map(|name| files.iter().find(|file| file.name == *name)).map(AsRef::as_ref)
+    MANIFESTS
+        .iter()
+        .find_map(|name| files.iter().find(|file| file.name == *name))
+        .map(AsRef::as_ref)
 }
 
 /// Passes an envelope on, unless it is a Package in the wrong place.
@@ -40,8 +43,9 @@ pub(crate) fn place<'f>(
     if in_manifest && position == 0 {
         return Some(envelope);
     }
-    let is_package =
-        |document: &crate::node::Node| document.entry("kind").and_then(|kind| kind.value.text()) == Some("Package");
+    let is_package = |document: &crate::node::Node| {
+        document.entry("kind").and_then(|kind| kind.value.text()) == Some("Package")
+    };
     let second = file.documents.iter().take(position).any(is_package);
     let diagnostic = if second {
         Diagnostic::new(
@@ -56,7 +60,15 @@ pub(crate) fn place<'f>(
         )
         .suggest("move it to the top of `goondan.yaml`")
     };
-    let kind_at = file.documents.get(position).and_then(|document| document.entry("kind")).map(|kind| kind.value.at);
-    findings.add(diagnostic.at(kind_at.unwrap_or(envelope.head.name_at)).field("kind"));
+    let kind_at = file
+        .documents
+        .get(position)
+        .and_then(|document| document.entry("kind"))
+        .map(|kind| kind.value.at);
+    findings.add(
+        diagnostic
+            .at(kind_at.unwrap_or(envelope.head.name_at))
+            .field("kind"),
+    );
     None
 }

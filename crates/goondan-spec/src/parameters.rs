@@ -8,7 +8,13 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::Findings;
 
 /// Keywords that the meta-schema takes on trust; a schema that uses one is compiled to see whether it holds.
-const COMPILED: [&str; 5] = ["pattern", "patternProperties", "$ref", "$dynamicRef", "$schema"];
+const COMPILED: [&str; 5] = [
+    "pattern",
+    "patternProperties",
+    "$ref",
+    "$dynamicRef",
+    "$schema",
+];
 
 /// Reads a JSON Schema of type object.
 pub(crate) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Value> {
@@ -34,27 +40,42 @@ pub(crate) struct Problem {
 /// Whether `schema` is a valid JSON Schema (draft 2020-12) whose root has `type: object`.
 pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
     let Some(object) = schema.as_object() else {
-        return Err(root("a JSON Schema is a map here", "write `{type: object, properties: {…}}`"));
+        return Err(root(
+            "a JSON Schema is a map here",
+            "write `{type: object, properties: {…}}`",
+        ));
     };
     if let Err(error) = meta::validate(schema) {
         let pointer = error.instance_path().to_string();
         if pointer.ends_with("/type") {
-            let suggestion =
-                "use `string`, `number`, `integer`, `boolean`, `object`, `array` or `null`, or a list of them";
+            let suggestion = "use `string`, `number`, `integer`, `boolean`, `object`, `array` or `null`, or a list of them";
             let message = format!("{} is not a type", error.instance());
-            return Err(Problem { pointer, message, suggestion: Some(suggestion) });
+            return Err(Problem {
+                pointer,
+                message,
+                suggestion: Some(suggestion),
+            });
         }
-        let deprecated = matches!(error.instance().as_ref(), Value::Bool(_)) && pointer.ends_with("/required");
+        let deprecated =
+            matches!(error.instance().as_ref(), Value::Bool(_)) && pointer.ends_with("/required");
         let suggestion = if deprecated {
             Some("list the required names beside `properties`: `required: [name]`")
         } else {
             Some("compare it with the example that `gdn explain E_CONFIG_INVALID_PARAMETERS` shows")
         };
-        return Err(Problem { pointer, message: error.to_string(), suggestion });
+        return Err(Problem {
+            pointer,
+            message: error.to_string(),
+            suggestion,
+        });
     }
     match object.get("type") {
         Some(Value::String(kind)) if kind == "object" => {}
-        Some(_) => return Err(at_type("arguments and outputs are objects, so the root's `type` must be `object`")),
+        Some(_) => {
+            return Err(at_type(
+                "arguments and outputs are objects, so the root's `type` must be `object`",
+            ));
+        }
         None => return Err(root("the root has no `type`", "add `type: object`")),
     }
     if uses_any(schema, &COMPILED)
@@ -88,18 +109,26 @@ impl std::fmt::Display for Problem {
 }
 
 fn root(message: &str, suggestion: &'static str) -> Problem {
-    Problem { pointer: String::new(), message: message.to_owned(), suggestion: Some(suggestion) }
+    Problem {
+        pointer: String::new(),
+        message: message.to_owned(),
+        suggestion: Some(suggestion),
+    }
 }
 
 fn at_type(message: &str) -> Problem {
-    Problem { pointer: "/type".to_owned(), message: message.to_owned(), suggestion: Some("write `type: object`") }
+    Problem {
+        pointer: "/type".to_owned(),
+        message: message.to_owned(),
+        suggestion: Some("write `type: object`"),
+    }
 }
 
 fn uses_any(schema: &Value, keywords: &[&str]) -> bool {
     match schema {
-        Value::Object(map) => {
-            map.iter().any(|(key, value)| keywords.contains(&key.as_str()) || uses_any(value, keywords))
-        }
+        Value::Object(map) => map
+            .iter()
+            .any(|(key, value)| keywords.contains(&key.as_str()) || uses_any(value, keywords)),
         Value::Array(items) => items.iter().any(|item| uses_any(item, keywords)),
         _ => false,
     }
@@ -108,10 +137,21 @@ fn uses_any(schema: &Value, keywords: &[&str]) -> bool {
 fn diagnostic(field: &Field<'_>, problem: &Problem) -> Diagnostic {
     let segments: Vec<String> = problem.pointer.split('/').skip(1).map(unescape).collect();
     let node = field.node.follow(segments.iter().map(String::as_str));
-    let path = segments.iter().fold(field.path.clone(), |path, segment| format!("{path}.{segment}"));
-    let message = format!("`{path}` is not a valid JSON Schema: {}.", problem.message.trim_end_matches('.'));
-    let at = if std::ptr::eq(node, field.node) { field.at() } else { node.at };
-    let diagnostic = Diagnostic::new(Code::INVALID_PARAMETERS, message).at(at).field(path);
+    let path = segments.iter().fold(field.path.clone(), |path, segment| {
+        format!("{path}.{segment}")
+    });
+    let message = format!(
+        "`{path}` is not a valid JSON Schema: {}.",
+        problem.message.trim_end_matches('.')
+    );
+    let at = if std::ptr::eq(node, field.node) {
+        field.at()
+    } else {
+        node.at
+    };
+    let diagnostic = Diagnostic::new(Code::INVALID_PARAMETERS, message)
+        .at(at)
+        .field(path);
     match problem.suggestion {
         Some(suggestion) => diagnostic.suggest(suggestion),
         None => diagnostic,
@@ -147,10 +187,15 @@ mod tests {
         assert_eq!(pointer(json!({"type": 7})).as_deref(), Some("/type"));
         assert_eq!(pointer(json!({"type": "array"})).as_deref(), Some("/type"));
         assert_eq!(pointer(json!({"properties": {}})).as_deref(), Some(""));
-        let required = json!({"type": "object", "properties": {"a": {"type": "string", "required": true}}});
+        let required =
+            json!({"type": "object", "properties": {"a": {"type": "string", "required": true}}});
         assert_eq!(pointer(required).as_deref(), Some("/properties/a/required"));
-        let pattern = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}});
+        let pattern =
+            json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}});
         assert!(pointer(pattern).is_some());
-        assert!(pointer(json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}})).is_some());
+        assert!(
+            pointer(json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}))
+                .is_some()
+        );
     }
 }

@@ -58,7 +58,14 @@ impl<'f> Folder<'f> {
     pub(crate) fn new(files: &'f dyn Files, root: &'f Path) -> Self {
         let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
         let repository = repository_around(files, &canonical).map(Path::to_owned);
-        Folder { files, root, canonical, repository, seen: Mutex::default(), modules: Mutex::default() }
+        Folder {
+            files,
+            root,
+            canonical,
+            repository,
+            seen: Mutex::default(),
+            modules: Mutex::default(),
+        }
     }
 
     /// What stands at a relative path.
@@ -68,10 +75,17 @@ impl<'f> Folder<'f> {
         }
         let path = self.root.join(relative);
         // What is not there yet leads where the folder above it leads. Above the root nothing is asked.
-        let inner = path.ancestors().take_while(|path| path.starts_with(self.root));
-        let known = inner.into_iter().find_map(|path| self.files.canonical(path).ok());
+        let inner = path
+            .ancestors()
+            .take_while(|path| path.starts_with(self.root));
+        let known = inner
+            .into_iter()
+            .find_map(|path| self.files.canonical(path).ok());
         let leaves = known.is_some_and(|target| !target.starts_with(&self.canonical));
-        let seen = Seen { kind: self.files.kind(&path).ok(), leaves };
+        let seen = Seen {
+            kind: self.files.kind(&path).ok(),
+            leaves,
+        };
         self.lock().insert(relative.to_owned(), seen);
         seen
     }
@@ -89,11 +103,16 @@ impl<'f> Folder<'f> {
     fn read_at(&self, path: &Path) -> Result<String, Unreadable> {
         match self.files.kind(path) {
             Ok(FileKind::File) => {}
-            Ok(FileKind::Directory) => return Err(Unreadable::Io(io::Error::other("it is a folder"))),
+            Ok(FileKind::Directory) => {
+                return Err(Unreadable::Io(io::Error::other("it is a folder")));
+            }
             Ok(_) => return Err(Unreadable::Io(io::Error::other("it is not a regular file"))),
             Err(error) => return Err(Unreadable::Io(error)),
         }
-        let bytes = self.files.read(path, MAX_FILE_SIZE).map_err(Unreadable::Io)?;
+        let bytes = self
+            .files
+            .read(path, MAX_FILE_SIZE)
+            .map_err(Unreadable::Io)?;
         if bytes.len() as u64 > MAX_FILE_SIZE {
             return Err(Unreadable::TooLarge);
         }
@@ -115,7 +134,12 @@ pub(crate) struct Looks<'f> {
 
 impl<'f> Looks<'f> {
     pub(crate) fn at(folder: &'f Folder<'f>, base: &'f str) -> Self {
-        Looks { folder, base, seen: RefCell::default(), beyond: Cell::new(false) }
+        Looks {
+            folder,
+            base,
+            seen: RefCell::default(),
+            beyond: Cell::new(false),
+        }
     }
 
     /// The folder that the document's paths start from; empty for the project itself.
@@ -152,12 +176,21 @@ impl<'f> Looks<'f> {
     }
 
     /// As [`Looks::path`], of a path in the project whoever names it.
-    pub(crate) fn path_in_project(&self, field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    pub(crate) fn path_in_project(
+        &self,
+        field: &Field<'_>,
+        findings: &mut Findings,
+    ) -> Option<String> {
         Looks::at(self.folder, "").path(field, findings)
     }
 
     /// As [`Looks::path`], where `text` is what `field` comes to.
-    pub(crate) fn path_of(&self, field: &Field<'_>, text: &str, findings: &mut Findings) -> Option<String> {
+    pub(crate) fn path_of(
+        &self,
+        field: &Field<'_>,
+        text: &str,
+        findings: &mut Findings,
+    ) -> Option<String> {
         let located = normal(text).map(|relative| match relative.as_str() {
             "." if self.is_installed() => self.base.to_owned(),
             _ => below(self.base, &relative),
@@ -170,18 +203,28 @@ impl<'f> Looks<'f> {
                     excerpt(text, 200)
                 );
                 let suggestion = "copy what it links to into the bundle";
-                findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(suggestion));
+                findings.add(
+                    field
+                        .problem(Code::PATH_ESCAPE, message)
+                        .suggest(suggestion),
+                );
                 None
             }
             Ok(relative) => Some(relative),
             Err(Refused::Leaves(why)) => {
                 let message = format!("`{}` is `{}`, {why}.", field.path, excerpt(text, 200));
-                let suggestion = "use a path below the folder of goondan.yaml, such as `./tools/name`";
-                findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(suggestion));
+                let suggestion =
+                    "use a path below the folder of goondan.yaml, such as `./tools/name`";
+                findings.add(
+                    field
+                        .problem(Code::PATH_ESCAPE, message)
+                        .suggest(suggestion),
+                );
                 None
             }
             Err(Refused::Unclear(why)) => {
-                findings.add(field.invalid(format!("`{}` is not a valid path: {why}.", field.path)));
+                findings
+                    .add(field.invalid(format!("`{}` is not a valid path: {why}.", field.path)));
                 None
             }
         }
@@ -201,7 +244,11 @@ impl<'f> Looks<'f> {
     /// The folder at a path that starts from the bundle and may lead out of it, without links; none where there is no folder.
     pub(crate) fn folder_outside(&self, path: &str) -> Option<PathBuf> {
         self.go_beyond();
-        let real = self.folder.files.canonical(&self.folder.canonical.join(path)).ok()?;
+        let real = self
+            .folder
+            .files
+            .canonical(&self.folder.canonical.join(path))
+            .ok()?;
         (self.folder.files.kind(&real).ok()? == FileKind::Directory).then_some(real)
     }
 
@@ -231,19 +278,35 @@ impl<'f> Looks<'f> {
     /// may lie outside of the bundle, but not outside of the repository: that is [`io::ErrorKind::PermissionDenied`] with a reason.
     pub(crate) fn read_in_repository(&self, path: &Path) -> Result<(String, PathBuf), Unreadable> {
         self.go_beyond();
-        let top = self.folder.repository.as_deref().unwrap_or(&self.folder.canonical);
+        let top = self
+            .folder
+            .repository
+            .as_deref()
+            .unwrap_or(&self.folder.canonical);
         let real = self.folder.files.canonical(path);
         if real.as_ref().is_ok_and(|real| !real.starts_with(top)) {
-            let left = io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of the repository");
+            let left = io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "it leads out of the repository",
+            );
             return Err(Unreadable::Io(left));
         }
         Ok((self.folder.read_at(path)?, real.map_err(Unreadable::Io)?))
     }
 
     /// The files that the module at `path` is made of, which `find` looks for once in a load.
-    pub(crate) fn module_files(&self, path: &str, find: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    pub(crate) fn module_files(
+        &self,
+        path: &str,
+        find: impl FnOnce() -> Vec<String>,
+    ) -> Vec<String> {
         self.go_beyond();
-        let known = || self.folder.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || {
+            self.folder
+                .modules
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
         if let Some(files) = known().get(path) {
             return files.clone();
         }
@@ -253,7 +316,11 @@ impl<'f> Looks<'f> {
     }
 
     /// Reads a text file that `field` names, such as a prompt, and notes it as part of the bundle.
-    pub(crate) fn text_at(&self, field: &Field<'_>, findings: &mut Findings) -> Option<(String, String)> {
+    pub(crate) fn text_at(
+        &self,
+        field: &Field<'_>,
+        findings: &mut Findings,
+    ) -> Option<(String, String)> {
         let relative = self.path(field, findings)?;
         let problem = match self.read(&relative) {
             Ok(text) => {
@@ -261,20 +328,31 @@ impl<'f> Looks<'f> {
                 return Some((relative, text.trim_start_matches('\u{feff}').to_owned()));
             }
             Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                let message = format!("`{}` is `{relative}`, but there is no such file.", field.path);
-                field
-                    .problem(Code::ENTRY_NOT_FOUND, message)
-                    .suggest("create it, or correct the path; it starts from the folder of goondan.yaml")
+                let message = format!(
+                    "`{}` is `{relative}`, but there is no such file.",
+                    field.path
+                );
+                field.problem(Code::ENTRY_NOT_FOUND, message).suggest(
+                    "create it, or correct the path; it starts from the folder of goondan.yaml",
+                )
             }
             Err(Unreadable::Io(error)) => field
-                .problem(Code::ENTRY_NOT_FOUND, format!("`{relative}` cannot be read: {}.", reason(&error)))
+                .problem(
+                    Code::ENTRY_NOT_FOUND,
+                    format!("`{relative}` cannot be read: {}.", reason(&error)),
+                )
                 .suggest("name a text file that you may read"),
-            Err(Unreadable::TooLarge) => {
-                field.problem(Code::FILE_TOO_LARGE, format!("`{relative}` is larger than 1 MiB.")).suggest("shorten it")
-            }
+            Err(Unreadable::TooLarge) => field
+                .problem(
+                    Code::FILE_TOO_LARGE,
+                    format!("`{relative}` is larger than 1 MiB."),
+                )
+                .suggest("shorten it"),
             Err(Unreadable::NotText(_)) => {
                 let message = format!("`{relative}` is not UTF-8 text.");
-                field.problem(Code::PARSE_ERROR, message).suggest("save it as UTF-8")
+                field
+                    .problem(Code::PARSE_ERROR, message)
+                    .suggest("save it as UTF-8")
             }
         };
         findings.add(problem);
@@ -289,7 +367,9 @@ impl<'f> Looks<'f> {
 
 /// The top of the git repository that `folder` lies in; `folder` is absolute and without links.
 pub fn repository_around<'f>(files: &dyn Files, folder: &'f Path) -> Option<&'f Path> {
-    folder.ancestors().find(|folder| files.kind(&folder.join(".git")).is_ok())
+    folder
+        .ancestors()
+        .find(|folder| files.kind(&folder.join(".git")).is_ok())
 }
 
 /// Why a text is no path in the bundle.
@@ -303,23 +383,32 @@ pub(crate) fn normal(text: &str) -> Result<String, Refused> {
     if text.contains('\0') {
         return Err(Refused::Unclear("it holds a NUL character"));
     }
-    let drive = text.as_bytes().get(1) == Some(&b':') && text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let drive = text.as_bytes().get(1) == Some(&b':')
+        && text.starts_with(|c: char| c.is_ascii_alphabetic());
     if text.starts_with(['/', '\\']) || drive {
         return Err(Refused::Leaves("an absolute path, which leaves the bundle"));
     }
     if text.contains('\\') {
-        return Err(Refused::Unclear("separate folders by `/`, not by a backslash"));
+        return Err(Refused::Unclear(
+            "separate folders by `/`, not by a backslash",
+        ));
     }
     let mut parts = Vec::new();
     for part in text.split('/') {
         match part {
             "" | "." => {}
-            ".." if parts.pop().is_none() => return Err(Refused::Leaves("which leaves the bundle")),
+            ".." if parts.pop().is_none() => {
+                return Err(Refused::Leaves("which leaves the bundle"));
+            }
             ".." => {}
             part => parts.push(part),
         }
     }
-    Ok(if parts.is_empty() { ".".to_owned() } else { parts.join("/") })
+    Ok(if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        parts.join("/")
+    })
 }
 
 #[cfg(test)]
@@ -330,11 +419,25 @@ mod tests {
     fn dots_are_resolved_but_never_beyond_the_root() {
         assert_eq!(normal("./a/./b/../c").ok().as_deref(), Some("a/c"));
         assert_eq!(normal("./").ok().as_deref(), Some("."));
-        for leaves in ["..", "../x", "a/../../x", "/etc", "C:\\x", "\\\\host\\x", "c:x"] {
-            assert!(matches!(normal(leaves), Err(Refused::Leaves(_))), "{leaves}");
+        for leaves in [
+            "..",
+            "../x",
+            "a/../../x",
+            "/etc",
+            "C:\\x",
+            "\\\\host\\x",
+            "c:x",
+        ] {
+            assert!(
+                matches!(normal(leaves), Err(Refused::Leaves(_))),
+                "{leaves}"
+            );
         }
         for unclear in ["a\\b", "a\0"] {
-            assert!(matches!(normal(unclear), Err(Refused::Unclear(_))), "{unclear}");
+            assert!(
+                matches!(normal(unclear), Err(Refused::Unclear(_))),
+                "{unclear}"
+            );
         }
     }
 }

@@ -54,7 +54,9 @@ pub fn may_match(pattern: &str, text: &[Atom]) -> bool {
             let reached = match atom {
                 // Unknown text may be empty, and it may be what the pattern wants next.
                 Atom::Any => now[i] || (i > 0 && next[i - 1]),
-                Atom::One | Atom::Char(_) => i > 0 && step_may(expected[i - 1], atom, now[i - 1], now[i]),
+                Atom::One | Atom::Char(_) => {
+                    i > 0 && step_may(expected[i - 1], atom, now[i - 1], now[i])
+                }
             };
             next[i] = reached || (i > 0 && expected[i - 1] == Atom::Any && next[i - 1]);
         }
@@ -72,7 +74,10 @@ fn step_may(expected: Atom, atom: Atom, before: bool, here: bool) -> bool {
 }
 
 fn start(expected: &[Atom]) -> Vec<bool> {
-    let leading = expected.iter().take_while(|atom| **atom == Atom::Any).count();
+    let leading = expected
+        .iter()
+        .take_while(|atom| **atom == Atom::Any)
+        .count();
     (0..=expected.len()).map(|i| i <= leading).collect()
 }
 
@@ -123,7 +128,11 @@ mod tests {
         let text = [atoms("git st"), vec![Atom::Any]].concat();
         assert!(always_matches("git *", &text) && always_matches("git st*", &text));
         assert!(!always_matches("git status", &text) && !always_matches("git st?", &text));
-        assert!(may_match("git status", &text) && may_match("git st?", &text) && !may_match("rm *", &text));
+        assert!(
+            may_match("git status", &text)
+                && may_match("git st?", &text)
+                && !may_match("rm *", &text)
+        );
     }
 
     proptest! {

@@ -40,19 +40,34 @@ pub(crate) struct ParsedFile {
 impl ParsedFile {
     fn empty(name: &str) -> Self {
         let (name, text, findings) = (name.to_owned(), Arc::from(""), Findings::about(name));
-        ParsedFile { name, text, documents: Vec::new(), kept: Vec::new(), findings, mark: Arc::default() }
+        ParsedFile {
+            name,
+            text,
+            documents: Vec::new(),
+            kept: Vec::new(),
+            findings,
+            mark: Arc::default(),
+        }
     }
 
     /// The name of the package that the file's first document declares.
     pub(crate) fn package(&self) -> Option<&str> {
         let first = self.documents.first()?;
         let is_package = first.entry("kind")?.value.text()? == "Package";
-        is_package.then(|| first.entry("metadata")?.value.entry("name")?.value.text()).flatten()
+        is_package
+            .then(|| first.entry("metadata")?.value.entry("name")?.value.text())
+            .flatten()
     }
 
     /// The dependencies of the package that the file's first document declares, as they stand there.
     pub(crate) fn dependencies(&self) -> &[Node] {
-        let list = self.package().and_then(|_| self.documents.first()?.entry("spec")?.value.entry("dependencies"));
+        let list = self.package().and_then(|_| {
+            self.documents
+                .first()?
+                .entry("spec")?
+                .value
+                .entry("dependencies")
+        });
         match list.map(|entry| &entry.value.content) {
             Some(Content::List(items)) => items,
             _ => &[],
@@ -61,8 +76,12 @@ impl ParsedFile {
 
     /// Whether it is the manifest of an executable custom tool rather than a file of resources (rule L1).
     pub(crate) fn is_tool_manifest(&self) -> bool {
-        let has_kind = self.documents.iter().any(|document| document.entry("kind").is_some())
-            || (!self.findings.is_clean() && self.text.lines().any(|line| line.starts_with("kind:")));
+        let has_kind = self
+            .documents
+            .iter()
+            .any(|document| document.entry("kind").is_some())
+            || (!self.findings.is_clean()
+                && self.text.lines().any(|line| line.starts_with("kind:")));
         may_be_tool_manifest(&self.name) && !has_kind
     }
 }
@@ -122,7 +141,10 @@ impl KnownFiles {
 pub(crate) fn read_file(folder: &Folder<'_>, name: &str, known: &KnownFiles) -> Arc<ParsedFile> {
     match folder.read(name) {
         Ok(text) => {
-            let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+            let text = text
+                .strip_prefix('\u{feff}')
+                .map(str::to_owned)
+                .unwrap_or(text);
             known.parsed(name, with_line_ends(text))
         }
         Err(unreadable) => {
@@ -141,7 +163,9 @@ fn with_line_ends(text: String) -> String {
         return text;
     }
     let alone = |at: usize| text.as_bytes().get(at + 1) != Some(&b'\n');
-    text.char_indices().map(|(at, c)| if c == '\r' && alone(at) { '\n' } else { c }).collect()
+    text.char_indices()
+        .map(|(at, c)| if c == '\r' && alone(at) { '\n' } else { c })
+        .collect()
 }
 
 /// Whether `files` may define more than the `read` documents whose envelopes were read.
@@ -153,7 +177,10 @@ pub(crate) fn hides_some(files: &[Arc<ParsedFile>], read: usize) -> bool {
 fn explain(name: &str, unreadable: Unreadable) -> (Diagnostic, String) {
     match unreadable {
         Unreadable::TooLarge => {
-            let diagnostic = Diagnostic::new(Code::FILE_TOO_LARGE, format!("`{name}` is larger than 1 MiB."));
+            let diagnostic = Diagnostic::new(
+                Code::FILE_TOO_LARGE,
+                format!("`{name}` is larger than 1 MiB."),
+            );
             (
                 diagnostic.suggest("split it into several files; every `*.yaml` in a folder such as `tools/` is read"),
                 String::new(),
@@ -171,9 +198,14 @@ fn explain(name: &str, unreadable: Unreadable) -> (Diagnostic, String) {
             (diagnostic.at(at).suggest("save the file as UTF-8"), text)
         }
         Unreadable::Io(error) => {
-            let diagnostic =
-                Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` cannot be read: {}.", reason(&error)));
-            (diagnostic.suggest("check that you may read it"), String::new())
+            let diagnostic = Diagnostic::new(
+                Code::PARSE_ERROR,
+                format!("`{name}` cannot be read: {}.", reason(&error)),
+            );
+            (
+                diagnostic.suggest("check that you may read it"),
+                String::new(),
+            )
         }
     }
 }
@@ -183,10 +215,16 @@ fn parse(file: &mut ParsedFile) {
     let chunks = split::documents(&text);
     if let Some(first_too_many) = chunks.get(MAX_DOCUMENTS) {
         let start = first_too_many.bytes_before;
-        let message = format!("`{}` holds {} documents, more than {MAX_DOCUMENTS}.", file.name, chunks.len());
+        let message = format!(
+            "`{}` holds {} documents, more than {MAX_DOCUMENTS}.",
+            file.name,
+            chunks.len()
+        );
         let diagnostic = Diagnostic::new(Code::TOO_MANY_DOCUMENTS, message)
             .at(position_of_bytes(&file.text, start, start + 3))
-            .suggest("split it into several files; every `*.yaml` in a folder such as `tools/` is read");
+            .suggest(
+                "split it into several files; every `*.yaml` in a folder such as `tools/` is read",
+            );
         file.findings.add(diagnostic);
         return;
     }
@@ -207,7 +245,8 @@ fn parse(file: &mut ParsedFile) {
                     Some(suggestion) => diagnostic.suggest(suggestion),
                     None => diagnostic,
                 };
-                file.findings.add(left_over(&file.text, chunk).unwrap_or(diagnostic));
+                file.findings
+                    .add(left_over(&file.text, chunk).unwrap_or(diagnostic));
                 hide_values(chunk, &mut file.findings);
             }
         }
@@ -221,17 +260,29 @@ const LEFT_OVER: [(&str, &str, &str); 2] = [
         "A merge conflict of git is left here.",
         "choose one side and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`",
     ),
-    ("```", "A code fence of Markdown is left here.", "remove the lines that begin with three back quotes"),
+    (
+        "```",
+        "A code fence of Markdown is left here.",
+        "remove the lines that begin with three back quotes",
+    ),
 ];
 
 /// A line of git or of Markdown in a document that is no YAML.
 fn left_over(text: &str, chunk: Chunk<'_>) -> Option<Diagnostic> {
     let begins_line = |at: &usize| *at == 0 || chunk.text[..*at].ends_with('\n');
     LEFT_OVER.into_iter().find_map(|(mark, what, remedy)| {
-        let within = chunk.text.match_indices(mark).map(|(at, _)| at).find(begins_line)?;
+        let within = chunk
+            .text
+            .match_indices(mark)
+            .map(|(at, _)| at)
+            .find(begins_line)?;
         let start = chunk.bytes_before + within;
         let at = position_of_bytes(text, start, start + mark.len());
-        Some(Diagnostic::new(Code::PARSE_ERROR, what).at(at).suggest(remedy))
+        Some(
+            Diagnostic::new(Code::PARSE_ERROR, what)
+                .at(at)
+                .suggest(remedy),
+        )
     })
 }
 
@@ -240,7 +291,10 @@ fn left_over(text: &str, chunk: Chunk<'_>) -> Option<Diagnostic> {
 fn hide_values(chunk: Chunk<'_>, findings: &mut Findings) {
     let mut start = chunk.bytes_before;
     for line in chunk.text.split_inclusive('\n') {
-        for (colon, _) in line.match_indices(':').filter(|(colon, _)| names_a_secret(&line[..*colon])) {
+        for (colon, _) in line
+            .match_indices(':')
+            .filter(|(colon, _)| names_a_secret(&line[..*colon]))
+        {
             let rest = &line[colon + 1..];
             let written = rest.trim();
             if !written.is_empty() && !written.starts_with(['{', '&', '|', '>']) {
@@ -254,9 +308,15 @@ fn hide_values(chunk: Chunk<'_>, findings: &mut Findings) {
 
 /// Whether the last word of what stands before a colon is the name of a secret.
 fn names_a_secret(before: &str) -> bool {
-    let word = before.rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).next().unwrap_or_default();
+    let word = before
+        .rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'))
+        .next()
+        .unwrap_or_default();
     let word = word.to_ascii_lowercase();
-    word == "value" || ["apikey", "token", "secret", "password"].iter().any(|name| word.ends_with(name))
+    word == "value"
+        || ["apikey", "token", "secret", "password"]
+            .iter()
+            .any(|name| word.ends_with(name))
 }
 
 #[cfg(test)]
@@ -292,7 +352,12 @@ mod tests {
         let file = read("a: 1\n---\nb: [\n---\nc: 3\n---\n\td: x: y\n");
         assert_eq!(file.documents.len(), 2);
         assert_eq!(file.documents[1].entry("c").unwrap().value.at.line, 5);
-        let lines: Vec<_> = file.findings.diagnostics.iter().map(|found| found.position.unwrap().line).collect();
+        let lines: Vec<_> = file
+            .findings
+            .diagnostics
+            .iter()
+            .map(|found| found.position.unwrap().line)
+            .collect();
         assert_eq!(lines, [3, 7]);
     }
 
@@ -305,7 +370,12 @@ mod tests {
     fn secrets_of_a_broken_document_are_hidden() {
         let text = "apiKey: {value: sk-1, x: [}\nbotToken: sk-2\n";
         let file = read(text);
-        let hidden: Vec<_> = file.findings.secrets.iter().map(|range| &text[range.clone()]).collect();
+        let hidden: Vec<_> = file
+            .findings
+            .secrets
+            .iter()
+            .map(|range| &text[range.clone()])
+            .collect();
         assert_eq!(hidden, ["sk-1, x: [}", "sk-2"]);
     }
 }

@@ -48,12 +48,18 @@ fn note(field: &Field<'_>, reference: &ObjectRef, id: &ResourceId, findings: &mu
 }
 
 /// Reads an item of an array of references: `{ref: …}` with, where the caller asks for them, further fields.
-pub(crate) fn item<'n>(field: &Field<'n>, findings: &mut Findings) -> Option<(Fields<'n>, Field<'n>)> {
+pub(crate) fn item<'n>(
+    field: &Field<'n>,
+    findings: &mut Findings,
+) -> Option<(Fields<'n>, Field<'n>)> {
     if let Some(text) = field.node.text() {
         let message = format!("`{}` must be a map with `ref`, but is text.", field.path);
         let suggestion = format!("write `- ref: {}`", excerpt(text, 100));
         findings.add(
-            field.problem(Code::INVALID_REF, message).suggest(suggestion).fix(Fix::before(field.node.at, "ref: ")),
+            field
+                .problem(Code::INVALID_REF, message)
+                .suggest(suggestion)
+                .fix(Fix::before(field.node.at, "ref: ")),
         );
         return None;
     }
@@ -62,7 +68,9 @@ pub(crate) fn item<'n>(field: &Field<'n>, findings: &mut Findings) -> Option<(Fi
     if reference.is_none() {
         let missing = fields.missing("ref");
         findings.add(match (field.node.entry("kind"), field.node.entry("name")) {
-            (Some(_), Some(_)) => missing.suggest("put it under `ref`: `- ref: {kind: …, name: …}`"),
+            (Some(_), Some(_)) => {
+                missing.suggest("put it under `ref`: `- ref: {kind: …, name: …}`")
+            }
             _ => fields.to_be_added(missing.suggest("write `- ref: Kind/name`"), "ref", ""),
         });
     }
@@ -75,13 +83,25 @@ fn read(field: &Field<'_>, expected: Kind, findings: &mut Findings) -> Option<Ob
         Some(text) => split(field, text, expected, findings)?,
         None if field.node.entries().is_some() => read_map(field, findings)?,
         None => {
-            let message = format!("`{}` must be a reference, but is {}.", field.path, field.node.what());
-            findings.add(field.problem(Code::INVALID_REF, message).suggest(format!("write `{expected}/name`")));
+            let message = format!(
+                "`{}` must be a reference, but is {}.",
+                field.path,
+                field.node.what()
+            );
+            findings.add(
+                field
+                    .problem(Code::INVALID_REF, message)
+                    .suggest(format!("write `{expected}/name`")),
+            );
             return None;
         }
     };
     let Some(found) = Kind::parse(&kind) else {
-        let message = format!("`{}` names the kind `{}`, which does not exist.", field.path, excerpt(&kind, 60));
+        let message = format!(
+            "`{}` names the kind `{}`, which does not exist.",
+            field.path,
+            excerpt(&kind, 60)
+        );
         let known = Kind::ALL.map(Kind::as_str);
         let problem = field.problem(Code::INVALID_REF, message);
         findings.add(match closest(&kind, &known) {
@@ -96,10 +116,18 @@ fn read(field: &Field<'_>, expected: Kind, findings: &mut Findings) -> Option<Ob
             field.path,
             excerpt(&name, 100)
         );
-        findings.add(field.problem(Code::INVALID_REF, message).suggest(format!("write `{expected}/…`")));
+        findings.add(
+            field
+                .problem(Code::INVALID_REF, message)
+                .suggest(format!("write `{expected}/…`")),
+        );
         return None;
     }
-    Some(ObjectRef { package, kind: found, name })
+    Some(ObjectRef {
+        package,
+        kind: found,
+        name,
+    })
 }
 
 type Parts = (Option<String>, String, String);
@@ -111,12 +139,17 @@ fn split(field: &Field<'_>, text: &str, expected: Kind, findings: &mut Findings)
         }
         _ => {
             let shown = excerpt(text, 100);
-            let message = format!("`{}` is `{shown}`, but a reference has the form `Kind/name`.", field.path);
+            let message = format!(
+                "`{}` is `{shown}`, but a reference has the form `Kind/name`.",
+                field.path
+            );
             let suggestion = match text.contains('/') || text.is_empty() {
                 true => format!("write `{expected}/name`"),
                 false => format!("write `{expected}/{shown}`"),
             };
-            let problem = field.problem(Code::INVALID_REF, message).suggest(suggestion);
+            let problem = field
+                .problem(Code::INVALID_REF, message)
+                .suggest(suggestion);
             findings.add(match text.contains('/') || text.is_empty() {
                 true => problem,
                 false => field.instead(problem, &format!("{expected}/{text}")),
@@ -128,20 +161,40 @@ fn split(field: &Field<'_>, text: &str, expected: Kind, findings: &mut Findings)
 
 fn read_map(field: &Field<'_>, findings: &mut Findings) -> Option<Parts> {
     let mut fields = field.fields(findings)?;
-    let kind = fields.required("kind", findings).and_then(|kind| kind.text(findings));
-    let name = fields.required("name", findings).and_then(|name| name.text(findings));
-    let package = fields.optional("package").and_then(|package| package.text(findings));
+    let kind = fields
+        .required("kind", findings)
+        .and_then(|kind| kind.text(findings));
+    let name = fields
+        .required("name", findings)
+        .and_then(|name| name.text(findings));
+    let package = fields
+        .optional("package")
+        .and_then(|package| package.text(findings));
     if let Some(version) = fields.optional("apiVersion")
         && version.node.text() != Some(API_VERSION)
     {
         let message = format!("A reference can only be to `apiVersion: {API_VERSION}`.");
-        findings.add(version.problem(Code::UNSUPPORTED_API_VERSION, message).suggest("leave it out"));
+        findings.add(
+            version
+                .problem(Code::UNSUPPORTED_API_VERSION, message)
+                .suggest("leave it out"),
+        );
     }
     fields.finish(findings);
-    Some((package.map(str::to_owned), kind?.to_owned(), name?.to_owned()))
+    Some((
+        package.map(str::to_owned),
+        kind?.to_owned(),
+        name?.to_owned(),
+    ))
 }
 
-fn report(field: &Field<'_>, reference: &ObjectRef, miss: &Miss, index: &Index, findings: &mut Findings) {
+fn report(
+    field: &Field<'_>,
+    reference: &ObjectRef,
+    miss: &Miss,
+    index: &Index,
+    findings: &mut Findings,
+) {
     let shown = format!("{}/{}", reference.kind, excerpt(&reference.name, 100));
     findings.add(match miss {
         Miss::Absent => return,
@@ -188,14 +241,20 @@ fn suggest(field: &Field<'_>, problem: Diagnostic, kind: &str, name: &str) -> Di
 fn instead(reference: &ObjectRef, index: &Index) -> String {
     let kind = reference.kind;
     if let Some(other) = index.other_kind(reference) {
-        return format!("there is `{other}/{}`, but a {kind} is needed here", reference.name);
+        return format!(
+            "there is `{other}/{}`, but a {kind} is needed here",
+            reference.name
+        );
     }
     let (names, count) = index.names(kind, reference.package.as_deref(), LISTED);
     match count {
         0 => format!("define it; there is no {kind} yet"),
         count if count > LISTED => format!("define it, or use one of the {count} that there are"),
         _ => {
-            let known: Vec<String> = names.iter().map(|name| format!("{kind}/{}", valid(name, kind))).collect();
+            let known: Vec<String> = names
+                .iter()
+                .map(|name| format!("{kind}/{}", valid(name, kind)))
+                .collect();
             format!("define it, or use {}", alternatives(&known))
         }
     }
@@ -205,7 +264,9 @@ fn instead(reference: &ObjectRef, index: &Index) -> String {
 fn valid(name: &str, kind: Kind) -> Cow<'_, str> {
     match check_name(name, kind) {
         Ok(()) => name.into(),
-        Err(_) => Some(repaired(name)).filter(|name| !name.is_empty()).map_or(name.into(), Cow::Owned),
+        Err(_) => Some(repaired(name))
+            .filter(|name| !name.is_empty())
+            .map_or(name.into(), Cow::Owned),
     }
 }
 

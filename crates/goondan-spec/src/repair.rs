@@ -36,7 +36,10 @@ pub struct Repair {
 pub fn repair(input: LoadInput<'_>) -> Vec<Repair> {
     let mut work = Work {
         input,
-        edited: Edited { files: input.files, texts: HashMap::new() },
+        edited: Edited {
+            files: input.files,
+            texts: HashMap::new(),
+        },
         known: KnownFiles::default(),
         repairs: BTreeMap::new(),
     };
@@ -66,7 +69,8 @@ impl Work<'_> {
         }
         let mut found_any = false;
         for (file, diagnostics) in by_file {
-            found_any |= self.attempt(&file, &diagnostics) || self.attempt_each(&file, &diagnostics);
+            found_any |=
+                self.attempt(&file, &diagnostics) || self.attempt_each(&file, &diagnostics);
         }
         found_any
     }
@@ -81,13 +85,22 @@ impl Work<'_> {
     }
 
     fn problems(&self) -> Vec<Diagnostic> {
-        load_again(LoadInput { files: &self.edited, ..self.input }, &self.known).diagnostics
+        load_again(
+            LoadInput {
+                files: &self.edited,
+                ..self.input
+            },
+            &self.known,
+        )
+        .diagnostics
     }
 
     /// Does the fixes of `diagnostics`, which are about `file`, if that makes it better.
     fn attempt(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
         let path = self.input.root.join(file);
-        let Some(whole) = self.edited.text(&path) else { return false };
+        let Some(whole) = self.edited.text(&path) else {
+            return false;
+        };
         let text = whole.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&whole);
         let (after, done) = apply(text, diagnostics.iter().filter_map(certain));
         if done.is_empty() {
@@ -95,11 +108,15 @@ impl Work<'_> {
         }
         let done: Vec<Diagnostic> = diagnostics
             .iter()
-            .filter(|one| certain(one).is_some_and(|fix| done.iter().any(|other| std::ptr::eq(*other, fix))))
+            .filter(|one| {
+                certain(one).is_some_and(|fix| done.iter().any(|other| std::ptr::eq(*other, fix)))
+            })
             .cloned()
             .collect();
         let mark = &whole[..whole.len() - text.len()];
-        self.edited.texts.insert(path.clone(), format!("{mark}{after}"));
+        self.edited
+            .texts
+            .insert(path.clone(), format!("{mark}{after}"));
         if !self.is_better(file, &done) {
             self.edited.texts.insert(path, whole);
             return false;
@@ -119,8 +136,9 @@ impl Work<'_> {
     /// Whether the file is still YAML, and none of the mistakes is in it any more.
     fn is_better(&self, file: &str, done: &[Diagnostic]) -> bool {
         let is_same = |now: &Diagnostic| {
-            done.iter().any(|one| (one.code, &one.field, &one.message) == (now.code, &now.field, &now.message))
-                && done.iter().any(|one| one.resource == now.resource)
+            done.iter().any(|one| {
+                (one.code, &one.field, &one.message) == (now.code, &now.field, &now.message)
+            }) && done.iter().any(|one| one.resource == now.resource)
         };
         let now = self.problems();
         let mut here = now.iter().filter(|now| now.file.as_deref() == Some(file));
@@ -174,7 +192,12 @@ mod tests {
     fn repaired(text: &str) -> Option<Repair> {
         let files = MemoryFiles::new().file("/p/goondan.yaml", text);
         let base = BasePackage::default();
-        repair(LoadInput { root: Path::new("/p"), files: &files, base: &base }).pop()
+        repair(LoadInput {
+            root: Path::new("/p"),
+            files: &files,
+            base: &base,
+        })
+        .pop()
     }
 
     #[test]
@@ -189,11 +212,15 @@ mod tests {
 
     #[test]
     fn what_would_break_a_file_is_left() {
-        let text =
-            "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: a}\nspec: {provider: x, model: y, modle: z}\n";
+        let text = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: a}\nspec: {provider: x, model: y, modle: z}\n";
         assert!(repaired(text).is_none());
         let both = text.replace("modle: z", "modle: z, optons: {}");
-        assert!(repaired(&both).unwrap().after.contains("modle: z, options: {}"));
+        assert!(
+            repaired(&both)
+                .unwrap()
+                .after
+                .contains("modle: z, options: {}")
+        );
         assert!(repaired("a: [").is_none());
     }
 

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::envelope::MAX_NAME;
 use crate::kinds::{
-    AgentSpec, ConnectionSpec, ConnectorSpec, ExtensionSpec, ModelSpec, PackageSpec, SwarmSpec, ToolSpec,
+    AgentSpec, ConnectionSpec, ConnectorSpec, ExtensionSpec, ModelSpec, PackageSpec, SwarmSpec,
+    ToolSpec,
 };
 use crate::meta::{API_VERSION, Kind};
 
@@ -28,7 +29,10 @@ const PACKAGE_NAME: &str = "^(@[a-z][a-z0-9-]{0,62}/)?[a-z][a-z0-9-]{0,62}$";
 /// A file of several documents is checked by editors document by document, so the last one fits a file.
 pub fn schemas() -> Vec<(String, Value)> {
     let kinds = Kind::ALL.map(|kind| (file_name(kind), document(kind)));
-    kinds.into_iter().chain([(FILE_SCHEMA.to_owned(), any_document())]).collect()
+    kinds
+        .into_iter()
+        .chain([(FILE_SCHEMA.to_owned(), any_document())])
+        .collect()
 }
 
 fn file_name(kind: Kind) -> String {
@@ -41,7 +45,9 @@ fn any_document() -> Value {
     let mut definitions = Map::new();
     let mut by_kind = Vec::new();
     for kind in Kind::ALL {
-        let Value::Object(mut document) = document(kind) else { continue };
+        let Value::Object(mut document) = document(kind) else {
+            continue;
+        };
         if let Some(Value::Object(shared)) = document.remove("$defs") {
             definitions.extend(shared);
         }
@@ -93,13 +99,20 @@ fn document(kind: Kind) -> Value {
 }
 
 fn metadata(kind: Kind) -> Value {
-    let pattern = if kind == Kind::Package { PACKAGE_NAME } else { NAME };
+    let pattern = if kind == Kind::Package {
+        PACKAGE_NAME
+    } else {
+        NAME
+    };
     let texts = |description: &str| json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": description });
-    let form =
-        format!("lower-case letters, digits and hyphens, beginning with a letter, at most {MAX_NAME} characters");
+    let form = format!(
+        "lower-case letters, digits and hyphens, beginning with a letter, at most {MAX_NAME} characters"
+    );
     let name = match kind {
         Kind::Package => format!("The name of the package, `name` or `@scope/name`: {form} each."),
-        _ => format!("The name of the resource, unique among the resources of its kind: {form}. References use it."),
+        _ => format!(
+            "The name of the resource, unique among the resources of its kind: {form}. References use it."
+        ),
     };
     json!({
         "type": "object",

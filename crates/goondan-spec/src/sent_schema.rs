@@ -30,7 +30,9 @@ pub enum Wire {
 }
 
 /// Keywords that OpenAI and Anthropic refuse at the root of a tool's schema.
-const NOT_AT_ROOT: [&str; 8] = ["anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum"];
+const NOT_AT_ROOT: [&str; 8] = [
+    "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum",
+];
 
 /// Whether OpenAI takes `schema` in its strict mode, which holds a model to it.
 pub fn is_strict(schema: &Value) -> bool {
@@ -48,19 +50,26 @@ pub fn sent_schema(wire: Wire, schema: &Value) -> Value {
     root.remove("$schema");
     root.remove("$id");
     match wire {
-        Wire::Chat | Wire::Responses | Wire::Anthropic | Wire::Converse => describe_root_conditions(&mut root),
+        Wire::Chat | Wire::Responses | Wire::Anthropic | Wire::Converse => {
+            describe_root_conditions(&mut root)
+        }
         Wire::Gemini | Wire::Ollama => open_true_properties(&mut root),
     }
     Value::Object(root)
 }
 
 fn describe_root_conditions(root: &mut Map<String, Value>) {
-    let moved: Map<String, Value> =
-        NOT_AT_ROOT.iter().filter_map(|key| Some(((*key).to_owned(), root.remove(*key)?))).collect();
+    let moved: Map<String, Value> = NOT_AT_ROOT
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), root.remove(*key)?)))
+        .collect();
     if moved.is_empty() {
         return;
     }
-    let rule = format!("The arguments must also satisfy this JSON Schema: {}", Value::Object(moved));
+    let rule = format!(
+        "The arguments must also satisfy this JSON Schema: {}",
+        Value::Object(moved)
+    );
     let description = match root.get("description").and_then(Value::as_str) {
         Some(text) => format!("{text}\n{rule}"),
         None => rule,
@@ -87,7 +96,14 @@ fn open_true_properties(schema: &mut Map<String, Value>) {
 mod tests {
     use super::*;
 
-    const ALL: [Wire; 6] = [Wire::Chat, Wire::Responses, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Converse];
+    const ALL: [Wire; 6] = [
+        Wire::Chat,
+        Wire::Responses,
+        Wire::Anthropic,
+        Wire::Gemini,
+        Wire::Ollama,
+        Wire::Converse,
+    ];
 
     #[test]
     fn an_ordinary_schema_is_left_alone() {
@@ -102,9 +118,17 @@ mod tests {
 
     #[test]
     fn the_root_is_an_object_whatever_was_written() {
-        for schema in [json!({}), json!(true), json!(null), json!({"type": ["object", "null"], "$schema": "x"})] {
+        for schema in [
+            json!({}),
+            json!(true),
+            json!(null),
+            json!({"type": ["object", "null"], "$schema": "x"}),
+        ] {
             for wire in ALL {
-                assert_eq!(sent_schema(wire, &schema), json!({"type": "object", "properties": {}}));
+                assert_eq!(
+                    sent_schema(wire, &schema),
+                    json!({"type": "object", "properties": {}})
+                );
             }
         }
     }
@@ -121,8 +145,12 @@ mod tests {
 
     #[test]
     fn a_property_that_allows_all_is_an_empty_schema_for_gemini() {
-        let schema = json!({"properties": {"a": true, "b": {"type": "object", "properties": {"c": true}}}});
+        let schema =
+            json!({"properties": {"a": true, "b": {"type": "object", "properties": {"c": true}}}});
         let sent = sent_schema(Wire::Gemini, &schema);
-        assert_eq!(sent["properties"], json!({"a": {}, "b": {"type": "object", "properties": {"c": {}}}}));
+        assert_eq!(
+            sent["properties"],
+            json!({"a": {}, "b": {"type": "object", "properties": {"c": {}}}})
+        );
     }
 }

@@ -19,17 +19,30 @@ pub struct Shown<T> {
 
 /// A name, a key, a title: it stays in its line.
 pub fn line<T: Display>(text: T) -> Shown<T> {
-    Shown { text, kept: Kept::Nothing }
+    Shown {
+        text,
+        kept: Kept::Nothing,
+    }
 }
 
 /// Text that may have lines: their ends and tabs stay.
 pub fn lines<T: Display>(text: T) -> Shown<T> {
-    Shown { text, kept: Kept::Breaks }
+    Shown {
+        text,
+        kept: Kept::Breaks,
+    }
 }
 
 impl<T: Display> Display for Shown<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Through { escaper: Escaper::new(self.kept), out: f }, "{}", self.text)
+        write!(
+            Through {
+                escaper: Escaper::new(self.kept),
+                out: f
+            },
+            "{}",
+            self.text
+        )
     }
 }
 
@@ -69,7 +82,11 @@ pub struct Escaper {
 impl Escaper {
     /// Nothing was read yet.
     pub const fn new(kept: Kept) -> Self {
-        Escaper { kept, last: '\n', returned: false }
+        Escaper {
+            kept,
+            last: '\n',
+            returned: false,
+        }
     }
 
     /// The next piece, fit to be seen.
@@ -102,7 +119,9 @@ impl Escaper {
             (Kept::Breaks, _) => false,
             (Kept::Writing, '\u{a0}' | '\u{202f}' | '\u{3000}') => true,
             (Kept::Writing, '\u{200c}') => has_joiners(self.last),
-            (Kept::Writing, '\u{200d}') => has_joiners(self.last) || is_pictured(self.last) || self.last == '\u{fe0f}',
+            (Kept::Writing, '\u{200d}') => {
+                has_joiners(self.last) || is_pictured(self.last) || self.last == '\u{fe0f}'
+            }
             (Kept::Writing, '\u{fe0e}' | '\u{fe0f}') => {
                 is_pictured(self.last) || matches!(self.last, '0'..='9' | '#' | '*')
             }
@@ -217,7 +236,10 @@ mod tests {
     ];
 
     fn hidden() -> impl Iterator<Item = char> {
-        HIDDEN.into_iter().flat_map(|(first, last)| first..=last).filter_map(char::from_u32)
+        HIDDEN
+            .into_iter()
+            .flat_map(|(first, last)| first..=last)
+            .filter_map(char::from_u32)
     }
 
     fn writing(text: &str) -> String {
@@ -229,12 +251,18 @@ mod tests {
         for c in hidden() {
             assert!(!is_visible(c), "{c:?}");
             let name = line(format!("a{c}b")).to_string();
-            assert!(name.starts_with("a\\") && name.ends_with('b') && name.chars().all(is_visible), "{name:?}");
+            assert!(
+                name.starts_with("a\\") && name.ends_with('b') && name.chars().all(is_visible),
+                "{name:?}"
+            );
             let text = lines(format!("a{c}b")).to_string();
             let stays = matches!(c, '\n' | '\t');
             assert!(stays || text.chars().all(is_visible), "{text:?}");
         }
-        assert_eq!(line("\u{1b}[2J\n\t\u{202e}").to_string(), "\\u{1b}[2J\\n\\t\\u{202e}");
+        assert_eq!(
+            line("\u{1b}[2J\n\t\u{202e}").to_string(),
+            "\\u{1b}[2J\\n\\t\\u{202e}"
+        );
     }
 
     #[test]
@@ -250,8 +278,17 @@ mod tests {
 
     #[test]
     fn text_of_many_languages_stays() {
-        for text in ["größer", "이름", "日本語。", "имя", "שלום", "e\u{301}", "नमस्ते", "🙂 → ✓", "a\\u{202e}"]
-        {
+        for text in [
+            "größer",
+            "이름",
+            "日本語。",
+            "имя",
+            "שלום",
+            "e\u{301}",
+            "नमस्ते",
+            "🙂 → ✓",
+            "a\\u{202e}",
+        ] {
             assert_eq!(line(text).to_string(), text);
         }
     }
@@ -260,7 +297,9 @@ mod tests {
     fn a_line_ends_and_nothing_goes_back() {
         assert_eq!(lines("a\r\nb\rc\r\r\n").to_string(), "a\nb\\rc\\r\n");
         let mut pieces = Escaper::new(Kept::Writing);
-        let text: Vec<_> = ["a\r", "\nb\r", "c"].map(|piece| pieces.escape(piece).into_owned()).into();
+        let text: Vec<_> = ["a\r", "\nb\r", "c"]
+            .map(|piece| pieces.escape(piece).into_owned())
+            .into();
         assert_eq!(text, ["a", "\nb", "\\rc"]);
     }
 
@@ -268,7 +307,13 @@ mod tests {
     fn an_answer_may_join_what_is_joined_in_writing() {
         let family = "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}";
         let persian = "می\u{200c}خواهم";
-        for text in [family, persian, "क\u{94d}\u{200d}ष", "dix\u{a0}%", "全\u{3000}角"] {
+        for text in [
+            family,
+            persian,
+            "क\u{94d}\u{200d}ष",
+            "dix\u{a0}%",
+            "全\u{3000}角",
+        ] {
             assert_eq!(writing(text), text);
             assert_ne!(line(text).to_string(), text, "names have none of it");
         }

@@ -100,7 +100,10 @@ impl Fingerprint {
 
     /// Of several others, in order.
     pub fn of_all<'f>(parts: impl IntoIterator<Item = &'f Fingerprint>) -> Self {
-        parts.into_iter().fold(Hasher::default(), |hasher, part| hasher.and(part)).finish()
+        parts
+            .into_iter()
+            .fold(Hasher::default(), |hasher, part| hasher.and(part))
+            .finish()
     }
 }
 
@@ -141,7 +144,12 @@ impl Basis {
     ) -> Basis {
         let values = values(&bundle, Some(environment));
         let snapshot = Snapper::new(&bundle, &contents, &values, before).snapshot(swarm);
-        Basis { bundle, contents, values, snapshot }
+        Basis {
+            bundle,
+            contents,
+            values,
+            snapshot,
+        }
     }
 
     /// The snapshot; values of variables and secrets count.
@@ -153,14 +161,24 @@ impl Basis {
     pub fn without_values(&self, swarm: &ResourceId) -> Snapshot {
         match self.values.is_empty() {
             true => self.snapshot.clone(),
-            false => Snapper::new(&self.bundle, &self.contents, &Fingerprints::new(), Some(self)).snapshot(swarm),
+            false => Snapper::new(
+                &self.bundle,
+                &self.contents,
+                &Fingerprints::new(),
+                Some(self),
+            )
+            .snapshot(swarm),
         }
     }
 
     /// The tools that mean the same as in `before`, with the files and variables that they name.
     pub fn unchanged_tools(&self, before: &Basis) -> HashSet<ResourceId> {
         let snapper = Snapper::new(&self.bundle, &self.contents, &self.values, Some(before));
-        let tools = self.bundle.tools().values().filter(|tool| snapper.is_unchanged(tool, Bundle::tools));
+        let tools = self
+            .bundle
+            .tools()
+            .values()
+            .filter(|tool| snapper.is_unchanged(tool, Bundle::tools));
         tools.map(|tool| tool.id.clone()).collect()
     }
 }
@@ -174,7 +192,9 @@ struct Snapper<'a> {
 }
 
 fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
-    let Some(environment) = environment else { return Fingerprints::new() };
+    let Some(environment) = environment else {
+        return Fingerprints::new();
+    };
     let mut values: HashMap<&ResourceId, Hasher> = HashMap::new();
     for origin in &bundle.values {
         let hasher = values.remove(&origin.resource).unwrap_or_default();
@@ -188,16 +208,29 @@ fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
     // A tool reads the value sources in its config itself.
     for tool in bundle.tools().values() {
         let mut named = Named::default();
-        tool.spec.config.values().for_each(|value| named.look_at(value));
-        named.variables.extend(tool.spec.variables.iter().map(String::as_str));
+        tool.spec
+            .config
+            .values()
+            .for_each(|value| named.look_at(value));
+        named
+            .variables
+            .extend(tool.spec.variables.iter().map(String::as_str));
         if named.is_empty() {
             continue;
         }
         let read = environment.iter().filter(|(name, _)| named.covers(name));
         let hasher = values.remove(&tool.id).unwrap_or_default();
-        values.insert(&tool.id, read.fold(hasher, |hasher, (_, value)| hasher.and_bytes(value.as_bytes())));
+        values.insert(
+            &tool.id,
+            read.fold(hasher, |hasher, (_, value)| {
+                hasher.and_bytes(value.as_bytes())
+            }),
+        );
     }
-    values.into_iter().map(|(id, hasher)| (id.clone(), hasher.finish())).collect()
+    values
+        .into_iter()
+        .map(|(id, hasher)| (id.clone(), hasher.finish()))
+        .collect()
 }
 
 /// The variables that a free value may be reading.
@@ -213,7 +246,10 @@ impl<'v> Named<'v> {
         match value {
             Value::Object(fields) => {
                 let from = fields.get("valueFrom");
-                self.variables.extend(from.and_then(|from| from.get("env")).and_then(Value::as_str));
+                self.variables.extend(
+                    from.and_then(|from| from.get("env"))
+                        .and_then(Value::as_str),
+                );
                 self.secrets |= from.is_some_and(|from| from.get("secretRef").is_some());
                 fields.values().for_each(|value| self.look_at(value));
             }
@@ -239,17 +275,35 @@ impl<'a> Snapper<'a> {
         values: &'a Fingerprints,
         before: Option<&'a Basis>,
     ) -> Self {
-        Snapper { bundle, contents, values, before }
+        Snapper {
+            bundle,
+            contents,
+            values,
+            before,
+        }
     }
 
     fn snapshot(&self, swarm: &ResourceId) -> Snapshot {
-        let mut snapshot = Snapshot { resources: self.resources(), ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            resources: self.resources(),
+            ..Snapshot::default()
+        };
         if let Some(swarm) = self.bundle.swarms().get(swarm) {
-            snapshot.limits = Hasher::default().and(&(&swarm.spec.policy, &swarm.spec.limits)).finish();
-            let agents = swarm.spec.agents.iter().filter_map(|id| self.bundle.agents().get(id));
+            snapshot.limits = Hasher::default()
+                .and(&(&swarm.spec.policy, &swarm.spec.limits))
+                .finish();
+            let agents = swarm
+                .spec
+                .agents
+                .iter()
+                .filter_map(|id| self.bundle.agents().get(id));
             let mut built_in = HashMap::new();
-            let parts =
-                agents.map(|agent| (agent.id.name.clone(), self.parts(agent, &snapshot.resources, &mut built_in)));
+            let parts = agents.map(|agent| {
+                (
+                    agent.id.name.clone(),
+                    self.parts(agent, &snapshot.resources, &mut built_in),
+                )
+            });
             snapshot.agents = parts.collect();
         }
         snapshot
@@ -259,15 +313,27 @@ impl<'a> Snapper<'a> {
         let bundle = self.bundle;
         let mut all = BTreeMap::new();
         if let Some(package) = bundle.package() {
-            all.insert(Kind::Package, [(package.id.name.clone(), self.hash(package))].into());
+            all.insert(
+                Kind::Package,
+                [(package.id.name.clone(), self.hash(package))].into(),
+            );
         }
         all.insert(Kind::Model, self.kind(Kind::Model, Bundle::models));
         all.insert(Kind::Agent, self.kind(Kind::Agent, Bundle::agents));
         all.insert(Kind::Swarm, self.kind(Kind::Swarm, Bundle::swarms));
         all.insert(Kind::Tool, self.kind(Kind::Tool, Bundle::tools));
-        all.insert(Kind::Extension, self.kind(Kind::Extension, Bundle::extensions));
-        all.insert(Kind::Connector, self.kind(Kind::Connector, Bundle::connectors));
-        all.insert(Kind::Connection, self.kind(Kind::Connection, Bundle::connections));
+        all.insert(
+            Kind::Extension,
+            self.kind(Kind::Extension, Bundle::extensions),
+        );
+        all.insert(
+            Kind::Connector,
+            self.kind(Kind::Connector, Bundle::connectors),
+        );
+        all.insert(
+            Kind::Connection,
+            self.kind(Kind::Connection, Bundle::connections),
+        );
         all.retain(|_, resources| !resources.is_empty());
         all
     }
@@ -277,19 +343,30 @@ impl<'a> Snapper<'a> {
         kind: Kind,
         of: fn(&Bundle) -> &Resources<T>,
     ) -> BTreeMap<String, Fingerprint> {
-        let known = self.before.and_then(|before| before.snapshot.resources.get(&kind));
-        let own = of(self.bundle).values().filter(|resource| !resource.id.is_base());
+        let known = self
+            .before
+            .and_then(|before| before.snapshot.resources.get(&kind));
+        let own = of(self.bundle)
+            .values()
+            .filter(|resource| !resource.id.is_base());
         let fingerprint = |resource: &Arc<Resource<T>>| {
-            let known =
-                known.and_then(|known| known.get(&self.key(&resource.id))).filter(|_| self.is_unchanged(resource, of));
+            let known = known
+                .and_then(|known| known.get(&self.key(&resource.id)))
+                .filter(|_| self.is_unchanged(resource, of));
             known.cloned().unwrap_or_else(|| self.hash(resource))
         };
-        own.map(|resource| (self.key(&resource.id), fingerprint(resource))).collect()
+        own.map(|resource| (self.key(&resource.id), fingerprint(resource)))
+            .collect()
     }
 
     /// What a resource is called in the snapshot: its name, behind that of its package where that is not the project's.
     fn key(&self, id: &ResourceId) -> String {
-        match self.bundle.packages().iter().find(|package| Some(&package.name) == id.package.as_ref()) {
+        match self
+            .bundle
+            .packages()
+            .iter()
+            .find(|package| Some(&package.name) == id.package.as_ref())
+        {
             Some(package) => format!("{}/{}", package.name, id.name),
             None => id.name.clone(),
         }
@@ -297,16 +374,29 @@ impl<'a> Snapper<'a> {
 
     /// What is known of a resource.
     fn of<'k>(&self, known: &'k Known, id: &ResourceId) -> Option<&'k Fingerprint> {
-        known.get(&id.kind).and_then(|known| known.get(&self.key(id)))
+        known
+            .get(&id.kind)
+            .and_then(|known| known.get(&self.key(id)))
     }
 
     /// Whether a resource means what it meant before. Equal is not enough: two maps are equal in whatever order their keys
     /// stand, and a model is shown the order. What was decoded from the same document and is equal is the same.
-    fn is_unchanged<T: PartialEq>(&self, resource: &Arc<Resource<T>>, of: fn(&Bundle) -> &Resources<T>) -> bool {
-        let Some(before) = self.before else { return false };
+    fn is_unchanged<T: PartialEq>(
+        &self,
+        resource: &Arc<Resource<T>>,
+        of: fn(&Bundle) -> &Resources<T>,
+    ) -> bool {
+        let Some(before) = self.before else {
+            return false;
+        };
         let same = |old: &Arc<Resource<T>>| {
-            let is_same_document =
-                || self.bundle.is_same_document(&before.bundle, resource.origin.as_ref(), old.origin.as_ref());
+            let is_same_document = || {
+                self.bundle.is_same_document(
+                    &before.bundle,
+                    resource.origin.as_ref(),
+                    old.origin.as_ref(),
+                )
+            };
             (Arc::ptr_eq(old, resource) || (is_same_document() && old.spec == resource.spec))
                 && before.contents.get(&resource.id) == self.contents.get(&resource.id)
                 && before.values.get(&resource.id) == self.values.get(&resource.id)
@@ -316,8 +406,16 @@ impl<'a> Snapper<'a> {
 
     fn hash<T: fmt::Debug>(&self, resource: &Resource<T>) -> Fingerprint {
         // What `Debug` shows never holds a secret: that is what `Secret` is for.
-        let meaning = (&resource.id.package, &resource.labels, &resource.annotations, &resource.spec);
-        let about = (self.values.get(&resource.id), self.contents.get(&resource.id));
+        let meaning = (
+            &resource.id.package,
+            &resource.labels,
+            &resource.annotations,
+            &resource.spec,
+        );
+        let about = (
+            self.values.get(&resource.id),
+            self.contents.get(&resource.id),
+        );
         Hasher::default().and(&meaning).and(&about).finish()
     }
 
@@ -333,30 +431,64 @@ impl<'a> Snapper<'a> {
         }
         let spec = &agent.spec;
         let known = |id: &ResourceId| self.of(known, id).filter(|_| !id.is_base());
-        let tools = spec.tools.iter().fold(Hasher::default().and(&(&spec.tools, &spec.skills)), |hasher, used| {
-            let hash = || self.bundle.tools().get(&used.tool).map(|tool| self.hash(tool));
-            match known(&used.tool) {
-                Some(known) => hasher.and(known),
-                None => hasher.and(built_in.entry(&used.tool).or_insert_with(hash)),
-            }
+        let tools = spec.tools.iter().fold(
+            Hasher::default().and(&(&spec.tools, &spec.skills)),
+            |hasher, used| {
+                let hash = || {
+                    self.bundle
+                        .tools()
+                        .get(&used.tool)
+                        .map(|tool| self.hash(tool))
+                };
+                match known(&used.tool) {
+                    Some(known) => hasher.and(known),
+                    None => hasher.and(built_in.entry(&used.tool).or_insert_with(hash)),
+                }
+            },
+        );
+        let extensions =
+            spec.extensions
+                .iter()
+                .fold(Hasher::default().and(&spec.extensions), |hasher, used| {
+                    let hash = || {
+                        self.bundle
+                            .extensions()
+                            .get(&used.extension)
+                            .map(|extension| self.hash(extension))
+                    };
+                    match known(&used.extension) {
+                        Some(known) => hasher.and(known),
+                        None => hasher.and(built_in.entry(&used.extension).or_insert_with(hash)),
+                    }
+                });
+        let models = spec.models().fold(Hasher::default(), |hasher, id| {
+            hasher.and(id).and(&known(id))
         });
-        let extensions = spec.extensions.iter().fold(Hasher::default().and(&spec.extensions), |hasher, used| {
-            let hash = || self.bundle.extensions().get(&used.extension).map(|extension| self.hash(extension));
-            match known(&used.extension) {
-                Some(known) => hasher.and(known),
-                None => hasher.and(built_in.entry(&used.extension).or_insert_with(hash)),
-            }
-        });
-        let models = spec.models().fold(Hasher::default(), |hasher, id| hasher.and(id).and(&known(id)));
-        let prompt = (spec.prompt.as_ref().map(|prompt| &prompt.text), &spec.instructions, &spec.skills);
-        let settings = (&spec.params, spec.max_parallel_tool_calls, &spec.required_tools, &spec.output, &spec.workdir);
+        let prompt = (
+            spec.prompt.as_ref().map(|prompt| &prompt.text),
+            &spec.instructions,
+            &spec.skills,
+        );
+        let settings = (
+            &spec.params,
+            spec.max_parallel_tool_calls,
+            &spec.required_tools,
+            &spec.output,
+            &spec.workdir,
+        );
         BTreeMap::from([
             (AgentPart::Tools, tools.finish()),
             (AgentPart::Prompt, Hasher::default().and(&prompt).finish()),
             (AgentPart::Model, models.finish()),
-            (AgentPart::Policy, Hasher::default().and(&spec.permissions).finish()),
+            (
+                AgentPart::Policy,
+                Hasher::default().and(&spec.permissions).finish(),
+            ),
             (AgentPart::Extensions, extensions.finish()),
-            (AgentPart::Settings, Hasher::default().and(&settings).finish()),
+            (
+                AgentPart::Settings,
+                Hasher::default().and(&settings).finish(),
+            ),
         ])
     }
 
@@ -370,8 +502,9 @@ impl<'a> Snapper<'a> {
         let tools = agent.spec.tools.iter().map(|used| &used.tool);
         let extensions = agent.spec.extensions.iter().map(|used| &used.extension);
         let mut named = tools.chain(extensions).chain(agent.spec.models());
-        let reads_the_same =
-            |id: &ResourceId| self.before.and_then(|before| before.values.get(id)) == self.values.get(id);
+        let reads_the_same = |id: &ResourceId| {
+            self.before.and_then(|before| before.values.get(id)) == self.values.get(id)
+        };
         let is_same = |id: &ResourceId| match id.is_base() {
             true => reads_the_same(id),
             false => self.of(known, id) == self.of(&before.resources, id),
@@ -402,7 +535,12 @@ impl Hasher {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
         let hash = self.0.finalize();
-        Fingerprint(hash.iter().take(16).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect())
+        Fingerprint(
+            hash.iter()
+                .take(16)
+                .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+                .collect(),
+        )
     }
 }
 

@@ -31,7 +31,9 @@ impl Sources {
     /// Covers `ranges` of `file` with asterisks, so that no rendering can show what stands there. Every byte is
     /// replaced by one byte, so positions stay right.
     pub(crate) fn blot(&mut self, file: &str, ranges: &[Range<usize>]) {
-        let Some(text) = self.texts.get(file) else { return };
+        let Some(text) = self.texts.get(file) else {
+            return;
+        };
         let mut bytes = text.as_bytes().to_vec();
         for range in ranges {
             let start = text.floor_char_boundary(range.start);
@@ -73,9 +75,16 @@ pub(crate) fn position_of_column(text: &str, line: usize, column: usize) -> Posi
     }
     let rest = &text[line_start..];
     let line_text = &rest[..rest.find('\n').unwrap_or(rest.len())];
-    let within = line_text.char_indices().nth(column.saturating_sub(1)).map_or(line_text.len(), |(at, _)| at);
+    let within = line_text
+        .char_indices()
+        .nth(column.saturating_sub(1))
+        .map_or(line_text.len(), |(at, _)| at);
     let start = line_start + within;
-    position_of_bytes(text, start, text.ceil_char_boundary((start + 1).min(text.len())))
+    position_of_bytes(
+        text,
+        start,
+        text.ceil_char_boundary((start + 1).min(text.len())),
+    )
 }
 
 #[cfg(test)]
@@ -95,7 +104,15 @@ mod tests {
     fn what_lies_outside_moves_to_the_nearest_end() {
         assert_eq!(position_of_column("ab\n", 9, 9).start, 3);
         assert_eq!(position_of_column("", 1, 1).start, 0);
-        assert_eq!(position_of_bytes("é", 1, 99), Position { line: 1, column: 1, start: 0, end: 2 });
+        assert_eq!(
+            position_of_bytes("é", 1, 99),
+            Position {
+                line: 1,
+                column: 1,
+                start: 0,
+                end: 2
+            }
+        );
     }
 
     #[test]

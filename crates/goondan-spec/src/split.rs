@@ -17,7 +17,11 @@ pub(crate) struct Chunk<'t> {
 /// Cuts `text` into documents. Chunks that hold only comments and directives are joined to the document below.
 pub(crate) fn documents(text: &str) -> Vec<Chunk<'_>> {
     let mut chunks = Vec::new();
-    let mut current = Chunk { text: "", lines_before: 0, bytes_before: 0 };
+    let mut current = Chunk {
+        text: "",
+        lines_before: 0,
+        bytes_before: 0,
+    };
     let mut has_content = false;
     let (mut lines, mut bytes) = (0, 0);
     for line in text.split_inclusive('\n') {
@@ -25,7 +29,11 @@ pub(crate) fn documents(text: &str) -> Vec<Chunk<'_>> {
         if ended {
             current.text = &text[current.bytes_before..bytes];
             chunks.push(current);
-            current = Chunk { text: "", lines_before: lines, bytes_before: bytes };
+            current = Chunk {
+                text: "",
+                lines_before: lines,
+                bytes_before: bytes,
+            };
         }
         has_content = (has_content && !ended) || is_marker(line, "---") || is_content(line);
         lines += 1;
@@ -37,12 +45,16 @@ pub(crate) fn documents(text: &str) -> Vec<Chunk<'_>> {
 }
 
 fn is_marker(line: &str, marker: &str) -> bool {
-    line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+    line.strip_prefix(marker)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
 fn is_content(line: &str) -> bool {
     let trimmed = line.trim_start_matches('\u{feff}').trim();
-    !(trimmed.is_empty() || trimmed.starts_with('#') || line.starts_with('%') || is_marker(line, "..."))
+    !(trimmed.is_empty()
+        || trimmed.starts_with('#')
+        || line.starts_with('%')
+        || is_marker(line, "..."))
 }
 
 #[cfg(test)]
@@ -50,13 +62,22 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<&str> {
-        documents(text).into_iter().map(|chunk| chunk.text).collect()
+        documents(text)
+            .into_iter()
+            .map(|chunk| chunk.text)
+            .collect()
     }
 
     #[test]
     fn documents_end_at_the_next_marker() {
-        assert_eq!(texts("a: 1\n---\nb: 2\n--- {c: 3}\n"), ["a: 1\n", "---\nb: 2\n", "--- {c: 3}\n"]);
-        assert_eq!(texts("# head\n%YAML 1.2\n---\na: 1\n"), ["# head\n%YAML 1.2\n---\na: 1\n"]);
+        assert_eq!(
+            texts("a: 1\n---\nb: 2\n--- {c: 3}\n"),
+            ["a: 1\n", "---\nb: 2\n", "--- {c: 3}\n"]
+        );
+        assert_eq!(
+            texts("# head\n%YAML 1.2\n---\na: 1\n"),
+            ["# head\n%YAML 1.2\n---\na: 1\n"]
+        );
         assert_eq!(texts("a: |\n  ---\n----\n"), ["a: |\n  ---\n----\n"]);
         assert_eq!(texts(""), [""]);
     }

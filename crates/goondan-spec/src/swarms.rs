@@ -20,7 +20,12 @@ impl Bundle {
     pub fn choose_swarm(&self, name: Option<&str>) -> Result<&Resource<Swarm>, Diagnostic> {
         let swarms = self.swarms();
         let names: Vec<&str> = swarms.keys().map(|id| id.name.as_str()).collect();
-        let named = |name: &str| swarms.values().map(AsRef::as_ref).find(|swarm: &&Resource<_>| swarm.id.name == name);
+        let named = |name: &str| {
+            swarms
+                .values()
+                .map(AsRef::as_ref)
+                .find(|swarm: &&Resource<_>| swarm.id.name == name)
+        };
         if let Some(name) = name {
             return named(name).ok_or_else(|| no_such_swarm(name, &names));
         }
@@ -29,31 +34,52 @@ impl Bundle {
             (None, 1) => Ok(&swarms[0]),
             (None, 0) => Err(none_at_all()),
             (None, _) => {
-                let message = format!("The bundle has {} swarms and none is called `default`.", names.len());
-                Err(Diagnostic::new(Code::NO_SWARM, message).suggest(format!("choose one: {}", alternatives(&names))))
+                let message = format!(
+                    "The bundle has {} swarms and none is called `default`.",
+                    names.len()
+                );
+                Err(Diagnostic::new(Code::NO_SWARM, message)
+                    .suggest(format!("choose one: {}", alternatives(&names))))
             }
         }
     }
 
     /// The variables that `swarm` needs and `environment` lacks, each at the place that asks for it. Models that no
     /// agent of the swarm uses, and connections that feed another swarm, need nothing.
-    pub fn missing_environment(&self, swarm: &ResourceId, environment: &Environment) -> Vec<Diagnostic> {
+    pub fn missing_environment(
+        &self,
+        swarm: &ResourceId,
+        environment: &Environment,
+    ) -> Vec<Diagnostic> {
         let used = self.used_by(swarm);
-        let wanted = self.values.iter().filter(|origin| used.contains(&origin.resource));
-        wanted.filter_map(|origin| missing(origin, environment)).collect()
+        let wanted = self
+            .values
+            .iter()
+            .filter(|origin| used.contains(&origin.resource));
+        wanted
+            .filter_map(|origin| missing(origin, environment))
+            .collect()
     }
 
     /// Every value that a resource of the bundle refers to and that is there.
     pub fn secrets(&self, environment: &Environment) -> Vec<Secret> {
-        self.values.iter().filter_map(|origin| environment.resolve(&origin.source, &origin.key).ok()).collect()
+        self.values
+            .iter()
+            .filter_map(|origin| environment.resolve(&origin.source, &origin.key).ok())
+            .collect()
     }
 
     /// The `secretRef`s of what `swarm` uses, as name and key.
     pub fn secret_refs(&self, swarm: &ResourceId) -> Vec<(String, String)> {
         let used = self.used_by(swarm);
-        let wanted = self.values.iter().filter(|origin| used.contains(&origin.resource));
+        let wanted = self
+            .values
+            .iter()
+            .filter(|origin| used.contains(&origin.resource));
         let named = wanted.filter_map(|origin| match &origin.source {
-            ValueSource::SecretRef { name, key } => Some((name.clone(), key.as_ref().unwrap_or(&origin.key).clone())),
+            ValueSource::SecretRef { name, key } => {
+                Some((name.clone(), key.as_ref().unwrap_or(&origin.key).clone()))
+            }
             ValueSource::Value(_) | ValueSource::Env(_) => None,
         });
         named.collect()
@@ -61,27 +87,56 @@ impl Bundle {
 
     /// The values that resources take from outside of the bundle, with the resource and the place where it says so.
     pub fn outside_values(&self) -> impl Iterator<Item = (&ValueSource, &ResourceId, Origin)> {
-        let outside = self.values.iter().filter(|origin| !matches!(origin.source, ValueSource::Value(_)));
-        outside.map(|origin| (&origin.source, &origin.resource, (origin.file.clone(), origin.at)))
+        let outside = self
+            .values
+            .iter()
+            .filter(|origin| !matches!(origin.source, ValueSource::Value(_)));
+        outside.map(|origin| {
+            (
+                &origin.source,
+                &origin.resource,
+                (origin.file.clone(), origin.at),
+            )
+        })
     }
 
     /// The connections that feed `swarm`: those that name it, and where it is the first one, those that name none.
-    pub fn connections_of(&self, swarm: &ResourceId) -> impl Iterator<Item = &Arc<Resource<Connection>>> {
+    pub fn connections_of(
+        &self,
+        swarm: &ResourceId,
+    ) -> impl Iterator<Item = &Arc<Resource<Connection>>> {
         let is_first = self.swarms().keys().next() == Some(swarm);
-        let feeds = move |target: Option<&ResourceId>| target.map_or(is_first, |target| target == swarm);
-        self.connections().values().filter(move |connection| feeds(connection.spec.swarm.as_ref()))
+        let feeds =
+            move |target: Option<&ResourceId>| target.map_or(is_first, |target| target == swarm);
+        self.connections()
+            .values()
+            .filter(move |connection| feeds(connection.spec.swarm.as_ref()))
     }
 
     fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {
-        let Some(resource) = self.swarms().get(swarm) else { return BTreeSet::new() };
-        let agents = resource.spec.agents.iter().filter_map(|agent| self.agents().get(agent));
+        let Some(resource) = self.swarms().get(swarm) else {
+            return BTreeSet::new();
+        };
+        let agents = resource
+            .spec
+            .agents
+            .iter()
+            .filter_map(|agent| self.agents().get(agent));
         let models = agents.flat_map(|agent| agent.spec.models().cloned());
-        models.chain(self.connections_of(swarm).map(|connection| connection.id.clone())).collect()
+        models
+            .chain(
+                self.connections_of(swarm)
+                    .map(|connection| connection.id.clone()),
+            )
+            .collect()
     }
 }
 
 fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Code::NO_SWARM, format!("There is no Swarm `{}`.", excerpt(name, 80)));
+    let diagnostic = Diagnostic::new(
+        Code::NO_SWARM,
+        format!("There is no Swarm `{}`.", excerpt(name, 80)),
+    );
     match closest(name, names) {
         Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
         None if names.is_empty() => none_at_all(),
@@ -90,8 +145,11 @@ fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
 }
 
 fn none_at_all() -> Diagnostic {
-    Diagnostic::new(Code::NO_SWARM, "The project has no Swarm, so there is nothing to run.")
-        .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
+    Diagnostic::new(
+        Code::NO_SWARM,
+        "The project has no Swarm, so there is nothing to run.",
+    )
+    .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
 }
 
 fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic> {
@@ -102,7 +160,10 @@ fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic
             format!("run `export {only}=…`, or add `{only}=…` to `.env`"),
         ),
         several => (
-            format!("None of the environment variables {} is set.", alternatives(several)),
+            format!(
+                "None of the environment variables {} is set.",
+                alternatives(several)
+            ),
             format!(
                 "set one of them, best `{}`, or put the value into a file (see {})",
                 several.first().map_or("", String::as_str),

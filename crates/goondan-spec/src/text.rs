@@ -17,7 +17,12 @@ pub fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c
         .take(MOST_CANDIDATES)
         .map(AsRef::as_ref)
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= allowed)
-        .map(|candidate| (strsim::osa_distance(&word, &candidate.to_lowercase()), candidate))
+        .map(|candidate| {
+            (
+                strsim::osa_distance(&word, &candidate.to_lowercase()),
+                candidate,
+            )
+        })
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -25,7 +30,10 @@ pub fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c
 
 /// `a`, `a or b`, `a, b or c`, each in back quotes.
 pub(crate) fn alternatives<C: AsRef<str>>(words: &[C]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("`{}`", word.as_ref())).collect();
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| format!("`{}`", word.as_ref()))
+        .collect();
     match quoted.split_last() {
         None => String::new(),
         Some((only, [])) => only.clone(),
@@ -35,7 +43,11 @@ pub(crate) fn alternatives<C: AsRef<str>>(words: &[C]) -> String {
 
 /// At most `limit` words in back quotes, with the number of those left out.
 pub(crate) fn list<C: AsRef<str>>(words: &[C], limit: usize) -> String {
-    let shown: Vec<String> = words.iter().take(limit).map(|word| format!("`{}`", word.as_ref())).collect();
+    let shown: Vec<String> = words
+        .iter()
+        .take(limit)
+        .map(|word| format!("`{}`", word.as_ref()))
+        .collect();
     match words.len().saturating_sub(limit) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
@@ -67,9 +79,14 @@ pub fn reason(error: &std::io::Error) -> String {
         _ => {
             let words = error.to_string();
             let words = words.split(" (os error").next().unwrap_or_default();
-            let words = words.strip_prefix("Too many levels of symbolic links").map_or(words, |_| LOOP);
+            let words = words
+                .strip_prefix("Too many levels of symbolic links")
+                .map_or(words, |_| LOOP);
             let mut letters = words.chars();
-            letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+            letters
+                .next()
+                .map(|first| first.to_lowercase().chain(letters).collect())
+                .unwrap_or_default()
         }
     }
 }
@@ -79,13 +96,23 @@ const LOOP: &str = "a link leads back to itself";
 /// Why a text is not a regular expression, as a part of a sentence. What checks it draws a picture of several lines.
 pub fn pattern_fault(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
-    let last = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
-    last.map_or_else(|| text.split_whitespace().collect::<Vec<_>>().join(" "), str::to_owned)
+    let last = text
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("error: "));
+    last.map_or_else(
+        || text.split_whitespace().collect::<Vec<_>>().join(" "),
+        str::to_owned,
+    )
 }
 
 /// `1 error`, `2 errors`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+    if number == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{number} {noun}s")
+    }
 }
 
 #[cfg(test)]
@@ -94,9 +121,11 @@ mod tests {
 
     #[test]
     fn a_reason_is_in_words() {
-        for (number, words) in
-            [(2, "there is no such file or folder"), (13, "permission denied"), (5, "input/output error")]
-        {
+        for (number, words) in [
+            (2, "there is no such file or folder"),
+            (13, "permission denied"),
+            (5, "input/output error"),
+        ] {
             assert_eq!(reason(&std::io::Error::from_raw_os_error(number)), words);
         }
         #[cfg(target_os = "linux")]

@@ -27,7 +27,11 @@ impl fmt::Debug for ValueSource {
             ValueSource::Value(_) => f.write_str("value: ***"),
             ValueSource::Env(name) => write!(f, "valueFrom.env: {name}"),
             ValueSource::SecretRef { name, key } => {
-                write!(f, "valueFrom.secretRef: Secret/{name}#{}", key.as_deref().unwrap_or("-"))
+                write!(
+                    f,
+                    "valueFrom.secretRef: Secret/{name}#{}",
+                    key.as_deref().unwrap_or("-")
+                )
             }
         }
     }
@@ -67,17 +71,24 @@ impl Environment {
         let unicode = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        Environment { variables: std::env::vars_os().filter_map(unicode).collect() }
+        Environment {
+            variables: std::env::vars_os().filter_map(unicode).collect(),
+        }
     }
 
     /// The value of `name`; blank counts as missing.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.trim().is_empty())
     }
 
     /// Adds `name` unless it is there already: what was set first wins.
     pub fn set_default(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.variables.entry(name.into()).or_insert_with(|| value.into());
+        self.variables
+            .entry(name.into())
+            .or_insert_with(|| value.into());
     }
 
     /// Adds the value of a `secretRef` that was found elsewhere, unless a variable has it.
@@ -88,7 +99,9 @@ impl Environment {
 
     /// All variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The value behind `source`, or the variable names that were tried in vain.
@@ -99,7 +112,9 @@ impl Environment {
         let candidates = match source {
             ValueSource::Value(secret) => return Ok(secret.clone()),
             ValueSource::Env(name) => vec![name.clone()],
-            ValueSource::SecretRef { name, key } => secret_names(name, key.as_deref().unwrap_or(field)).to_vec(),
+            ValueSource::SecretRef { name, key } => {
+                secret_names(name, key.as_deref().unwrap_or(field)).to_vec()
+            }
         };
         match candidates.iter().find_map(|name| self.get(name)) {
             Some(value) => Ok(Secret::new(value)),
@@ -110,7 +125,9 @@ impl Environment {
 
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
-        Environment { variables: pairs.into_iter().collect() }
+        Environment {
+            variables: pairs.into_iter().collect(),
+        }
     }
 }
 
@@ -131,7 +148,15 @@ fn secret_names(name: &str, key: &str) -> [String; 4] {
 }
 
 fn token(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -141,18 +166,34 @@ mod tests {
     #[test]
     fn a_secret_is_never_printed() {
         let source = ValueSource::Value(Secret::new("sk-123"));
-        assert_eq!(format!("{source:?} {:?}", Secret::new("sk-123")), "value: *** ***");
+        assert_eq!(
+            format!("{source:?} {:?}", Secret::new("sk-123")),
+            "value: *** ***"
+        );
     }
 
     #[test]
     fn a_secret_ref_tries_four_names_in_order() {
-        let env: Environment = [("SECRET_SLACK_BOT".to_owned(), "t".to_owned())].into_iter().collect();
-        let by_name = ValueSource::SecretRef { name: "slack-bot".into(), key: Some("token".into()) };
+        let env: Environment = [("SECRET_SLACK_BOT".to_owned(), "t".to_owned())]
+            .into_iter()
+            .collect();
+        let by_name = ValueSource::SecretRef {
+            name: "slack-bot".into(),
+            key: Some("token".into()),
+        };
         assert_eq!(env.resolve(&by_name, "apiKey"), Ok(Secret::new("t")));
-        let missing = ValueSource::SecretRef { name: "other".into(), key: None };
+        let missing = ValueSource::SecretRef {
+            name: "other".into(),
+            key: None,
+        };
         assert_eq!(
             env.resolve(&missing, "apiKey").unwrap_err(),
-            ["GOONDAN_SECRET_OTHER_APIKEY", "GOONDAN_SECRET_OTHER", "SECRET_OTHER_APIKEY", "SECRET_OTHER"]
+            [
+                "GOONDAN_SECRET_OTHER_APIKEY",
+                "GOONDAN_SECRET_OTHER",
+                "SECRET_OTHER_APIKEY",
+                "SECRET_OTHER"
+            ]
         );
     }
 }

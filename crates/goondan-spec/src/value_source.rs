@@ -102,7 +102,10 @@ pub(crate) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSo
 fn hide(node: &Node, findings: &mut Findings) {
     match &node.content {
         Content::Map(entries) => {
-            entries.iter().filter(|entry| entry.key != "valueFrom").for_each(|entry| hide(&entry.value, findings));
+            entries
+                .iter()
+                .filter(|entry| entry.key != "valueFrom")
+                .for_each(|entry| hide(&entry.value, findings));
         }
         Content::List(items) => items.iter().for_each(|item| hide(item, findings)),
         Content::Text(_) | Content::Number(_) => findings.secrets.push(node.at.start..node.at.end),
@@ -112,9 +115,15 @@ fn hide(node: &Node, findings: &mut Findings) {
 
 fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
     if field.node.entries().is_none() {
-        let message = format!("`{}` must say where its value comes from, but is {}.", field.path, field.node.what());
+        let message = format!(
+            "`{}` must say where its value comes from, but is {}.",
+            field.path,
+            field.node.what()
+        );
         findings.add(
-            wrong(field, message).suggest("write `{valueFrom: {env: NAME}}`, or `{value: …}` for what is not a secret"),
+            wrong(field, message).suggest(
+                "write `{valueFrom: {env: NAME}}`, or `{value: …}` for what is not a secret",
+            ),
         );
         return None;
     }
@@ -140,7 +149,11 @@ fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource
 
 fn read_value(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
     let Some(text) = field.node.text() else {
-        let message = format!("`{}` must be text, but is {}.", field.path, field.node.what());
+        let message = format!(
+            "`{}` must be text, but is {}.",
+            field.path,
+            field.node.what()
+        );
         findings.add(wrong(field, message).suggest("put it in quotes"));
         return None;
     };
@@ -149,7 +162,11 @@ fn read_value(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource>
 
 fn read_from(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
     if field.node.entries().is_none() {
-        let message = format!("`{}` must be a map, but is {}.", field.path, field.node.what());
+        let message = format!(
+            "`{}` must be a map, but is {}.",
+            field.path,
+            field.node.what()
+        );
         findings.add(wrong(field, message).suggest("write `valueFrom: {env: NAME}`"));
         return None;
     }
@@ -175,12 +192,21 @@ fn read_from(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> 
 
 fn read_env(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
     match field.node.text() {
-        Some(name) if !name.is_empty() && !name.contains(['=', '\0']) && !name.contains(char::is_whitespace) => {
+        Some(name)
+            if !name.is_empty()
+                && !name.contains(['=', '\0'])
+                && !name.contains(char::is_whitespace) =>
+        {
             Some(ValueSource::Env(name.to_owned()))
         }
         _ => {
-            let message = format!("`{}` must be the name of an environment variable.", field.path);
-            findings.add(wrong(field, message).suggest("write a name such as `OPENAI_API_KEY`, without `$`"));
+            let message = format!(
+                "`{}` must be the name of an environment variable.",
+                field.path
+            );
+            findings.add(
+                wrong(field, message).suggest("write a name such as `OPENAI_API_KEY`, without `$`"),
+            );
             None
         }
     }
@@ -188,8 +214,13 @@ fn read_env(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
 
 fn read_secret_ref(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
     if field.node.entries().is_none() {
-        let message = format!("`{}` must be a map, but is {}.", field.path, field.node.what());
-        findings.add(wrong(field, message).suggest("write `secretRef: {ref: Secret/name, key: key}`"));
+        let message = format!(
+            "`{}` must be a map, but is {}.",
+            field.path,
+            field.node.what()
+        );
+        findings
+            .add(wrong(field, message).suggest("write `secretRef: {ref: Secret/name, key: key}`"));
         return None;
     }
     let mut fields = field.fields(findings)?;
@@ -197,13 +228,19 @@ fn read_secret_ref(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSo
     let key = fields.optional("key").and_then(|key| key.text(findings));
     fields.finish(findings);
     let reference = reference?;
-    let name = reference.node.text().and_then(|text| text.strip_prefix("Secret/"));
+    let name = reference
+        .node
+        .text()
+        .and_then(|text| text.strip_prefix("Secret/"));
     let Some(name) = name.filter(|name| !name.is_empty() && !name.contains('/')) else {
         let message = format!("`{}` must have the form `Secret/name`.", reference.path);
         findings.add(wrong(&reference, message).suggest("write `ref: Secret/name`"));
         return None;
     };
-    Some(ValueSource::SecretRef { name: name.to_owned(), key: key.map(str::to_owned) })
+    Some(ValueSource::SecretRef {
+        name: name.to_owned(),
+        key: key.map(str::to_owned),
+    })
 }
 
 fn wrong(field: &Field<'_>, message: String) -> Diagnostic {

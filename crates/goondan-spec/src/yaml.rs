@@ -48,7 +48,9 @@ pub struct YamlError {
 impl fmt::Display for YamlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.line, self.column) {
-            (Some(line), Some(column)) => write!(f, "{} (line {line}, column {column})", self.message),
+            (Some(line), Some(column)) => {
+                write!(f, "{} (line {line}, column {column})", self.message)
+            }
             _ => f.write_str(&self.message),
         }
     }
@@ -70,16 +72,33 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
 pub fn documents_from_str<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, YamlError> {
     let mut documents = Vec::new();
     for chunk in crate::split::documents(text) {
-        let below = |error: YamlError| YamlError { line: error.line.map(|line| line + chunk.lines_before), ..error };
+        let below = |error: YamlError| YamlError {
+            line: error.line.map(|line| line + chunk.lines_before),
+            ..error
+        };
         if let Some(node) = parse(chunk.text).map_err(|(error, _)| below(error))? {
-            documents.push(T::deserialize(Typed { text: chunk.text, node: &node }).map_err(below)?);
+            documents.push(
+                T::deserialize(Typed {
+                    text: chunk.text,
+                    node: &node,
+                })
+                .map_err(below)?,
+            );
         }
     }
     Ok(documents)
 }
 
 /// What stands in a text with nothing but comments.
-const NOTHING: Node = Node { at: Position { line: 1, column: 1, start: 0, end: 0 }, content: Content::Null };
+const NOTHING: Node = Node {
+    at: Position {
+        line: 1,
+        column: 1,
+        start: 0,
+        end: 0,
+    },
+    content: Content::Null,
+};
 
 /// A mistake with its place in the text. Each value on its way up is moved in a `Result`, so it is small.
 type Refusal = Box<(YamlError, Position)>;
@@ -104,6 +123,13 @@ impl YamlError {
         (self.line, self.column) = (Some(line), Some(column));
         let before = position_of_column(text, line, column.saturating_sub(1));
         let is_tab = text.as_bytes().get(before.start) == Some(&b'\t');
-        Box::new((self, if is_tab { before } else { position_of_column(text, line, column) }))
+        Box::new((
+            self,
+            if is_tab {
+                before
+            } else {
+                position_of_column(text, line, column)
+            },
+        ))
     }
 }

@@ -41,12 +41,16 @@ impl FromStr for Address {
 
     /// The cause never repeats the text, which may hold a password.
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+        if !["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme))
+        {
             return Err(AddressError("it must begin with `postgres://`".to_owned()));
         }
         // What the client calls `require` checks the certificate and the name here.
-        let text =
-            text.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require");
+        let text = text
+            .replace("sslmode=verify-full", "sslmode=require")
+            .replace("sslmode=verify-ca", "sslmode=require");
         let mut config: Config = text.parse().map_err(|error| AddressError(told(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(AddressError("it names no host".to_owned()));
@@ -55,11 +59,18 @@ impl FromStr for Address {
             return Err(AddressError("it names no user".to_owned()));
         }
         #[cfg(unix)]
-        if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) {
+        if config
+            .get_hosts()
+            .iter()
+            .all(|host| matches!(host, Host::Unix(_)))
+        {
             // Nobody listens in on a socket of this machine, and it has no name that a certificate could be for.
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
         }
-        let (connect, silence) = (config.get_connect_timeout().copied(), config.get_tcp_user_timeout().copied());
+        let (connect, silence) = (
+            config.get_connect_timeout().copied(),
+            config.get_tcp_user_timeout().copied(),
+        );
         timed(&mut config, connect, silence);
         Ok(Address { config })
     }
@@ -85,7 +96,10 @@ impl Address {
     #[must_use]
     pub fn by_way_of(&self, place: SocketAddr) -> Address {
         let (old, mut config) = (&self.config, Config::new());
-        config.ssl_mode(old.get_ssl_mode()).hostaddr(place.ip()).port(place.port());
+        config
+            .ssl_mode(old.get_ssl_mode())
+            .hostaddr(place.ip())
+            .port(place.port());
         match old.get_hosts().first() {
             // The certificate is that of the server.
             Some(Host::Tcp(name)) => config.host(name),
@@ -103,15 +117,24 @@ impl Address {
         if let Some(options) = old.get_options() {
             config.options(options);
         }
-        timed(&mut config, old.get_connect_timeout().copied(), old.get_tcp_user_timeout().copied());
+        timed(
+            &mut config,
+            old.get_connect_timeout().copied(),
+            old.get_tcp_user_timeout().copied(),
+        );
         Address { config }
     }
 }
 
 /// Says how long a connection may be silent.
 fn timed(config: &mut Config, connect: Option<Duration>, silence: Option<Duration>) {
-    config.connect_timeout(connect.unwrap_or(CONNECT)).tcp_user_timeout(silence.unwrap_or(SILENCE));
-    config.keepalives_idle(SILENCE).keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
+    config
+        .connect_timeout(connect.unwrap_or(CONNECT))
+        .tcp_user_timeout(silence.unwrap_or(SILENCE));
+    config
+        .keepalives_idle(SILENCE)
+        .keepalives_interval(Duration::from_secs(2))
+        .keepalives_retries(3);
 }
 
 /// What the parser says, without what it was given.
@@ -139,12 +162,22 @@ impl fmt::Display for Address {
                 #[cfg(unix)]
                 Host::Unix(folder) => write!(f, "{before}{}", folder.display())?,
             }
-            let port = config.get_ports().get(number).or_else(|| config.get_ports().first());
+            let port = config
+                .get_ports()
+                .get(number)
+                .or_else(|| config.get_ports().first());
             if let Some(port) = port {
                 write!(f, ":{port}")?;
             }
         }
-        write!(f, "/{}", config.get_dbname().or(config.get_user()).unwrap_or_default())
+        write!(
+            f,
+            "/{}",
+            config
+                .get_dbname()
+                .or(config.get_user())
+                .unwrap_or_default()
+        )
     }
 }
 
@@ -162,36 +195,63 @@ mod tests {
 
     #[test]
     fn a_password_is_never_shown() {
-        let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=verify-full".parse().unwrap();
+        let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=verify-full"
+            .parse()
+            .unwrap();
         assert_eq!(address.to_string(), "postgres://me@db.example:5433/swarms");
-        assert_eq!(format!("{address:?}"), "Address(postgres://me@db.example:5433/swarms)");
+        assert_eq!(
+            format!("{address:?}"),
+            "Address(postgres://me@db.example:5433/swarms)"
+        );
     }
 
     #[test]
     fn a_detour_keeps_everything_but_the_place() {
-        let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=require".parse().unwrap();
+        let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=require"
+            .parse()
+            .unwrap();
         assert_eq!(address.server(), Server::Tcp("db.example".to_owned(), 5433));
-        let (detour, old) = (address.by_way_of(([127, 0, 0, 1], 4000).into()), &address.config);
+        let (detour, old) = (
+            address.by_way_of(([127, 0, 0, 1], 4000).into()),
+            &address.config,
+        );
         let new = &detour.config;
         assert_eq!(detour.server(), Server::Tcp("127.0.0.1".to_owned(), 4000));
-        assert_eq!((new.get_hosts(), new.get_ssl_mode()), (old.get_hosts(), old.get_ssl_mode()));
-        assert_eq!((new.get_user(), new.get_password()), (old.get_user(), old.get_password()));
-        assert_eq!((new.get_dbname(), new.get_connect_timeout()), (old.get_dbname(), old.get_connect_timeout()));
+        assert_eq!(
+            (new.get_hosts(), new.get_ssl_mode()),
+            (old.get_hosts(), old.get_ssl_mode())
+        );
+        assert_eq!(
+            (new.get_user(), new.get_password()),
+            (old.get_user(), old.get_password())
+        );
+        assert_eq!(
+            (new.get_dbname(), new.get_connect_timeout()),
+            (old.get_dbname(), old.get_connect_timeout())
+        );
     }
 
     #[cfg(unix)]
     #[test]
     fn a_socket_is_found() {
         let address: Address = "postgres://me@%2Frun%2Fpg/swarms".parse().unwrap();
-        assert_eq!(address.server(), Server::Unix("/run/pg/.s.PGSQL.5432".into()));
-        assert_eq!(address.by_way_of(([127, 0, 0, 1], 4000).into()).to_string(), "postgres://me@127.0.0.1:4000/swarms");
+        assert_eq!(
+            address.server(),
+            Server::Unix("/run/pg/.s.PGSQL.5432".into())
+        );
+        assert_eq!(
+            address.by_way_of(([127, 0, 0, 1], 4000).into()).to_string(),
+            "postgres://me@127.0.0.1:4000/swarms"
+        );
     }
 
     #[test]
     fn what_names_no_database_is_refused_without_its_words() {
-        for text in
-            ["mysql://me:hunter2@h/d", "postgres://me:hunter2@h:port/d", "postgres://me:hunter2@h/d?hunter2=hunter2"]
-        {
+        for text in [
+            "mysql://me:hunter2@h/d",
+            "postgres://me:hunter2@h:port/d",
+            "postgres://me:hunter2@h/d?hunter2=hunter2",
+        ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }

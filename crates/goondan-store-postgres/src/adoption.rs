@@ -36,7 +36,8 @@ const HAS_ANYTHING: &str = "\
     OR EXISTS (SELECT 1 FROM goondan.handled WHERE workspace = $1)
     OR EXISTS (SELECT 1 FROM goondan.letters WHERE workspace = $1)";
 
-const MAKE: &str = "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING id";
+const MAKE: &str =
+    "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING id";
 
 impl PostgresStore {
     /// Takes over everything that `from` has, in one transaction; what this workspace has is put aside. `None` where `from` has
@@ -63,7 +64,11 @@ impl PostgresStore {
 }
 
 /// Runs a statement, however long it takes.
-async fn query(session: &Session, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
+async fn query(
+    session: &Session,
+    sql: &'static str,
+    values: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, StoreError> {
     session.wait(sql, values).await.map_err(failed)
 }
 

@@ -97,7 +97,10 @@ async fn find_place(
     nodes::describe(&candidate, generation).await?;
     let (epoch, leader) = loop {
         if candidate.try_hold().await? {
-            return Ok(Arrival::Leads(PostgresStore::of_hold(candidate.lead().await?, folders())));
+            return Ok(Arrival::Leads(PostgresStore::of_hold(
+                candidate.lead().await?,
+                folders(),
+            )));
         }
         if let Some(joined) = candidate.join(generation, turns).await? {
             break joined;
@@ -105,18 +108,32 @@ async fn find_place(
         tokio::time::sleep(LOOK / 5).await;
     };
     let access = Arc::new(candidate.member_access(epoch));
-    let (renewing, renewed) = (Line::new(Arc::clone(&access), Kind::Quick), Arc::clone(&access));
+    let (renewing, renewed) = (
+        Line::new(Arc::clone(&access), Kind::Quick),
+        Arc::clone(&access),
+    );
     let keep = move |beat: Beat| async move { renew(&renewed, &renewing, &beat).await };
     let store = PostgresStore::working(Arc::clone(&access), folders(), keep);
     let (postbox, incoming) = Postbox::open(&access);
     let state = candidate.state.clone();
     let lines = Arc::clone(&store.quick);
-    let leader = PostgresLeader { postbox, incoming: incoming.into(), leader, access, lines, state };
+    let leader = PostgresLeader {
+        postbox,
+        incoming: incoming.into(),
+        leader,
+        access,
+        lines,
+        state,
+    };
     let queueing = tokio::spawn(async move {
         candidate.queue(Wait::Always).await?;
         Ok(candidate)
     });
-    Ok(Arrival::Works(Box::new(Membership { store: Arc::new(store), leader: Arc::new(leader), queueing })))
+    Ok(Arrival::Works(Box::new(Membership {
+        store: Arc::new(store),
+        leader: Arc::new(leader),
+        queueing,
+    })))
 }
 
 /// Gives signs of life until this node is no member any more.
@@ -134,22 +151,37 @@ async fn renew(access: &Access, line: &Line, beat: &Beat) {
 
 impl Candidate {
     /// Becomes a member; gives back the epoch, and who leads. `None` while somebody takes over.
-    async fn join(&self, generation: &str, turns: usize) -> Result<Option<(i64, String)>, OpenError> {
-        let broken = |cause: String| OpenError::Unusable { address: self.address.to_string(), cause };
+    async fn join(
+        &self,
+        generation: &str,
+        turns: usize,
+    ) -> Result<Option<(i64, String)>, OpenError> {
+        let broken = |cause: String| OpenError::Unusable {
+            address: self.address.to_string(),
+            cause,
+        };
         let session = Session::open(&self.address, &session_name(&self.node), Kind::Quick).await;
         let session = session.map_err(|error| broken(error.to_string()))?;
         let sql = "SELECT pg_try_advisory_lock_shared($1)";
         let locked = session.query(sql, &[&lock_key(PEN, &self.workspace)]).await;
-        let has_pen = locked.map_err(|error| broken(error.to_string()))?.first().is_some_and(|row| row.get(0));
+        let has_pen = locked
+            .map_err(|error| broken(error.to_string()))?
+            .first()
+            .is_some_and(|row| row.get(0));
         if !has_pen {
             return Ok(None);
         }
         let turns = i64::try_from(turns).unwrap_or(i64::MAX);
-        let joined = session.query(JOIN, &[&self.id, &self.node, &generation, &turns]).await;
+        let joined = session
+            .query(JOIN, &[&self.id, &self.node, &generation, &turns])
+            .await;
         let joined = joined.map_err(|error| broken(error.to_string()))?;
         let epoch = joined.first().map(|row| row.get(0)).unwrap_or_default();
         let sql = "SELECT holder FROM goondan.workspaces WHERE id = $1";
-        let led = session.query(sql, &[&self.id]).await.map_err(|error| broken(error.to_string()))?;
+        let led = session
+            .query(sql, &[&self.id])
+            .await
+            .map_err(|error| broken(error.to_string()))?;
         let leader: Option<String> = led.first().and_then(|row| row.get(0));
         Ok(Some((epoch, leader.unwrap_or_default())))
     }
@@ -217,19 +249,32 @@ impl PostgresLeader {
     /// Waits until this node gets no turns.
     pub async fn is_left_out(&self) {
         // The candidate, which has the other end, is there as long as the membership.
-        let _ = self.state.subscribe().wait_for(|state| *state == nodes::WAITS).await;
+        let _ = self
+            .state
+            .subscribe()
+            .wait_for(|state| *state == nodes::WAITS)
+            .await;
     }
 
     /// What the project of the node that leads amounts to; `None` where it has not told yet.
     pub async fn serves(&self) -> Result<Option<String>, StoreError> {
-        let rows = self.lines.of(&[0]).query(SERVES, &[&self.access.id]).await?;
+        let rows = self
+            .lines
+            .of(&[0])
+            .query(SERVES, &[&self.access.id])
+            .await?;
         Ok(rows.first().and_then(|row| row.get(0)))
     }
 
     /// This node has another project by now.
     pub async fn set_generation(&self, generation: &str) -> Result<(), StoreError> {
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&self.access.id, &self.access.node, &generation];
-        self.lines.of(&[0]).query_surely(HAS_GENERATION, &values).await.map(drop)
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&self.access.id, &self.access.node, &generation];
+        self.lines
+            .of(&[0])
+            .query_surely(HAS_GENERATION, &values)
+            .await
+            .map(drop)
     }
 }
 
@@ -256,7 +301,8 @@ impl Leader for PostgresLeader {
     }
 
     fn note_fit(&self, is_fit: bool) {
-        self.state.send_replace(if is_fit { nodes::WORKS } else { nodes::WAITS });
+        self.state
+            .send_replace(if is_fit { nodes::WORKS } else { nodes::WAITS });
     }
 }
 
@@ -300,9 +346,21 @@ impl PostgresStore {
             tells_again: false,
             trusted_from: Instant::now(),
         };
-        let tasks = [tokio::spawn(pass_on(incoming, news)).abort_handle(), tokio::spawn(roll.call()).abort_handle()];
+        let tasks = [
+            tokio::spawn(pass_on(incoming, news)).abort_handle(),
+            tokio::spawn(roll.call()).abort_handle(),
+        ];
         let durable = Line::new(Arc::clone(&access), Kind::Durable);
-        PostgresCrew { access, postbox, news: coming.into(), generation, running, durable, own_turns, tasks }
+        PostgresCrew {
+            access,
+            postbox,
+            news: coming.into(),
+            generation,
+            running,
+            durable,
+            own_turns,
+            tasks,
+        }
     }
 }
 
@@ -379,15 +437,29 @@ impl Roll {
         // Those that are known are told of again where another project serves.
         self.tells_again |= self.generation.has_changed().unwrap_or_default();
         let epoch = self.access.epoch.unwrap_or_default();
-        let rows = session.query(MEMBERS, &[&self.access.id, &epoch]).await.map_err(failed)?;
-        let notes = self.running.lock().unwrap_or_else(PoisonError::into_inner).drain().collect::<Vec<_>>();
+        let rows = session
+            .query(MEMBERS, &[&self.access.id, &epoch])
+            .await
+            .map_err(failed)?;
+        let notes = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain()
+            .collect::<Vec<_>>();
         if !notes.is_empty() {
             let (nodes, running): (Vec<String>, Vec<i64>) = notes.into_iter().unzip();
-            session.query(NOTE, &[&nodes, &running]).await.map_err(failed)?;
+            session
+                .query(NOTE, &[&nodes, &running])
+                .await
+                .map_err(failed)?;
         }
         let serving = self.generation.borrow_and_update().clone();
         if self.told.as_ref() != Some(&serving) {
-            session.query(SERVES_NOW, &[&self.access.node, &serving]).await.map_err(failed)?;
+            session
+                .query(SERVES_NOW, &[&self.access.node, &serving])
+                .await
+                .map_err(failed)?;
             self.told = Some(serving.clone());
         }
         let found = |row: &tokio_postgres::Row| Found {
@@ -405,7 +477,12 @@ impl Roll {
     async fn compare(&mut self, found: Vec<Found>) -> Result<(), StoreError> {
         let is_trusted = Instant::now() >= self.trusted_from;
         let mut gone: Vec<String> = self.members.keys().cloned().collect();
-        for Found { member, is_fresh, is_connected } in found {
+        for Found {
+            member,
+            is_fresh,
+            is_connected,
+        } in found
+        {
             if is_trusted && !(is_fresh && is_connected) {
                 if !gone.contains(&member.node) {
                     gone.push(member.node);
@@ -428,15 +505,24 @@ impl Roll {
 
     /// A node is no member any more, and nothing that it did can come later than this.
     async fn expel(&mut self, node: &str) -> Result<(), StoreError> {
-        self.durable.query_surely(EXPEL, &[&self.access.id, &node]).await?;
-        while !self.durable.query(END_SESSIONS, &[&session_name(node)]).await?.is_empty() {
+        self.durable
+            .query_surely(EXPEL, &[&self.access.id, &node])
+            .await?;
+        while !self
+            .durable
+            .query(END_SESSIONS, &[&session_name(node)])
+            .await?
+            .is_empty()
+        {
             tokio::time::sleep(LOOK / 50).await;
         }
         self.postbox.forget(node);
         postbox::clear(&self.quick, self.access.id, node).await?;
         self.members.remove(node);
         tracing::info!(node, "a node is no member any more");
-        let _ = self.news.send(News::Left { node: node.to_owned() });
+        let _ = self.news.send(News::Left {
+            node: node.to_owned(),
+        });
         Ok(())
     }
 }
@@ -459,9 +545,17 @@ impl Crew for PostgresCrew {
         }
     }
 
-    async fn ended(&self, event: &AgentEvent, joined: &[String]) -> Result<Option<EndedTurn>, StoreError> {
+    async fn ended(
+        &self,
+        event: &AgentEvent,
+        joined: &[String],
+    ) -> Result<Option<EndedTurn>, StoreError> {
         let id = self.access.id;
-        let keys: Vec<_> = [&event.id].into_iter().chain(joined).map(|event| key(&[event])).collect();
+        let keys: Vec<_> = [&event.id]
+            .into_iter()
+            .chain(joined)
+            .map(|event| key(&[event]))
+            .collect();
         let sql = "SELECT id FROM goondan.pending WHERE workspace = $1 AND id = ANY($2)";
         let rows = self.durable.query(sql, &[&id, &keys]).await?;
         let open: Vec<Vec<u8>> = rows.iter().map(|row| row.get(0)).collect();
@@ -472,17 +566,41 @@ impl Crew for PostgresCrew {
         let rows = self.durable.query(sql, &[&id, &keys[0]]).await?;
         let Some(row) = rows.first() else {
             let cause = Arc::new(std::io::Error::other("nothing is known of it any more"));
-            return Err(StoreError::Damaged { what: format!("the end of {}", event.id), cause });
+            return Err(StoreError::Damaged {
+                what: format!("the end of {}", event.id),
+                cause,
+            });
         };
         let result: TurnResult = decode("the result of an event", row.get(0))?;
         let sql = "SELECT event FROM goondan.pending WHERE workspace = $1 AND id = $2";
-        let answer = self.durable.query(sql, &[&id, &key(&[&format!("{}-answer", event.id)])]).await?;
-        let answer = answer.first().map(|row| decode("an accepted event", row.get(0))).transpose()?;
-        let closed = joined.iter().zip(&keys[1..]).filter(|(_, key)| !open.contains(key));
-        let event_ids = [event.id.clone()].into_iter().chain(closed.map(|(id, _)| id.clone())).collect();
+        let answer = self
+            .durable
+            .query(sql, &[&id, &key(&[&format!("{}-answer", event.id)])])
+            .await?;
+        let answer = answer
+            .first()
+            .map(|row| decode("an accepted event", row.get(0)))
+            .transpose()?;
+        let closed = joined
+            .iter()
+            .zip(&keys[1..])
+            .filter(|(_, key)| !open.contains(key));
+        let event_ids = [event.id.clone()]
+            .into_iter()
+            .chain(closed.map(|(id, _)| id.clone()))
+            .collect();
         let asked_by = event.caller().cloned();
-        let turn = FinishedTurn { turn_id: result.turn_id.clone(), event_ids, result, asked_by, answer };
-        Ok(Some(EndedTurn { turn, meta: self.meta(&event.target).await? }))
+        let turn = FinishedTurn {
+            turn_id: result.turn_id.clone(),
+            event_ids,
+            result,
+            asked_by,
+            answer,
+        };
+        Ok(Some(EndedTurn {
+            turn,
+            meta: self.meta(&event.target).await?,
+        }))
     }
 
     fn own_turns(&self) -> usize {
@@ -495,6 +613,8 @@ impl PostgresCrew {
         let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance = $2";
         let key = crate::rows::instance_key(instance);
         let rows = self.durable.query(sql, &[&self.access.id, &key]).await?;
-        rows.first().map(|row| decode("what is known of an instance", row.get(0))).transpose()
+        rows.first()
+            .map(|row| decode("what is known of an instance", row.get(0)))
+            .transpose()
     }
 }

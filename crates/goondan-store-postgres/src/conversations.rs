@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::store::{
-    Conversations, FinishedTurn, Fold, InstanceMeta, Lease, OpenConversation, StoreError, StoredConversation,
+    Conversations, FinishedTurn, Fold, InstanceMeta, Lease, OpenConversation, StoreError,
+    StoredConversation,
 };
 
 use crate::log::{Done, done};
@@ -88,15 +89,30 @@ impl Conversations for PostgresStore {
     async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
         self.check_held()?;
         let key = instance_key(id);
-        let rows = self.quick.of(&key).query(CLAIM, &[&self.access.id, &key]).await?;
+        let rows = self
+            .quick
+            .of(&key)
+            .query(CLAIM, &[&self.access.id, &key])
+            .await?;
         let epoch = rows.first().map_or(0, |row| row.get::<_, i64>(0));
-        Ok(Lease { instance: id.clone(), epoch: epoch.unsigned_abs() })
+        Ok(Lease {
+            instance: id.clone(),
+            epoch: epoch.unsigned_abs(),
+        })
     }
 
     async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
         self.check_held()?;
-        let (key, epoch) = (instance_key(&lease.instance), i64::try_from(lease.epoch).unwrap_or(i64::MAX));
-        Ok(Box::new(PostgresConversation { parts: self.parts(), instance: lease.instance, key, epoch }))
+        let (key, epoch) = (
+            instance_key(&lease.instance),
+            i64::try_from(lease.epoch).unwrap_or(i64::MAX),
+        );
+        Ok(Box::new(PostgresConversation {
+            parts: self.parts(),
+            instance: lease.instance,
+            key,
+            epoch,
+        }))
     }
 
     async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
@@ -108,8 +124,17 @@ impl PostgresStore {
     /// How many messages a conversation has, and whether a turn of it runs or was cut off.
     pub async fn extent(&self, id: &InstanceId) -> Result<(usize, bool), StoreError> {
         let key = instance_key(id);
-        let rows = self.quick.of(&key).query(EXTENT, &[&self.access.id, &key]).await?;
-        let extent = rows.first().map(|row| (usize::try_from(row.get::<_, i64>(0)).unwrap_or_default(), row.get(1)));
+        let rows = self
+            .quick
+            .of(&key)
+            .query(EXTENT, &[&self.access.id, &key])
+            .await?;
+        let extent = rows.first().map(|row| {
+            (
+                usize::try_from(row.get::<_, i64>(0)).unwrap_or_default(),
+                row.get(1),
+            )
+        });
         Ok(extent.unwrap_or_default())
     }
 }
@@ -119,10 +144,17 @@ async fn read(parts: &Parts, key: &Key) -> Result<StoredConversation, StoreError
     if parts.access.id == 0 {
         return Ok(stored);
     }
-    for row in parts.quick.of(key).query(READ, &[&parts.access.id, key]).await? {
+    for row in parts
+        .quick
+        .of(key)
+        .query(READ, &[&parts.access.id, key])
+        .await?
+    {
         match row.get(0) {
             false => stored.base.push(decode("a message", row.get(2))?),
-            true => stored.events.push(decode("an event of a conversation", row.get(2))?),
+            true => stored
+                .events
+                .push(decode("an event of a conversation", row.get(2))?),
         }
     }
     Ok(stored)
@@ -151,7 +183,10 @@ fn folded(fold: Fold<'_>) -> Result<(bool, Vec<String>), StoreError> {
         Fold::Append(messages) => (false, messages),
         Fold::Rewrite(messages) => (true, messages),
     };
-    let messages: Result<_, _> = messages.iter().map(|message: &Arc<Message>| encode(&**message)).collect();
+    let messages: Result<_, _> = messages
+        .iter()
+        .map(|message: &Arc<Message>| encode(&**message))
+        .collect();
     Ok((is_whole, messages?))
 }
 
@@ -164,29 +199,53 @@ impl OpenConversation for PostgresConversation {
     async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
         let event = encode(event)?;
         let line = self.parts.quick.of(&self.key);
-        let rows = line.query(APPEND, &[&self.parts.access.id, &self.key, &self.epoch, &event]).await?;
+        let rows = line
+            .query(
+                APPEND,
+                &[&self.parts.access.id, &self.key, &self.epoch, &event],
+            )
+            .await?;
         self.held(&rows)
     }
 
     async fn discard_events(&mut self) -> Result<(), StoreError> {
         let line = self.parts.quick.of(&self.key);
-        let rows = line.query(DISCARD, &[&self.parts.access.id, &self.key, &self.epoch]).await?;
+        let rows = line
+            .query(DISCARD, &[&self.parts.access.id, &self.key, &self.epoch])
+            .await?;
         self.held(&rows)
     }
 
     async fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
         let (is_whole, messages) = folded(fold)?;
         let line = self.parts.durable.of(&self.key);
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&self.parts.access.id, &self.key, &self.epoch, &is_whole, &messages];
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [
+            &self.parts.access.id,
+            &self.key,
+            &self.epoch,
+            &is_whole,
+            &messages,
+        ];
         let rows = line.query(FOLD, &values).await?;
         self.held(&rows)
     }
 
-    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError> {
+    async fn end_turn(
+        &mut self,
+        turn: FinishedTurn,
+        fold: Fold<'_>,
+        meta: InstanceMeta,
+    ) -> Result<bool, StoreError> {
         let (is_whole, messages) = folded(fold)?;
         let (turn_id, meta) = (encode(&turn.turn_id)?, encode(&meta)?);
-        let Done { ids, event_ids, result, asked_by, asked_key, answer: a } = Done::of(&turn)?;
+        let Done {
+            ids,
+            event_ids,
+            result,
+            asked_by,
+            asked_key,
+            answer: a,
+        } = Done::of(&turn)?;
         let id = self.parts.access.id;
         let line = self.parts.durable.of(&self.key);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
@@ -212,7 +271,11 @@ impl OpenConversation for PostgresConversation {
         let has_ended = !rows.is_empty();
         if !has_ended {
             // It had ended before, and only the answer was lost; or somebody else has the instance.
-            self.held(&line.query_surely(WAS_ENDED, &[&id, &self.key, &self.epoch, &turn_id]).await?)?;
+            self.held(
+                &line
+                    .query_surely(WAS_ENDED, &[&id, &self.key, &self.epoch, &turn_id])
+                    .await?,
+            )?;
         }
         self.parts.journals.ended(&self.key);
         Ok(has_ended)

@@ -31,8 +31,7 @@ const WRITE: &str = "\
     FROM unnest($2::bytea[], $3::bigint[], $4::text[]) WITH ORDINALITY AS e(instance, sequence, event, place)
     ORDER BY e.place";
 
-const CLEAR: &str =
-    "DELETE FROM goondan.runtime_events WHERE workspace = $1 AND written_at < now() - interval '7 days'";
+const CLEAR: &str = "DELETE FROM goondan.runtime_events WHERE workspace = $1 AND written_at < now() - interval '7 days'";
 
 enum Item {
     Event(Arc<RuntimeEvent>),
@@ -68,7 +67,12 @@ impl Happened {
     }
 }
 
-async fn write(access: Arc<Access>, lines: Arc<Lines>, mut waiting: Receiver<Item>, dropped: Arc<AtomicU64>) {
+async fn write(
+    access: Arc<Access>,
+    lines: Arc<Lines>,
+    mut waiting: Receiver<Item>,
+    dropped: Arc<AtomicU64>,
+) {
     let mut items = Vec::new();
     let mut clear_at = tokio::time::Instant::now();
     while waiting.recv_many(&mut items, BATCH).await > 0 {
@@ -91,7 +95,10 @@ async fn write(access: Arc<Access>, lines: Arc<Lines>, mut waiting: Receiver<Ite
         }
         match dropped.swap(0, Ordering::Relaxed) {
             0 => {}
-            events => tracing::warn!(events, "runtime events were dropped: the database is too slow"),
+            events => tracing::warn!(
+                events,
+                "runtime events were dropped: the database is too slow"
+            ),
         }
         if tokio::time::Instant::now() >= clear_at {
             clear_at = tokio::time::Instant::now() + CLEAR_EVERY;
@@ -107,16 +114,24 @@ async fn write_all(access: &Access, lines: &Lines, items: &[Item]) -> Result<(),
         Item::Event(event) => Some(event),
         Item::Flush(_) => None,
     });
-    let (mut instances, mut sequences, mut texts): (Vec<Key>, Vec<i64>, Vec<String>) = Default::default();
+    let (mut instances, mut sequences, mut texts): (Vec<Key>, Vec<i64>, Vec<String>) =
+        Default::default();
     for event in events {
-        instances.push(instance_key(&InstanceId::new(&*event.agent_name, &*event.instance_key)));
+        instances.push(instance_key(&InstanceId::new(
+            &*event.agent_name,
+            &*event.instance_key,
+        )));
         sequences.push(i64::try_from(event.sequence).unwrap_or(i64::MAX));
         texts.push(encode(&**event)?);
     }
     if texts.is_empty() {
         return Ok(());
     }
-    lines.of(&[0]).query(WRITE, &[&access.id, &instances, &sequences, &texts]).await.map(drop)
+    lines
+        .of(&[0])
+        .query(WRITE, &[&access.id, &instances, &sequences, &texts])
+        .await
+        .map(drop)
 }
 
 impl PostgresStore {
@@ -144,7 +159,13 @@ impl EventLog for PostgresStore {
         let (key, after) = (instance_key(id), i64::try_from(after).unwrap_or(i64::MAX));
         let sql = "SELECT event FROM goondan.runtime_events \
                    WHERE workspace = $1 AND instance = $2 AND sequence > $3 ORDER BY seq";
-        let rows = self.quick.of(&key).query(sql, &[&self.access.id, &key, &after]).await?;
-        rows.iter().map(|row| decode("a runtime event", row.get(0))).collect()
+        let rows = self
+            .quick
+            .of(&key)
+            .query(sql, &[&self.access.id, &key, &after])
+            .await?;
+        rows.iter()
+            .map(|row| decode("a runtime event", row.get(0)))
+            .collect()
     }
 }

@@ -90,7 +90,10 @@ impl Access {
     /// Fails where this node holds the workspace no more.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         match *self.lost.borrow() {
-            true => Err(other(format!("another node has taken over the workspace `{}`", self.workspace))),
+            true => Err(other(format!(
+                "another node has taken over the workspace `{}`",
+                self.workspace
+            ))),
             false => Ok(()),
         }
     }
@@ -98,7 +101,9 @@ impl Access {
     /// Opens a session that may do what `kind` says.
     pub(crate) async fn open(&self, kind: Kind) -> Result<Session, StoreError> {
         self.check()?;
-        let session = Session::open(&self.address, &session_name(&self.node), kind).await.map_err(failed)?;
+        let session = Session::open(&self.address, &session_name(&self.node), kind)
+            .await
+            .map_err(failed)?;
         self.admit(&session).await?;
         Ok(session)
     }
@@ -106,18 +111,30 @@ impl Access {
     /// Makes a session one of those that work in the workspace: whoever takes it over ends them first.
     pub(crate) async fn admit(&self, session: &Session) -> Result<(), StoreError> {
         self.check()?;
-        let Some(epoch) = self.epoch else { return Ok(()) };
+        let Some(epoch) = self.epoch else {
+            return Ok(());
+        };
         let sql = "SELECT pg_try_advisory_lock_shared($1)";
-        let has_pen = session.query(sql, &[&lock_key(PEN, &self.workspace)]).await.map_err(failed)?;
+        let has_pen = session
+            .query(sql, &[&lock_key(PEN, &self.workspace)])
+            .await
+            .map_err(failed)?;
         if !has_pen.first().is_some_and(|row| row.get::<_, bool>(0)) {
-            return Err(other(format!("another node is taking over the workspace `{}`", self.workspace)));
+            return Err(other(format!(
+                "another node is taking over the workspace `{}`",
+                self.workspace
+            )));
         }
         if current_epoch(session, self.id).await.map_err(failed)? != epoch {
             self.lose();
             self.check()?;
         }
         // Who is expelled loses the row first, and then the sessions: one that comes behind that finds no row.
-        if self.is_member && !is_member(session, self.id, &self.node).await.map_err(failed)? {
+        if self.is_member
+            && !is_member(session, self.id, &self.node)
+                .await
+                .map_err(failed)?
+        {
             self.lose();
             self.check()?;
         }
@@ -142,10 +159,18 @@ impl Access {
     /// Access to a workspace for looking at it alone.
     pub(crate) async fn look(address: &Address, workspace: &str) -> Result<Self, OpenError> {
         let unusable = |cause: &dyn fmt::Display| unusable(address, cause);
-        let session = Session::open(address, "gdn", Kind::ReadOnly).await.map_err(|error| unusable(&error))?;
-        let id = match schema::is_there(&session).await.map_err(|error| unusable(&error))? {
+        let session = Session::open(address, "gdn", Kind::ReadOnly)
+            .await
+            .map_err(|error| unusable(&error))?;
+        let id = match schema::is_there(&session)
+            .await
+            .map_err(|error| unusable(&error))?
+        {
             false => 0,
-            true => id_of(&session, workspace).await.map_err(|error| unusable(&error))?.unwrap_or_default(),
+            true => id_of(&session, workspace)
+                .await
+                .map_err(|error| unusable(&error))?
+                .unwrap_or_default(),
         };
         Ok(Access {
             address: address.clone(),
@@ -161,7 +186,10 @@ impl Access {
 
 /// The database at `address` can't be used.
 pub(crate) fn unusable(address: &Address, cause: &dyn fmt::Display) -> OpenError {
-    OpenError::Unusable { address: address.to_string(), cause: cause.to_string() }
+    OpenError::Unusable {
+        address: address.to_string(),
+        cause: cause.to_string(),
+    }
 }
 
 fn node_name() -> String {
@@ -169,17 +197,29 @@ fn node_name() -> String {
 }
 
 async fn current_epoch(session: &Session, id: i64) -> Result<i64, DbError> {
-    let rows = session.query("SELECT epoch FROM goondan.workspaces WHERE id = $1", &[&id]).await?;
+    let rows = session
+        .query("SELECT epoch FROM goondan.workspaces WHERE id = $1", &[&id])
+        .await?;
     Ok(rows.first().map_or(-1, |row| row.get(0)))
 }
 
 async fn id_of(session: &Session, workspace: &str) -> Result<Option<i64>, DbError> {
-    let rows = session.query("SELECT id FROM goondan.workspaces WHERE name = $1", &[&workspace]).await?;
+    let rows = session
+        .query(
+            "SELECT id FROM goondan.workspaces WHERE name = $1",
+            &[&workspace],
+        )
+        .await?;
     Ok(rows.first().map(|row| row.get(0)))
 }
 
 async fn is_member(session: &Session, id: i64, node: &str) -> Result<bool, DbError> {
-    let rows = session.query("SELECT 1 FROM goondan.members WHERE workspace = $1 AND node = $2", &[&id, &node]).await?;
+    let rows = session
+        .query(
+            "SELECT 1 FROM goondan.members WHERE workspace = $1 AND node = $2",
+            &[&id, &node],
+        )
+        .await?;
     Ok(!rows.is_empty())
 }
 
@@ -190,7 +230,11 @@ pub(crate) struct Hold {
 }
 
 /// Takes a workspace, and makes it where there is none.
-pub(crate) async fn take(address: &Address, workspace: &str, wait: Wait) -> Result<Hold, OpenError> {
+pub(crate) async fn take(
+    address: &Address,
+    workspace: &str,
+    wait: Wait,
+) -> Result<Hold, OpenError> {
     let candidate = Candidate::enter(address, workspace).await?;
     candidate.queue(wait).await?;
     candidate.lead().await
@@ -224,14 +268,35 @@ impl Candidate {
     pub(crate) async fn enter(address: &Address, workspace: &str) -> Result<Self, OpenError> {
         let broken = |error: DbError| unusable(address, &error);
         let node = node_name();
-        let sign = Session::open(address, &session_name(&node), Kind::Durable).await.map_err(broken)?;
-        schema::prepare(&sign).await.map_err(|error: SchemaError| unusable(address, &error))?;
+        let sign = Session::open(address, &session_name(&node), Kind::Durable)
+            .await
+            .map_err(broken)?;
+        schema::prepare(&sign)
+            .await
+            .map_err(|error: SchemaError| unusable(address, &error))?;
         let made = "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING";
         sign.query(made, &[&workspace]).await.map_err(broken)?;
-        let id = id_of(&sign, workspace).await.map_err(broken)?.unwrap_or_default();
-        let guard = Session::open(address, &guard_name(&node), Kind::Waiting).await.map_err(broken)?;
-        let (address, workspace, state) = (address.clone(), workspace.to_owned(), watch::channel(nodes::WAITS).0);
-        Ok(Candidate { address, workspace, node, id, guard, sign, state })
+        let id = id_of(&sign, workspace)
+            .await
+            .map_err(broken)?
+            .unwrap_or_default();
+        let guard = Session::open(address, &guard_name(&node), Kind::Waiting)
+            .await
+            .map_err(broken)?;
+        let (address, workspace, state) = (
+            address.clone(),
+            workspace.to_owned(),
+            watch::channel(nodes::WAITS).0,
+        );
+        Ok(Candidate {
+            address,
+            workspace,
+            node,
+            id,
+            guard,
+            sign,
+            state,
+        })
     }
 
     /// The session that gives signs of life.
@@ -242,25 +307,57 @@ impl Candidate {
     /// Takes the hold, where nobody has it.
     pub(crate) async fn try_hold(&self) -> Result<bool, OpenError> {
         let key = lock_key("hold", &self.workspace);
-        let got = self.guard.query("SELECT pg_try_advisory_lock($1)", &[&key]).await;
+        let got = self
+            .guard
+            .query("SELECT pg_try_advisory_lock($1)", &[&key])
+            .await;
         let got = got.map_err(|error| unusable(&self.address, &error))?;
         Ok(got.first().is_some_and(|row| row.get(0)))
     }
 
     /// Waits for the hold.
     pub(crate) async fn queue(&self, wait: Wait) -> Result<(), OpenError> {
-        let Candidate { address, workspace, node, id, guard, sign, state } = self;
-        let queue = Queue { address, workspace, node, id: *id, sign, state: state.subscribe() };
+        let Candidate {
+            address,
+            workspace,
+            node,
+            id,
+            guard,
+            sign,
+            state,
+        } = self;
+        let queue = Queue {
+            address,
+            workspace,
+            node,
+            id: *id,
+            sign,
+            state: state.subscribe(),
+        };
         queue.for_lock(guard, "hold", wait).await
     }
 
     /// Begins an epoch. It has the hold.
     pub(crate) async fn lead(self) -> Result<Hold, OpenError> {
-        let Candidate { address, workspace, node, id, guard, sign, state } = self;
+        let Candidate {
+            address,
+            workspace,
+            node,
+            id,
+            guard,
+            sign,
+            state,
+        } = self;
         let broken = |error: DbError| unusable(&address, &error);
         state.send_replace(nodes::WAITS);
-        let queue =
-            Queue { address: &address, workspace: &workspace, node: &node, id, sign: &sign, state: state.subscribe() };
+        let queue = Queue {
+            address: &address,
+            workspace: &workspace,
+            node: &node,
+            id,
+            sign: &sign,
+            state: state.subscribe(),
+        };
         queue.for_lock(&guard, PEN, Wait::Always).await?;
         let sql = "UPDATE goondan.workspaces SET epoch = epoch + 1, holder = $2 WHERE id = $1 RETURNING epoch";
         let rows = sign.query(sql, &[&id, &node]).await.map_err(broken)?;
@@ -269,12 +366,28 @@ impl Candidate {
             sign.query(sql, &[&id]).await.map_err(broken)?;
         }
         let sql = "SELECT pg_advisory_unlock($1)";
-        guard.query(sql, &[&lock_key(PEN, &workspace)]).await.map_err(broken)?;
-        nodes::note(&guard, &node, id, nodes::LEADS).await.map_err(broken)?;
+        guard
+            .query(sql, &[&lock_key(PEN, &workspace)])
+            .await
+            .map_err(broken)?;
+        nodes::note(&guard, &node, id, nodes::LEADS)
+            .await
+            .map_err(broken)?;
         let lost = watch::channel(false).0;
         let epoch = Some(epoch.unwrap_or_default());
-        let access = Access { address, workspace, node, id, epoch, is_member: false, lost };
-        Ok(Hold { access: Arc::new(access), guard })
+        let access = Access {
+            address,
+            workspace,
+            node,
+            id,
+            epoch,
+            is_member: false,
+            lost,
+        };
+        Ok(Hold {
+            access: Arc::new(access),
+            guard,
+        })
     }
 
     /// What this node may do as a member in that epoch.
@@ -292,8 +405,10 @@ impl Candidate {
 }
 
 /// What was said in earlier epochs, and by whom, counts no more.
-const NEW_EPOCH: [&str; 2] =
-    ["DELETE FROM goondan.members WHERE workspace = $1", "DELETE FROM goondan.packets WHERE workspace = $1"];
+const NEW_EPOCH: [&str; 2] = [
+    "DELETE FROM goondan.members WHERE workspace = $1",
+    "DELETE FROM goondan.packets WHERE workspace = $1",
+];
 
 /// The name of the sessions of a node that write.
 pub(crate) fn session_name(node: &str) -> String {
@@ -318,7 +433,10 @@ impl Queue<'_> {
     async fn for_lock(&self, guard: &Session, lock: &str, wait: Wait) -> Result<(), OpenError> {
         let broken = |error: DbError| unusable(self.address, &error);
         let key = lock_key(lock, self.workspace);
-        let got = guard.query("SELECT pg_try_advisory_lock($1)", &[&key]).await.map_err(broken)?;
+        let got = guard
+            .query("SELECT pg_try_advisory_lock($1)", &[&key])
+            .await
+            .map_err(broken)?;
         if got.first().is_some_and(|row| row.get(0)) {
             return Ok(());
         }
@@ -331,7 +449,9 @@ impl Queue<'_> {
         let mut locked = std::pin::pin!(guard.wait("SELECT pg_advisory_lock($1)", &values));
         loop {
             let does = *state.borrow_and_update();
-            nodes::note(self.sign, self.node, self.id, does).await.map_err(broken)?;
+            nodes::note(self.sign, self.node, self.id, does)
+                .await
+                .map_err(broken)?;
             let mut beat = Instant::now() + BEAT;
             if lock == PEN {
                 // Again and again: one may have begun between the question and the lock.
@@ -350,7 +470,11 @@ impl Queue<'_> {
                 nodes::forget(self.sign, self.node).await.map_err(broken)?;
                 let holder = nodes::holder(self.sign, self.id).await.map_err(broken)?;
                 let (workspace, address) = (self.workspace.to_owned(), self.address.to_string());
-                return Err(OpenError::Held { workspace, address, holder });
+                return Err(OpenError::Held {
+                    workspace,
+                    address,
+                    holder,
+                });
             }
         }
     }
@@ -362,7 +486,10 @@ impl Hold {
         let Hold { access, mut guard } = self;
         loop {
             beat.all().await;
-            if nodes::note(&guard, &access.node, access.id, nodes::LEADS).await.is_err() {
+            if nodes::note(&guard, &access.node, access.id, nodes::LEADS)
+                .await
+                .is_err()
+            {
                 match regain(&access).await {
                     Some(regained) => guard = regained,
                     None => {
@@ -394,7 +521,9 @@ async fn try_regain(access: &Access) -> Result<Option<Session>, DbError> {
                WHERE application_name = $1 AND usename = current_user AND pid <> pg_backend_pid()";
     guard.query(sql, &[&guard_name(&access.node)]).await?;
     let key = lock_key("hold", &access.workspace);
-    let got = guard.query("SELECT pg_try_advisory_lock($1)", &[&key]).await?;
+    let got = guard
+        .query("SELECT pg_try_advisory_lock($1)", &[&key])
+        .await?;
     let has_hold = got.first().is_some_and(|row| row.get(0));
     let is_current = current_epoch(&guard, access.id).await? == access.epoch.unwrap_or_default();
     Ok((has_hold && is_current).then_some(guard))

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Instances, Record, Records, StoreError, Version};
+use goondan_core::ports::store::{
+    InstanceMeta, InstanceStatus, Instances, Record, Records, StoreError, Version,
+};
 use serde_json::Value;
 
 use crate::rows::{decode, encode, instance_key, key};
@@ -46,39 +48,64 @@ impl Instances for PostgresStore {
         rows.iter().map(known).collect()
     }
 
-    async fn instances_behind(&self, after: Option<&InstanceId>) -> Result<Vec<InstanceMeta>, StoreError> {
+    async fn instances_behind(
+        &self,
+        after: Option<&InstanceId>,
+    ) -> Result<Vec<InstanceMeta>, StoreError> {
         // No key is empty.
         let after = after.map(instance_key).unwrap_or_default();
-        let rows = self.quick.of(&[0]).query(BEHIND, &[&self.access.id, &after]).await?;
+        let rows = self
+            .quick
+            .of(&[0])
+            .query(BEHIND, &[&self.access.id, &after])
+            .await?;
         rows.iter().map(known).collect()
     }
 
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
         let key = instance_key(id);
         let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance = $2";
-        let rows = self.quick.of(&key).query(sql, &[&self.access.id, &key]).await?;
+        let rows = self
+            .quick
+            .of(&key)
+            .query(sql, &[&self.access.id, &key])
+            .await?;
         rows.first().map(known).transpose()
     }
 
     fn remembered_outside(&self) -> Option<usize> {
         // Tests are to look for them as often as possible.
-        Some(if cfg!(debug_assertions) { 1 } else { REMEMBERED_OUTSIDE })
+        Some(if cfg!(debug_assertions) {
+            1
+        } else {
+            REMEMBERED_OUTSIDE
+        })
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
         self.check_held()?;
         let key = instance_key(&meta.id());
         // What a spawn asked for is written nowhere else; the rest can be told from the event that the instance works at.
-        let is_quick = meta.status == InstanceStatus::Processing && meta.cwd.is_none() && meta.narrowing.is_none();
+        let is_quick = meta.status == InstanceStatus::Processing
+            && meta.cwd.is_none()
+            && meta.narrowing.is_none();
         let lines = if is_quick { &self.quick } else { &self.durable };
-        lines.of(&key).query(PUT, &[&self.access.id, &key, &encode(meta)?]).await.map(drop)
+        lines
+            .of(&key)
+            .query(PUT, &[&self.access.id, &key, &encode(meta)?])
+            .await
+            .map(drop)
     }
 
     async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
         self.check_held()?;
         let key = instance_key(id);
         self.journals.forget(&key);
-        let rows = self.durable.of(&key).query(DELETE, &[&self.access.id, &key]).await?;
+        let rows = self
+            .durable
+            .of(&key)
+            .query(DELETE, &[&self.access.id, &key])
+            .await?;
         Ok(!rows.is_empty())
     }
 }
@@ -92,8 +119,14 @@ impl Records for PostgresStore {
         let instance = instance_key(id);
         let sql = "SELECT value, version FROM goondan.records \
                    WHERE workspace = $1 AND instance = $2 AND name_key = $3";
-        let rows = self.quick.of(&instance).query(sql, &[&self.access.id, &instance, &key(&[name])]).await?;
-        rows.first().map(|row| record(row.get(0), row.get(1))).transpose()
+        let rows = self
+            .quick
+            .of(&instance)
+            .query(sql, &[&self.access.id, &instance, &key(&[name])])
+            .await?;
+        rows.first()
+            .map(|row| record(row.get(0), row.get(1)))
+            .transpose()
     }
 
     async fn put(
@@ -107,9 +140,19 @@ impl Records for PostgresStore {
         let (instance, value, who) = (instance_key(id), encode(value)?, encode(id)?);
         let line = self.durable.of(&instance);
         let rows = match expected.map(|version| i64::try_from(version).unwrap_or(i64::MAX)) {
-            None => line.query(MAKE_RECORD, &[&self.access.id, &instance, &key(&[name]), &who, &value]).await?,
+            None => {
+                line.query(
+                    MAKE_RECORD,
+                    &[&self.access.id, &instance, &key(&[name]), &who, &value],
+                )
+                .await?
+            }
             Some(version) => {
-                line.query(CHANGE_RECORD, &[&self.access.id, &instance, &key(&[name]), &version, &value]).await?
+                line.query(
+                    CHANGE_RECORD,
+                    &[&self.access.id, &instance, &key(&[name]), &version, &value],
+                )
+                .await?
             }
         };
         Ok(!rows.is_empty())
@@ -120,9 +163,16 @@ impl Records for PostgresStore {
             return Ok(Vec::new());
         }
         let sql = "SELECT who, value, version FROM goondan.records WHERE workspace = $1 AND name_key = $2";
-        let rows = self.quick.of(&[0]).query(sql, &[&self.access.id, &key(&[name])]).await?;
+        let rows = self
+            .quick
+            .of(&[0])
+            .query(sql, &[&self.access.id, &key(&[name])])
+            .await?;
         let found = |row: &tokio_postgres::Row| {
-            Ok((decode("the name of an instance", row.get(0))?, record(row.get(1), row.get(2))?))
+            Ok((
+                decode("the name of an instance", row.get(0))?,
+                record(row.get(1), row.get(2))?,
+            ))
         };
         rows.iter().map(found).collect()
     }
@@ -133,5 +183,8 @@ fn known(row: &tokio_postgres::Row) -> Result<InstanceMeta, StoreError> {
 }
 
 fn record(value: &str, version: i64) -> Result<Record, StoreError> {
-    Ok(Record { value: decode("a record", value)?, version: version.unsigned_abs() })
+    Ok(Record {
+        value: decode("a record", value)?,
+        version: version.unsigned_abs(),
+    })
 }

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::journal::{Effect, EffectKind, Journal, Outcome, TurnJournal, WhenInterrupted};
+use goondan_core::ports::journal::{
+    Effect, EffectKind, Journal, Outcome, TurnJournal, WhenInterrupted,
+};
 use goondan_core::ports::store::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +27,8 @@ const REMEMBERED: usize = 10_000;
 /// A longer answer of a model is written at once, in bytes.
 const MOST_HELD: usize = 64 * 1024;
 
-const READ: &str = "SELECT turn_id, record FROM goondan.journal WHERE workspace = $1 AND instance = $2";
+const READ: &str =
+    "SELECT turn_id, record FROM goondan.journal WHERE workspace = $1 AND instance = $2";
 
 const CLEAR: &str = "DELETE FROM goondan.journal WHERE workspace = $1 AND instance = $2";
 
@@ -72,11 +75,29 @@ impl PostgresStore {
         if self.access.id == 0 {
             return Ok(Vec::new());
         }
-        let rows = self.quick.of(&key).query(READ, &[&self.access.id, &key]).await?;
+        let rows = self
+            .quick
+            .of(&key)
+            .query(READ, &[&self.access.id, &key])
+            .await?;
         let effect = |row: &tokio_postgres::Row| {
-            let Entry { effect, kind, intent, may_repeat, is_done, .. } = decode("the journal of a turn", row.get(1))?;
+            let Entry {
+                effect,
+                kind,
+                intent,
+                may_repeat,
+                is_done,
+                ..
+            } = decode("the journal of a turn", row.get(1))?;
             let turn_id = decode("the id of a turn", row.get(0))?;
-            Ok(RecordedEffect { turn_id, effect, kind, intent, is_done, may_repeat })
+            Ok(RecordedEffect {
+                turn_id,
+                effect,
+                kind,
+                intent,
+                is_done,
+                may_repeat,
+            })
         };
         rows.iter().map(effect).collect()
     }
@@ -118,7 +139,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Journals {
     pub(crate) fn new(access: Arc<Access>, quick: Arc<Lines>, durable: Arc<Lines>) -> Self {
-        Journals { access, quick, durable, running: Mutex::default(), empty: Mutex::default() }
+        Journals {
+            access,
+            quick,
+            durable,
+            running: Mutex::default(),
+            empty: Mutex::default(),
+        }
     }
 
     /// A turn of that instance is over, and its journal is gone with it.
@@ -138,7 +165,10 @@ impl Journals {
     }
 
     async fn recorded(&self, instance: &Key, turn_id: &str) -> Result<Arc<Recorded>, StoreError> {
-        if let Some(running) = locked(&self.running).get(instance).filter(|running| running.turn_id == turn_id) {
+        if let Some(running) = locked(&self.running)
+            .get(instance)
+            .filter(|running| running.turn_id == turn_id)
+        {
             return Ok(Arc::clone(running));
         }
         let is_empty = locked(&self.empty).remove(instance);
@@ -159,38 +189,73 @@ impl Journals {
                 line.query(CLEAR, &[&self.access.id, instance]).await?;
             }
         }
-        let held = if effects.is_empty() { Held::Nothing } else { Held::Over };
-        let recorded = Recorded { turn_id: turn_id.to_owned(), effects: effects.into(), held: held.into() };
+        let held = if effects.is_empty() {
+            Held::Nothing
+        } else {
+            Held::Over
+        };
+        let recorded = Recorded {
+            turn_id: turn_id.to_owned(),
+            effects: effects.into(),
+            held: held.into(),
+        };
         let recorded = Arc::new(recorded);
         locked(&self.running).insert(instance.clone(), Arc::clone(&recorded));
         Ok(recorded)
     }
 
-    async fn write(&self, instance: &Key, turn_id: &str, entries: &[Entry], durably: bool) -> Result<(), StoreError> {
+    async fn write(
+        &self,
+        instance: &Key,
+        turn_id: &str,
+        entries: &[Entry],
+        durably: bool,
+    ) -> Result<(), StoreError> {
         let effects: Vec<Key> = entries.iter().map(|entry| key(&[&entry.effect])).collect();
         let records: Vec<String> = entries.iter().map(encode).collect::<Result<_, _>>()?;
         let lines = if durably { &self.durable } else { &self.quick };
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&self.access.id, instance, &encode(turn_id)?, &effects, &records];
-        lines.of(instance).query_surely(WRITE, &values).await.map(drop)
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [
+            &self.access.id,
+            instance,
+            &encode(turn_id)?,
+            &effects,
+            &records,
+        ];
+        lines
+            .of(instance)
+            .query_surely(WRITE, &values)
+            .await
+            .map(drop)
     }
 }
 
 #[async_trait]
 impl Journal for PostgresStore {
-    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+    async fn open_journal(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
         self.check_held()?;
         let key = instance_key(instance);
         let running = self.journals.recorded(&key, turn_id).await?;
         let before = locked(&running.effects).clone();
-        Ok(Arc::new(PostgresJournal { journals: Arc::clone(&self.journals), instance: key, running, before }))
+        Ok(Arc::new(PostgresJournal {
+            journals: Arc::clone(&self.journals),
+            instance: key,
+            running,
+            before,
+        }))
     }
 
     async fn close_journal(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
         let key = instance_key(instance);
         // The end of a turn has cleared it already.
         if locked(&self.journals.running).remove(&key).is_some() {
-            self.quick.of(&key).query(CLEAR, &[&self.access.id, &key]).await?;
+            self.quick
+                .of(&key)
+                .query(CLEAR, &[&self.access.id, &key])
+                .await?;
         }
         Ok(())
     }
@@ -247,7 +312,9 @@ impl PostgresJournal {
             Held::Nothing | Held::Over => None,
         };
         let entries: Vec<Entry> = before.into_iter().chain([entry]).collect();
-        self.journals.write(&self.instance, &self.running.turn_id, &entries, durably).await?;
+        self.journals
+            .write(&self.instance, &self.running.turn_id, &entries, durably)
+            .await?;
         *locked(&self.running.held) = Held::Over;
         Ok(())
     }
@@ -266,15 +333,29 @@ fn entry(effect: &Effect, outcome: Option<&Arc<Value>>) -> Entry {
 
 #[async_trait]
 impl TurnJournal for PostgresJournal {
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError> {
+    async fn run_value(
+        &self,
+        effect: Effect,
+        work: BoxFuture<'_, Value>,
+    ) -> Result<Outcome<Arc<Value>>, StoreError> {
         match self.before.get(&effect.id) {
-            Some(Some(value)) => return Ok(Outcome::Done { value: Arc::clone(value), replayed: true }),
-            Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),
+            Some(Some(value)) => {
+                return Ok(Outcome::Done {
+                    value: Arc::clone(value),
+                    replayed: true,
+                });
+            }
+            Some(None) if effect.when_interrupted == WhenInterrupted::Report => {
+                return Ok(Outcome::Interrupted);
+            }
             _ => self.begin(&effect).await?,
         }
         let value = Arc::new(work.await);
         self.end(&effect, &value).await?;
-        Ok(Outcome::Done { value, replayed: false })
+        Ok(Outcome::Done {
+            value,
+            replayed: false,
+        })
     }
 
     fn is_resumed(&self) -> bool {

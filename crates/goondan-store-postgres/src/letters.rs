@@ -63,7 +63,10 @@ impl Bell {
     pub(crate) fn hang(access: Arc<Access>) -> Arc<Self> {
         let rung = Arc::new(Notify::new());
         let task = tokio::spawn(listen(access, Arc::clone(&rung)));
-        Arc::new(Bell { rung, task: Some(task.abort_handle()) })
+        Arc::new(Bell {
+            rung,
+            task: Some(task.abort_handle()),
+        })
     }
 }
 
@@ -98,24 +101,43 @@ impl PostgresStore {
 
     /// The oldest letters that nobody has looked at.
     pub async fn letters(&self) -> Result<Vec<Letter>, StoreError> {
-        let sql =
-            "SELECT seq, input FROM goondan.letters WHERE workspace = $1 AND refusal IS NULL ORDER BY seq LIMIT $2";
-        let rows = self.quick.of(&[0]).query(sql, &[&self.access.id, &AT_ONCE]).await?;
-        rows.iter().map(|row| Ok(Letter { number: row.get(0), input: decode("a letter", row.get(1))? })).collect()
+        let sql = "SELECT seq, input FROM goondan.letters WHERE workspace = $1 AND refusal IS NULL ORDER BY seq LIMIT $2";
+        let rows = self
+            .quick
+            .of(&[0])
+            .query(sql, &[&self.access.id, &AT_ONCE])
+            .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(Letter {
+                    number: row.get(0),
+                    input: decode("a letter", row.get(1))?,
+                })
+            })
+            .collect()
     }
 
     /// A letter was handed in: it is taken away, or marked as refused.
-    pub async fn letter_is_read(&self, letter: &Letter, refusal: Option<&Value>) -> Result<(), StoreError> {
+    pub async fn letter_is_read(
+        &self,
+        letter: &Letter,
+        refusal: Option<&Value>,
+    ) -> Result<(), StoreError> {
         self.check_held()?;
         let line = self.durable.of(&[0]);
         match refusal.map(encode).transpose()? {
             None => {
                 let sql = "DELETE FROM goondan.letters WHERE workspace = $1 AND seq = $2";
-                line.query(sql, &[&self.access.id, &letter.number]).await.map(drop)
+                line.query(sql, &[&self.access.id, &letter.number])
+                    .await
+                    .map(drop)
             }
             Some(refusal) => {
-                let sql = "UPDATE goondan.letters SET refusal = $3 WHERE workspace = $1 AND seq = $2";
-                line.query(sql, &[&self.access.id, &letter.number, &refusal]).await.map(drop)
+                let sql =
+                    "UPDATE goondan.letters SET refusal = $3 WHERE workspace = $1 AND seq = $2";
+                line.query(sql, &[&self.access.id, &letter.number, &refusal])
+                    .await
+                    .map(drop)
             }
         }
     }
@@ -123,16 +145,34 @@ impl PostgresStore {
 
 /// Posts a letter to the node that holds the workspace, and waits up to `patience` for what becomes of it. It is durable as soon as
 /// it is posted.
-pub async fn post(address: &Address, workspace: &str, input: &Value, patience: Duration) -> Result<Posted, OpenError> {
-    let unusable = |cause: String| OpenError::Unusable { address: address.to_string(), cause };
-    let session =
-        Session::open(address, "gdn post", Kind::Durable).await.map_err(|error| unusable(error.to_string()))?;
-    schema::prepare(&session).await.map_err(|error| unusable(error.to_string()))?;
+pub async fn post(
+    address: &Address,
+    workspace: &str,
+    input: &Value,
+    patience: Duration,
+) -> Result<Posted, OpenError> {
+    let unusable = |cause: String| OpenError::Unusable {
+        address: address.to_string(),
+        cause,
+    };
+    let session = Session::open(address, "gdn post", Kind::Durable)
+        .await
+        .map_err(|error| unusable(error.to_string()))?;
+    schema::prepare(&session)
+        .await
+        .map_err(|error| unusable(error.to_string()))?;
     let text = encode(input).map_err(|error| unusable(error.to_string()))?;
-    follow(&session, workspace, &text, patience).await.map_err(|error| unusable(error.to_string()))
+    follow(&session, workspace, &text, patience)
+        .await
+        .map_err(|error| unusable(error.to_string()))
 }
 
-async fn follow(session: &Session, workspace: &str, text: &str, patience: Duration) -> Result<Posted, DbError> {
+async fn follow(
+    session: &Session,
+    workspace: &str,
+    text: &str,
+    patience: Duration,
+) -> Result<Posted, DbError> {
     let sql = "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING";
     session.query(sql, &[&workspace]).await?;
     let sql = "WITH new AS (
@@ -140,13 +180,17 @@ async fn follow(session: &Session, workspace: &str, text: &str, patience: Durati
                    SELECT id, $2 FROM goondan.workspaces WHERE name = $1 RETURNING workspace, seq
                ) SELECT workspace, seq, pg_notify('goondan_' || workspace, '')::text FROM new";
     let rows = session.query(sql, &[&workspace, &text]).await?;
-    let Some(row) = rows.first() else { return Ok(Posted::Waits) };
+    let Some(row) = rows.first() else {
+        return Ok(Posted::Waits);
+    };
     let (id, seq): (i64, i64) = (row.get(0), row.get(1));
     let until = tokio::time::Instant::now() + patience;
     loop {
         let sql = "SELECT refusal FROM goondan.letters WHERE workspace = $1 AND seq = $2";
         let rows = session.query(sql, &[&id, &seq]).await?;
-        let Some(row) = rows.first() else { return Ok(Posted::Accepted) };
+        let Some(row) = rows.first() else {
+            return Ok(Posted::Accepted);
+        };
         if let Some(refusal) = row.get::<_, Option<&str>>(0) {
             let refusal = serde_json::from_str(refusal).unwrap_or_default();
             let sql = "DELETE FROM goondan.letters WHERE workspace = $1 AND seq = $2";

@@ -38,7 +38,11 @@ enum State {
 impl Line {
     /// A line that is opened with its first call.
     pub(crate) fn new(access: Arc<Access>, kind: Kind) -> Self {
-        Line { access, kind, session: Mutex::default() }
+        Line {
+            access,
+            kind,
+            session: Mutex::default(),
+        }
     }
 
     /// The session, which is opened where there is none. Waits a while for a database that is away.
@@ -49,7 +53,9 @@ impl Line {
         match &*state {
             State::Open(session) if !session.is_closed() => return Ok(Arc::clone(session)),
             // Whoever has waited behind somebody who got none has waited long enough.
-            State::Failed(at, error) if Instant::now() >= until && at.elapsed() < RETRY => return Err(error.clone()),
+            State::Failed(at, error) if Instant::now() >= until && at.elapsed() < RETRY => {
+                return Err(error.clone());
+            }
             _ => *state = State::Closed,
         }
         loop {
@@ -74,7 +80,11 @@ impl Line {
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        self.session().await?.query(sql, values).await.map_err(failed)
+        self.session()
+            .await?
+            .query(sql, values)
+            .await
+            .map_err(failed)
     }
 
     /// Runs one statement that may be run twice: where nobody knows what came of it, it is run again.
@@ -88,7 +98,9 @@ impl Line {
             let session = self.session().await?;
             match session.query(sql, values).await {
                 Ok(rows) => return Ok(rows),
-                Err(error) if error.is_refusal() || Instant::now() >= until => return Err(failed(error)),
+                Err(error) if error.is_refusal() || Instant::now() >= until => {
+                    return Err(failed(error));
+                }
                 Err(_) => tokio::time::sleep(RETRY).await,
             }
         }
@@ -115,7 +127,11 @@ pub(crate) struct Lines(Vec<Line>);
 impl Lines {
     /// That many lines.
     pub(crate) fn new(access: &Arc<Access>, kind: Kind, how_many: usize) -> Self {
-        Lines((0..how_many).map(|_| Line::new(Arc::clone(access), kind)).collect())
+        Lines(
+            (0..how_many)
+                .map(|_| Line::new(Arc::clone(access), kind))
+                .collect(),
+        )
     }
 
     /// The line of what has that key.

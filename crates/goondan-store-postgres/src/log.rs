@@ -9,7 +9,8 @@ use goondan_core::handled::KeptResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::ports::store::{
-    FinishedTurn, HandledEvent, Log, LogRecord, Receipt, Recovered, StoreError, Ticket, Traces, put_begun_first,
+    FinishedTurn, HandledEvent, Log, LogRecord, Receipt, Recovered, StoreError, Ticket, Traces,
+    put_begun_first,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -137,7 +138,11 @@ impl Done {
         });
         Ok(Done {
             ids: turn.event_ids.iter().map(|id| key(&[id])).collect(),
-            event_ids: turn.event_ids.iter().map(encode).collect::<Result<_, _>>()?,
+            event_ids: turn
+                .event_ids
+                .iter()
+                .map(encode)
+                .collect::<Result<_, _>>()?,
             result: encode(&turn.result)?,
             asked_by: turn.asked_by.as_ref().map(encode).transpose()?,
             asked_key: turn.asked_by.as_ref().map(instance_key),
@@ -183,7 +188,10 @@ async fn write(line: Arc<Line>, id: i64, mut waiting: UnboundedReceiver<(LogReco
         for receipt in receipts {
             receipt.settle(written.clone());
         }
-        done += records.iter().filter(|record| matches!(record, LogRecord::Done(_))).count();
+        done += records
+            .iter()
+            .filter(|record| matches!(record, LogRecord::Done(_)))
+            .count();
         if done >= WORTH_TRIMMING {
             done = 0;
             trim(&line, id).await;
@@ -209,7 +217,11 @@ async fn write_batch(line: &Line, id: i64, records: &[LogRecord]) -> Result<(), 
 
 type Written = Result<(), DbError>;
 
-async fn transact(session: &Session, id: i64, records: &[LogRecord]) -> Result<Written, StoreError> {
+async fn transact(
+    session: &Session,
+    id: i64,
+    records: &[LogRecord],
+) -> Result<Written, StoreError> {
     if let [only] = records {
         return record(session, id, only).await;
     }
@@ -233,12 +245,32 @@ async fn record(session: &Session, id: i64, record: &LogRecord) -> Result<Writte
             let row = EventRow::of(event)?;
             let turn_id = encode(&event.turn_id())?;
             session
-                .query(ACCEPT, &[&id, &row.id, &row.target, &row.asked_by, &row.asked_key, &row.event, &turn_id])
+                .query(
+                    ACCEPT,
+                    &[
+                        &id,
+                        &row.id,
+                        &row.target,
+                        &row.asked_by,
+                        &row.asked_key,
+                        &row.event,
+                        &turn_id,
+                    ],
+                )
                 .await
         }
-        LogRecord::Withdrawn { event_id, .. } => session.query(WITHDRAW, &[&id, &key(&[event_id])]).await,
+        LogRecord::Withdrawn { event_id, .. } => {
+            session.query(WITHDRAW, &[&id, &key(&[event_id])]).await
+        }
         LogRecord::Done(turn) => {
-            let Done { ids, event_ids, result, asked_by, asked_key, answer: a } = Done::of(turn)?;
+            let Done {
+                ids,
+                event_ids,
+                result,
+                asked_by,
+                asked_key,
+                answer: a,
+            } = Done::of(turn)?;
             session
                 .query(
                     DONE,
@@ -278,7 +310,9 @@ impl Log for PostgresStore {
         let mut recovered = Recovered::default();
         let sql = "SELECT event FROM goondan.pending WHERE workspace = $1 ORDER BY seq";
         for row in line.query(sql, &[&id]).await? {
-            recovered.pending.push(decode("an accepted event", row.get(0))?);
+            recovered
+                .pending
+                .push(decode("an accepted event", row.get(0))?);
         }
         let sql = "SELECT event_id, result, needed_by FROM goondan.handled WHERE workspace = $1 ORDER BY seq";
         for row in line.query(sql, &[&id]).await? {
@@ -286,11 +320,15 @@ impl Log for PostgresStore {
             recovered.handled.push(HandledEvent {
                 event_id: decode("the id of an event", row.get(0))?,
                 result: KeptResult::of(&decode("the result of an event", row.get(1))?),
-                needed_by: needed_by.map(|by| decode("the name of an instance", by)).transpose()?,
+                needed_by: needed_by
+                    .map(|by| decode("the name of an instance", by))
+                    .transpose()?,
             });
         }
         let begun = self.begun(line).await?;
-        put_begun_first(&mut recovered, |id: &InstanceId| begun.traces(&instance_key(id)));
+        put_begun_first(&mut recovered, |id: &InstanceId| {
+            begun.traces(&instance_key(id))
+        });
         Ok(recovered)
     }
 
@@ -311,22 +349,38 @@ struct Begun {
 impl Begun {
     fn traces(&self, instance: &[u8]) -> Traces {
         let journal = self.journals.iter().find(|(key, _)| key == instance);
-        let events = self.events.iter().filter(|(key, _)| key == instance).map(|(_, event)| event);
-        Traces { journal: journal.map(|(_, turn_id)| turn_id.clone()), ..Traces::in_events(events) }
+        let events = self
+            .events
+            .iter()
+            .filter(|(key, _)| key == instance)
+            .map(|(_, event)| event);
+        Traces {
+            journal: journal.map(|(_, turn_id)| turn_id.clone()),
+            ..Traces::in_events(events)
+        }
     }
 }
 
 impl PostgresStore {
     async fn begun(&self, line: &Line) -> Result<Begun, StoreError> {
         let id = self.access.id;
-        let mut begun = Begun { journals: Vec::new(), events: Vec::new() };
+        let mut begun = Begun {
+            journals: Vec::new(),
+            events: Vec::new(),
+        };
         let sql = "SELECT DISTINCT instance, turn_id FROM goondan.journal WHERE workspace = $1";
         for row in line.query(sql, &[&id]).await? {
-            begun.journals.push((row.get(0), decode("the id of a turn", row.get(1))?));
+            begun
+                .journals
+                .push((row.get(0), decode("the id of a turn", row.get(1))?));
         }
-        let sql = "SELECT instance, event FROM goondan.turn_events WHERE workspace = $1 ORDER BY seq";
+        let sql =
+            "SELECT instance, event FROM goondan.turn_events WHERE workspace = $1 ORDER BY seq";
         for row in line.query(sql, &[&id]).await? {
-            begun.events.push((row.get(0), decode("an event of a conversation", row.get(1))?));
+            begun.events.push((
+                row.get(0),
+                decode("an event of a conversation", row.get(1))?,
+            ));
         }
         Ok(begun)
     }

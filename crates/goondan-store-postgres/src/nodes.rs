@@ -42,8 +42,13 @@ pub struct Node {
 /// The nodes that have given a sign of life within the lease, by workspace; those that lead first.
 pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
     let unusable = |error: DbError| hold::unusable(address, &error);
-    let session = Session::open(address, "gdn nodes", Kind::ReadOnly).await.map_err(unusable)?;
-    if !schema::is_there(&session).await.map_err(|error| hold::unusable(address, &error))? {
+    let session = Session::open(address, "gdn nodes", Kind::ReadOnly)
+        .await
+        .map_err(unusable)?;
+    if !schema::is_there(&session)
+        .await
+        .map_err(|error| hold::unusable(address, &error))?
+    {
         return Ok(Vec::new());
     }
     let sql = "SELECT n.id, w.name, n.state, n.machine, n.process, extract(epoch FROM n.since)::float8, \
@@ -66,28 +71,48 @@ pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
     Ok(rows.iter().map(node).collect())
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "milliseconds since 1970 fit")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "milliseconds since 1970 fit"
+)]
 fn moment(seconds: f64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis((seconds * 1000.0) as i64).unwrap_or_default()
 }
 
 /// Gives a sign of life.
-pub(crate) async fn note(session: &Session, node: &str, workspace: i64, state: &str) -> Result<(), DbError> {
+pub(crate) async fn note(
+    session: &Session,
+    node: &str,
+    workspace: i64,
+    state: &str,
+) -> Result<(), DbError> {
     let sql = "INSERT INTO goondan.nodes AS n (id, workspace, machine, process, state) VALUES ($1, $2, $3, $4, $5) \
                ON CONFLICT (id) DO UPDATE SET state = $5, seen_at = now(), \
                since = CASE WHEN n.state = $5 THEN n.since ELSE now() END";
     let (machine, process) = (machine(), i64::from(std::process::id()));
-    session.query(sql, &[&node, &workspace, &machine, &process, &state]).await?;
+    session
+        .query(sql, &[&node, &workspace, &machine, &process, &state])
+        .await?;
     Ok(())
 }
 
 /// What the project of a node amounts to.
 pub(crate) async fn describe(node: &Candidate, generation: &str) -> Result<(), OpenError> {
-    let (address, workspace, id, state) = (&node.address, node.id, &node.node, *node.state.borrow());
-    let unusable = |error: DbError| OpenError::Unusable { address: address.to_string(), cause: error.to_string() };
-    note(node.sign(), id, workspace, state).await.map_err(unusable)?;
+    let (address, workspace, id, state) =
+        (&node.address, node.id, &node.node, *node.state.borrow());
+    let unusable = |error: DbError| OpenError::Unusable {
+        address: address.to_string(),
+        cause: error.to_string(),
+    };
+    note(node.sign(), id, workspace, state)
+        .await
+        .map_err(unusable)?;
     let sql = "UPDATE goondan.nodes SET generation = $2 WHERE id = $1";
-    node.sign().query(sql, &[id, &generation]).await.map(drop).map_err(unusable)
+    node.sign()
+        .query(sql, &[id, &generation])
+        .await
+        .map(drop)
+        .map_err(unusable)
 }
 
 /// A node that is gone. Those that have left without a word for an hour go along.
@@ -103,13 +128,23 @@ pub(crate) async fn holder(session: &Session, workspace: i64) -> Result<Option<H
     let rows = session.query(sql, &[&workspace]).await?;
     Ok(rows.first().map(|row| {
         let (machine, process): (String, i64) = (row.get(1), row.get(2));
-        Holder { node: row.get(0), place: format!("process {process} on {machine}") }
+        Holder {
+            node: row.get(0),
+            place: format!("process {process} on {machine}"),
+        }
     }))
 }
 
 /// The name of this machine.
 fn machine() -> String {
     let named = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let named = named.or_else(|| std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME")).ok());
-    named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "a machine".to_owned())
+    let named = named.or_else(|| {
+        std::env::var("HOSTNAME")
+            .or_else(|_| std::env::var("COMPUTERNAME"))
+            .ok()
+    });
+    named
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "a machine".to_owned())
 }

@@ -37,7 +37,8 @@ const SEND: &str = "\
 const TAKE: &str = "\
     DELETE FROM goondan.packets WHERE workspace = $1 AND recipient = $2 RETURNING sender, number, ack, body";
 
-const CLEAR: &str = "DELETE FROM goondan.packets WHERE workspace = $1 AND (sender = $2 OR recipient = $2)";
+const CLEAR: &str =
+    "DELETE FROM goondan.packets WHERE workspace = $1 AND (sender = $2 OR recipient = $2)";
 
 /// What somebody has said, and who.
 pub(crate) type Said = (String, String);
@@ -65,7 +66,13 @@ impl Postbox {
         let (orders, waiting) = unbounded_channel();
         let (said, incoming) = unbounded_channel();
         let line = Line::new(Arc::clone(access), Kind::Quick);
-        let clerk = Clerk { access: Arc::clone(access), line, session: None, peers: HashMap::new(), said };
+        let clerk = Clerk {
+            access: Arc::clone(access),
+            line,
+            session: None,
+            peers: HashMap::new(),
+            said,
+        };
         let task = tokio::spawn(clerk.run(waiting)).abort_handle();
         (Postbox { orders, task }, incoming)
     }
@@ -73,12 +80,17 @@ impl Postbox {
     /// Sends something.
     pub(crate) fn say(&self, to: &str, words: String) {
         // Without a clerk this node is no member any more.
-        let _ = self.orders.send(Order::Say { to: to.to_owned(), words });
+        let _ = self.orders.send(Order::Say {
+            to: to.to_owned(),
+            words,
+        });
     }
 
     /// A node is gone: what was said to it is forgotten, and what it still says is not taken.
     pub(crate) fn forget(&self, node: &str) {
-        let _ = self.orders.send(Order::Forget { node: node.to_owned() });
+        let _ = self.orders.send(Order::Forget {
+            node: node.to_owned(),
+        });
     }
 }
 
@@ -118,7 +130,10 @@ impl Clerk {
     async fn run(mut self, mut orders: UnboundedReceiver<Order>) {
         let mut batch = Vec::new();
         while self.access.check().is_ok() {
-            let bell = self.session.as_ref().map_or_else(Arc::default, |session| Arc::clone(&session.bell));
+            let bell = self
+                .session
+                .as_ref()
+                .map_or_else(Arc::default, |session| Arc::clone(&session.bell));
             let mut look = true;
             tokio::select! {
                 count = orders.recv_many(&mut batch, BATCH) => {
@@ -145,10 +160,20 @@ impl Clerk {
                 let peer = self.peers.entry(to).or_default();
                 if !peer.is_gone {
                     peer.last += 1;
-                    peer.unheard.push_back(Packet { number: peer.last, words, sent: None });
+                    peer.unheard.push_back(Packet {
+                        number: peer.last,
+                        words,
+                        sent: None,
+                    });
                 }
             }
-            Order::Forget { node } => drop(self.peers.insert(node, Peer { is_gone: true, ..Peer::default() })),
+            Order::Forget { node } => drop(self.peers.insert(
+                node,
+                Peer {
+                    is_gone: true,
+                    ..Peer::default()
+                },
+            )),
         }
     }
 
@@ -167,18 +192,29 @@ impl Clerk {
     /// The session, which listens. On a new one everything is sent again that was not heard.
     async fn connected(&mut self) -> Result<Arc<Session>, StoreError> {
         let session = self.line.session().await?;
-        if self.session.as_ref().is_some_and(|known| Arc::ptr_eq(known, &session)) {
+        if self
+            .session
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, &session))
+        {
             return Ok(session);
         }
         let channel = format!("goondan_{}_{}", self.access.id, self.access.node);
-        session.run(&format!("LISTEN {channel}")).await.map_err(crate::rows::failed)?;
+        session
+            .run(&format!("LISTEN {channel}"))
+            .await
+            .map_err(crate::rows::failed)?;
         self.session = Some(Arc::clone(&session));
-        self.peers.values_mut().flat_map(|peer| &mut peer.unheard).for_each(|packet| packet.sent = None);
+        self.peers
+            .values_mut()
+            .flat_map(|peer| &mut peer.unheard)
+            .for_each(|packet| packet.sent = None);
         Ok(session)
     }
 
     async fn send(&mut self, session: &Session, also_words_owed: bool) -> Result<(), StoreError> {
-        let (mut recipients, mut numbers, mut acks, mut bodies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut recipients, mut numbers, mut acks, mut bodies) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let now = Instant::now();
         for (name, peer) in &mut self.peers {
             let due = |packet: &&mut Packet| packet.sent.is_none_or(|sent| sent + AGAIN <= now);
@@ -201,17 +237,34 @@ impl Clerk {
         if numbers.is_empty() {
             return Ok(());
         }
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
-            [&self.access.id, &self.access.node, &recipients, &numbers, &acks, &bodies];
-        session.query(SEND, &values).await.map(drop).map_err(crate::rows::failed)
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [
+            &self.access.id,
+            &self.access.node,
+            &recipients,
+            &numbers,
+            &acks,
+            &bodies,
+        ];
+        session
+            .query(SEND, &values)
+            .await
+            .map(drop)
+            .map_err(crate::rows::failed)
     }
 
     async fn take(&mut self, session: &Session) -> Result<(), StoreError> {
-        let rows = session.query(TAKE, &[&self.access.id, &self.access.node]).await.map_err(crate::rows::failed)?;
+        let rows = session
+            .query(TAKE, &[&self.access.id, &self.access.node])
+            .await
+            .map_err(crate::rows::failed)?;
         for row in &rows {
             let (sender, number, ack): (String, i64, i64) = (row.get(0), row.get(1), row.get(2));
             let peer = self.peers.entry(sender.clone()).or_default();
-            while peer.unheard.front().is_some_and(|packet| packet.number <= ack) {
+            while peer
+                .unheard
+                .front()
+                .is_some_and(|packet| packet.number <= ack)
+            {
                 peer.unheard.pop_front();
             }
             if number == 0 || peer.is_gone {

@@ -31,7 +31,9 @@ pub(crate) fn instance_key(id: &InstanceId) -> Key {
 /// The number of an advisory lock.
 pub(crate) fn lock_key(what: &str, workspace: &str) -> i64 {
     let key = key(&["goondan", what, workspace]);
-    key.iter().take(8).fold(0i64, |number, byte| (number << 8) | i64::from(*byte))
+    key.iter()
+        .take(8)
+        .fold(0i64, |number, byte| (number << 8) | i64::from(*byte))
 }
 
 /// JSON in one line. PostgreSQL takes every character of it.
@@ -41,7 +43,10 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, StoreEr
 
 /// The value of a column.
 pub(crate) fn decode<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|cause| StoreError::Damaged { what: what.to_owned(), cause: Arc::new(cause) })
+    serde_json::from_str(text).map_err(|cause| StoreError::Damaged {
+        what: what.to_owned(),
+        cause: Arc::new(cause),
+    })
 }
 
 /// A failure of the database, for the engine.

@@ -4,7 +4,11 @@ use crate::rows::lock_key;
 use crate::session::{DbError, Session};
 
 /// Every version of the tables, as the statements that lead to it from the one before.
-const STEPS: [&str; 3] = [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+];
 
 /// Why the tables can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,10 +35,14 @@ pub(crate) async fn prepare(session: &Session) -> Result<(), SchemaError> {
     if version(session).await? == STEPS.len() {
         return Ok(());
     }
-    session.wait("SELECT pg_advisory_lock($1)", &[&lock_key("tables", "")]).await?;
+    session
+        .wait("SELECT pg_advisory_lock($1)", &[&lock_key("tables", "")])
+        .await?;
     // Where they can't be made, the lock ends with the session.
     step_by_step(session).await?;
-    session.query("SELECT pg_advisory_unlock($1)", &[&lock_key("tables", "")]).await?;
+    session
+        .query("SELECT pg_advisory_unlock($1)", &[&lock_key("tables", "")])
+        .await?;
     Ok(())
 }
 
@@ -44,7 +52,12 @@ async fn step_by_step(session: &Session) -> Result<(), SchemaError> {
         return Err(SchemaError::Newer { found });
     }
     // All of them at once: whoever looks meanwhile sees no version in between.
-    let missing: String = STEPS.iter().enumerate().skip(found).map(|(number, step)| noted(step, number + 1)).collect();
+    let missing: String = STEPS
+        .iter()
+        .enumerate()
+        .skip(found)
+        .map(|(number, step)| noted(step, number + 1))
+        .collect();
     if !missing.is_empty() {
         session.run(&format!("BEGIN; {missing}COMMIT")).await?;
     }
@@ -68,10 +81,20 @@ pub(crate) async fn is_there(session: &Session) -> Result<bool, SchemaError> {
 
 /// The version of the tables; 0 where there are none.
 async fn version(session: &Session) -> Result<usize, DbError> {
-    let there = session.query("SELECT to_regclass('goondan.versions') IS NOT NULL", &[]).await?;
+    let there = session
+        .query("SELECT to_regclass('goondan.versions') IS NOT NULL", &[])
+        .await?;
     if !there.first().is_some_and(|row| row.get::<_, bool>(0)) {
         return Ok(0);
     }
-    let rows = session.query("SELECT coalesce(max(version), 0) FROM goondan.versions", &[]).await?;
-    Ok(rows.first().and_then(|row| usize::try_from(row.get::<_, i32>(0)).ok()).unwrap_or_default())
+    let rows = session
+        .query(
+            "SELECT coalesce(max(version), 0) FROM goondan.versions",
+            &[],
+        )
+        .await?;
+    Ok(rows
+        .first()
+        .and_then(|row| usize::try_from(row.get::<_, i32>(0)).ok())
+        .unwrap_or_default())
 }

@@ -85,13 +85,18 @@ impl Session {
     pub(crate) async fn open(address: &Address, name: &str, kind: Kind) -> Result<Self, DbError> {
         let mut config = address.config.clone();
         config.application_name(name);
-        let tls = tokio::task::spawn_blocking(Tls::shared).await.unwrap_or_else(|_| Tls::shared());
+        let tls = tokio::task::spawn_blocking(Tls::shared)
+            .await
+            .unwrap_or_else(|_| Tls::shared());
         let opening: BoxFuture<'_, _> = Box::pin(config.connect(tls));
-        let (client, mut connection) = tokio::time::timeout(PATIENCE, opening).await.map_err(|_| DbError::Silent)??;
+        let (client, mut connection) = tokio::time::timeout(PATIENCE, opening)
+            .await
+            .map_err(|_| DbError::Silent)??;
         let rung = Arc::new(Notify::new());
         let bell = Arc::clone(&rung);
         let connection = tokio::spawn(async move {
-            let mut messages = futures::stream::poll_fn(move |context| connection.poll_message(context));
+            let mut messages =
+                futures::stream::poll_fn(move |context| connection.poll_message(context));
             // That it ends with an error is told whoever asks next.
             while let Some(Ok(message)) = messages.next().await {
                 if let AsyncMessage::Notification(_) = message {
@@ -100,7 +105,12 @@ impl Session {
             }
         })
         .abort_handle();
-        let session = Session { client, connection, bell, statements: Mutex::default() };
+        let session = Session {
+            client,
+            connection,
+            bell,
+            statements: Mutex::default(),
+        };
         session.run(&settings(kind)).await?;
         Ok(session)
     }
@@ -117,30 +127,49 @@ impl Session {
     }
 
     /// Runs one statement.
-    pub(crate) async fn query(&self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DbError> {
+    pub(crate) async fn query(
+        &self,
+        sql: &'static str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, DbError> {
         let statement = self.prepared(sql).await?;
         let query: BoxFuture<'_, _> = Box::pin(self.client.query(&statement, values));
         self.answered(query).await
     }
 
     /// Runs one statement, however long it takes: it waits for a lock.
-    pub(crate) async fn wait(&self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DbError> {
+    pub(crate) async fn wait(
+        &self,
+        sql: &'static str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, DbError> {
         Ok(Box::pin(self.client.query(sql, values)).await?)
     }
 
     async fn prepared(&self, sql: &'static str) -> Result<Statement, DbError> {
-        let known = self.statements.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
+        let known = self
+            .statements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(sql)
+            .cloned();
         if let Some(statement) = known {
             return Ok(statement);
         }
         let prepare: BoxFuture<'_, _> = Box::pin(self.client.prepare(sql));
         let statement = self.answered(prepare).await?;
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner).insert(sql, statement.clone());
+        self.statements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(sql, statement.clone());
         Ok(statement)
     }
 
     /// Waits for an answer, but not for ever. A session that keeps silent is of no more use.
-    async fn answered<T>(&self, call: BoxFuture<'_, Result<T, tokio_postgres::Error>>) -> Result<T, DbError> {
+    async fn answered<T>(
+        &self,
+        call: BoxFuture<'_, Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, DbError> {
         match tokio::time::timeout(PATIENCE, call).await {
             Ok(answer) => Ok(answer?),
             Err(_) => {

@@ -55,7 +55,13 @@ pub(crate) struct Beat {
 impl Beat {
     pub(crate) async fn all(&self) {
         // A line that is dead is opened again by the next call.
-        join_all(self.durable.all().chain(self.quick.all()).map(|line| line.beat())).await;
+        join_all(
+            self.durable
+                .all()
+                .chain(self.quick.all())
+                .map(|line| line.beat()),
+        )
+        .await;
     }
 }
 
@@ -68,7 +74,10 @@ impl PostgresStore {
         folders: Box<dyn Workspace>,
         wait: Wait,
     ) -> Result<Self, OpenError> {
-        Ok(Self::of_hold(hold::take(address, workspace, wait).await?, folders))
+        Ok(Self::of_hold(
+            hold::take(address, workspace, wait).await?,
+            folders,
+        ))
     }
 
     /// The workspace of a node that leads.
@@ -89,7 +98,10 @@ impl PostgresStore {
         let writer = Writer::start(Arc::clone(&log), access.id);
         let happened = Happened::start(Arc::clone(&access), Arc::clone(&quick));
         let lost = access.lost();
-        let beat = Beat { durable: Arc::clone(&durable), quick: Arc::clone(&quick) };
+        let beat = Beat {
+            durable: Arc::clone(&durable),
+            quick: Arc::clone(&quick),
+        };
         let (end_durable, end_quick) = (Arc::clone(&durable), Arc::clone(&quick));
         let watch = tokio::spawn(async move {
             tokio::select! {
@@ -100,21 +112,53 @@ impl PostgresStore {
             let others = end_durable.all().chain(end_quick.all());
             join_all(others.chain([&*log]).map(|line| line.close())).await;
         });
-        let journals = Journals::new(Arc::clone(&access), Arc::clone(&quick), Arc::clone(&durable));
+        let journals = Journals::new(
+            Arc::clone(&access),
+            Arc::clone(&quick),
+            Arc::clone(&durable),
+        );
         let journals = Arc::new(journals);
         let bell = Bell::hang(Arc::clone(&access));
         let (writer, happened, watch) = (Some(writer), Some(happened), Some(watch));
-        PostgresStore { access, quick, durable, journals, writer, happened, bell, watch, folders }
+        PostgresStore {
+            access,
+            quick,
+            durable,
+            journals,
+            writer,
+            happened,
+            bell,
+            watch,
+            folders,
+        }
     }
 
     /// Looks at a workspace, whoever holds it. Whatever would change it fails.
-    pub async fn look(address: &Address, workspace: &str, folders: Box<dyn Workspace>) -> Result<Self, OpenError> {
+    pub async fn look(
+        address: &Address,
+        workspace: &str,
+        folders: Box<dyn Workspace>,
+    ) -> Result<Self, OpenError> {
         let access = Arc::new(Access::look(address, workspace).await?);
         let lines = Arc::new(Lines::new(&access, Kind::ReadOnly, 1));
-        let journals = Arc::new(Journals::new(Arc::clone(&access), Arc::clone(&lines), Arc::clone(&lines)));
+        let journals = Arc::new(Journals::new(
+            Arc::clone(&access),
+            Arc::clone(&lines),
+            Arc::clone(&lines),
+        ));
         let (quick, durable, bell) = (Arc::clone(&lines), lines, Arc::default());
         let (writer, happened, watch) = (None, None, None);
-        Ok(PostgresStore { access, quick, durable, journals, writer, happened, bell, watch, folders })
+        Ok(PostgresStore {
+            access,
+            quick,
+            durable,
+            journals,
+            writer,
+            happened,
+            bell,
+            watch,
+            folders,
+        })
     }
 
     /// Is done when another node has taken the workspace over: nothing can be changed through this store any more.
@@ -165,27 +209,48 @@ impl Workspace for PostgresStore {
 }
 
 fn unusable(address: &Address) -> impl Fn(DbError) -> OpenError {
-    move |error| OpenError::Unusable { address: address.to_string(), cause: error.to_string() }
+    move |error| OpenError::Unusable {
+        address: address.to_string(),
+        cause: error.to_string(),
+    }
 }
 
 /// The names of all workspaces.
 pub async fn workspaces(address: &Address) -> Result<Vec<String>, OpenError> {
     let unusable = unusable(address);
-    let session = Session::open(address, "gdn", Kind::ReadOnly).await.map_err(&unusable)?;
-    if !schema::is_there(&session).await.map_err(|error| hold::unusable(address, &error))? {
+    let session = Session::open(address, "gdn", Kind::ReadOnly)
+        .await
+        .map_err(&unusable)?;
+    if !schema::is_there(&session)
+        .await
+        .map_err(|error| hold::unusable(address, &error))?
+    {
         return Ok(Vec::new());
     }
-    let rows = session.query("SELECT name FROM goondan.workspaces ORDER BY name", &[]).await.map_err(&unusable)?;
+    let rows = session
+        .query("SELECT name FROM goondan.workspaces ORDER BY name", &[])
+        .await
+        .map_err(&unusable)?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Deletes a workspace with everything in it. It fails while a node holds it.
 pub async fn forget(address: &Address, workspace: &str) -> Result<(), OpenError> {
-    let hold = hold::take(address, workspace, Wait::For(std::time::Duration::from_secs(5))).await?;
-    let session = Session::open(address, "gdn", Kind::Durable).await.map_err(unusable(address))?;
+    let hold = hold::take(
+        address,
+        workspace,
+        Wait::For(std::time::Duration::from_secs(5)),
+    )
+    .await?;
+    let session = Session::open(address, "gdn", Kind::Durable)
+        .await
+        .map_err(unusable(address))?;
     let id = hold.access.id;
     for sql in FORGET {
-        session.query(sql, &[&id]).await.map_err(unusable(address))?;
+        session
+            .query(sql, &[&id])
+            .await
+            .map_err(unusable(address))?;
     }
     Ok(())
 }

@@ -20,7 +20,9 @@ impl Tls {
     /// The one of this process. The first call reads the certificates of the system, which takes a while.
     pub(crate) fn shared() -> Self {
         static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-        Tls(Arc::clone(CONFIG.get_or_init(|| Arc::new(goondan_tls::with_system_certificates()))))
+        Tls(Arc::clone(CONFIG.get_or_init(|| {
+            Arc::new(goondan_tls::with_system_certificates())
+        })))
     }
 }
 
@@ -32,7 +34,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     fn make_tls_connect(&mut self, host: &str) -> io::Result<Connector> {
         // It is asked for a socket, too, which has no name and is not encrypted.
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other);
-        Ok(Connector { name, connector: TlsConnector::from(Arc::clone(&self.0)) })
+        Ok(Connector {
+            name,
+            connector: TlsConnector::from(Arc::clone(&self.0)),
+        })
     }
 }
 
@@ -62,13 +67,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, into)
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }
 

@@ -76,7 +76,14 @@ impl Ledger {
         match note {
             Note::Accepted(event) => self.accept(place, event),
             Note::Withdrawn(event_id) => drop(self.take_pending(&event_id)),
-            Note::Done { turn_id, event_ids, result_size, asked_by, answer, fold } => {
+            Note::Done {
+                turn_id,
+                event_ids,
+                result_size,
+                asked_by,
+                answer,
+                fold,
+            } => {
                 for event_id in &event_ids {
                     self.done(place, event_id, result_size, asked_by.as_ref());
                 }
@@ -97,32 +104,56 @@ impl Ledger {
     }
 
     fn accept(&mut self, place: usize, event: EventNote) {
-        let EventNote { id, target, asked_by } = event;
+        let EventNote {
+            id,
+            target,
+            asked_by,
+        } = event;
         if self.pending.contains_key(&id) {
             return;
         }
         // It was handled so long ago that it counts as new.
         self.handled.remove(&id);
         *self.waiting.entry(target.clone()).or_default() += 1;
-        self.pending.insert(id, Pending { record: place, target, asked_by });
+        self.pending.insert(
+            id,
+            Pending {
+                record: place,
+                target,
+                asked_by,
+            },
+        );
     }
 
-    fn done(&mut self, place: usize, event_id: &str, result_size: usize, asked_by: Option<&InstanceId>) {
+    fn done(
+        &mut self,
+        place: usize,
+        event_id: &str,
+        result_size: usize,
+        asked_by: Option<&InstanceId>,
+    ) {
         let pending = self.take_pending(event_id);
         if let Some(pending) = &pending {
             self.handled.release(&pending.target);
         }
-        let asked_by = pending.and_then(|pending| pending.asked_by).or_else(|| asked_by.cloned());
+        let asked_by = pending
+            .and_then(|pending| pending.asked_by)
+            .or_else(|| asked_by.cloned());
         let needed_by = asked_by.filter(|instance| self.waiting.contains_key(instance));
         self.handled.put(event_id, place, result_size, needed_by);
     }
 
     fn settle(&mut self, settled: &SettledFold) {
-        let Some(folds) = self.unsettled.get_mut(&settled.instance) else { return };
+        let Some(folds) = self.unsettled.get_mut(&settled.instance) else {
+            return;
+        };
         match &settled.turn_id {
             None => folds.clear(),
             Some(turn) => {
-                let settled = folds.iter().rposition(|(turn_id, _)| turn_id == turn).map_or(0, |last| last + 1);
+                let settled = folds
+                    .iter()
+                    .rposition(|(turn_id, _)| turn_id == turn)
+                    .map_or(0, |last| last + 1);
                 folds.drain(..settled);
             }
         }
@@ -148,19 +179,34 @@ impl Ledger {
         match note {
             Note::Withdrawn(_) | Note::Settled(_) | Note::Closed => None,
             Note::Accepted(event) => self.is_pending(place, &event.id).then(Keeps::default),
-            Note::Done { event_ids, answer, fold, .. } => {
+            Note::Done {
+                event_ids,
+                answer,
+                fold,
+                ..
+            } => {
                 let keeps = Keeps {
-                    answer: answer.as_ref().is_some_and(|answer| self.is_pending(place, &answer.id)),
-                    fold: fold.as_ref().is_some_and(|fold| self.is_unsettled(place, &fold.instance)),
+                    answer: answer
+                        .as_ref()
+                        .is_some_and(|answer| self.is_pending(place, &answer.id)),
+                    fold: fold
+                        .as_ref()
+                        .is_some_and(|fold| self.is_unsettled(place, &fold.instance)),
                 };
-                let is_remembered = event_ids.iter().any(|id| self.handled.get(id) == Some(&place));
+                let is_remembered = event_ids
+                    .iter()
+                    .any(|id| self.handled.get(id) == Some(&place));
                 (keeps.answer || keeps.fold || is_remembered).then_some(keeps)
             }
         }
     }
 
     /// What of a record still matters; `None` where nothing does.
-    pub(super) fn reduce<'a>(&self, place: usize, record: &'a InboxRecord) -> Option<Cow<'a, InboxRecord>> {
+    pub(super) fn reduce<'a>(
+        &self,
+        place: usize,
+        record: &'a InboxRecord,
+    ) -> Option<Cow<'a, InboxRecord>> {
         let keeps = self.keeps(place, &record.into())?;
         match record {
             InboxRecord::Done { answer, fold, .. }
@@ -173,18 +219,25 @@ impl Ledger {
     }
 
     fn is_pending(&self, place: usize, event_id: &str) -> bool {
-        self.pending.get(event_id).is_some_and(|pending| pending.record == place)
+        self.pending
+            .get(event_id)
+            .is_some_and(|pending| pending.record == place)
     }
 
     fn is_unsettled(&self, place: usize, instance: &InstanceId) -> bool {
-        self.unsettled.get(instance).is_some_and(|folds| folds.iter().any(|(_, unsettled)| *unsettled == place))
+        self.unsettled
+            .get(instance)
+            .is_some_and(|folds| folds.iter().any(|(_, unsettled)| *unsettled == place))
     }
 
     /// The places of the records that matter, in order. There may be some of which nothing matters any more.
     pub(super) fn places(&self) -> Vec<usize> {
         let pending = self.pending.values().map(|pending| pending.record);
         let unsettled = self.unsettled.values().flatten().map(|(_, place)| *place);
-        let mut places: Vec<usize> = pending.chain(unsettled).chain(self.handled.values().copied()).collect();
+        let mut places: Vec<usize> = pending
+            .chain(unsettled)
+            .chain(self.handled.values().copied())
+            .collect();
         places.sort_unstable();
         places.dedup();
         places
@@ -196,20 +249,40 @@ impl Ledger {
         let recovered = &mut held.recovered;
         match record {
             InboxRecord::Accepted { event } => {
-                recovered.pending.extend(Some(*event).filter(|event| self.is_pending(place, &event.id)));
+                recovered
+                    .pending
+                    .extend(Some(*event).filter(|event| self.is_pending(place, &event.id)));
             }
-            InboxRecord::Done { turn_id, event_ids, result, answer, fold, .. } => {
+            InboxRecord::Done {
+                turn_id,
+                event_ids,
+                result,
+                answer,
+                fold,
+                ..
+            } => {
                 let is_kept = |id: &String| self.handled.get(id) == Some(&place);
                 for event_id in event_ids.into_iter().filter(is_kept) {
                     let needed_by = self.handled.who_needs(&event_id).cloned();
-                    recovered.handled.push(HandledEvent { event_id, result: KeptResult::of(&result), needed_by });
+                    recovered.handled.push(HandledEvent {
+                        event_id,
+                        result: KeptResult::of(&result),
+                        needed_by,
+                    });
                 }
-                let answer = answer.map(|answer| *answer).filter(|answer| self.is_pending(place, &answer.id));
+                let answer = answer
+                    .map(|answer| *answer)
+                    .filter(|answer| self.is_pending(place, &answer.id));
                 recovered.pending.extend(answer);
-                let fold = fold.map(|fold| *fold).filter(|fold| self.is_unsettled(place, &fold.instance));
-                held.unsettled.extend(fold.map(|fold| Carried { turn_id, fold }));
+                let fold = fold
+                    .map(|fold| *fold)
+                    .filter(|fold| self.is_unsettled(place, &fold.instance));
+                held.unsettled
+                    .extend(fold.map(|fold| Carried { turn_id, fold }));
             }
-            InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } | InboxRecord::Closed { .. } => {}
+            InboxRecord::Withdrawn { .. }
+            | InboxRecord::Settled { .. }
+            | InboxRecord::Closed { .. } => {}
         }
     }
 }
@@ -236,12 +309,19 @@ mod tests {
     const ROOM: usize = 3;
 
     fn ledger_of(records: &[InboxRecord]) -> Ledger {
-        Ledger { handled: Handled::with_room_for(ROOM), ..Ledger::default() }.after(records.iter())
+        Ledger {
+            handled: Handled::with_room_for(ROOM),
+            ..Ledger::default()
+        }
+        .after(records.iter())
     }
 
     fn reduced(records: &[InboxRecord]) -> Vec<InboxRecord> {
         let ledger = ledger_of(records);
-        let kept = records.iter().enumerate().filter_map(|(place, record)| ledger.reduce(place, record));
+        let kept = records
+            .iter()
+            .enumerate()
+            .filter_map(|(place, record)| ledger.reduce(place, record));
         kept.map(Cow::into_owned).collect()
     }
 
@@ -282,7 +362,9 @@ mod tests {
 
         /// Folds of a conversation are settled up to one of them, or all.
         fn settle(&mut self, which: usize) {
-            let Some((instance, turn_id)) = which.checked_rem(self.carried.len()).map(|at| self.carried[at].clone())
+            let Some((instance, turn_id)) = which
+                .checked_rem(self.carried.len())
+                .map(|at| self.carried[at].clone())
             else {
                 return;
             };
@@ -293,12 +375,20 @@ mod tests {
                 is_before &= *turn != turn_id;
                 !is_settled
             });
-            self.records.push(InboxRecord::Settled { folds: vec![SettledFold { instance, turn_id: up_to }] });
+            self.records.push(InboxRecord::Settled {
+                folds: vec![SettledFold {
+                    instance,
+                    turn_id: up_to,
+                }],
+            });
         }
 
         fn accept(&mut self, which: usize) {
             self.made += 1;
-            let (id, target) = (format!("e{}", self.made), instance(&format!("k{}", which % 3)));
+            let (id, target) = (
+                format!("e{}", self.made),
+                instance(&format!("k{}", which % 3)),
+            );
             let event = match which % 2 {
                 0 => event(&id, &target),
                 _ => event_by(&id, &instance(&format!("k{}", which % 5)), &target),
@@ -308,12 +398,19 @@ mod tests {
         }
 
         fn finish(&mut self, which: usize, answers: bool, carries: bool) {
-            let Some(done) = self.take(which, true) else { return };
+            let Some(done) = self.take(which, true) else {
+                return;
+            };
             let answer = answers.then(|| event(&format!("{}-answer", done.id), &instance("k0")));
             let mut record = InboxRecord::from(done_with(&done, answer.clone()));
             if let InboxRecord::Done { fold, .. } = &mut record {
                 *fold = carries.then(|| {
-                    Box::new(CarriedFold { instance: done.target.clone(), at: 0, is_whole: false, messages: vec![] })
+                    Box::new(CarriedFold {
+                        instance: done.target.clone(),
+                        at: 0,
+                        is_whole: false,
+                        messages: vec![],
+                    })
                 });
             }
             self.records.push(record);
@@ -321,15 +418,20 @@ mod tests {
                 self.carried.push((done.target.clone(), done.turn_id()));
             }
             self.needed.retain(|(_, asker)| *asker != done.target);
-            let asker = done.caller().filter(|asker| self.pending.iter().any(|event| event.target == **asker));
-            self.needed.extend(asker.map(|asker| (done.id.clone(), asker.clone())));
+            let asker = done
+                .caller()
+                .filter(|asker| self.pending.iter().any(|event| event.target == **asker));
+            self.needed
+                .extend(asker.map(|asker| (done.id.clone(), asker.clone())));
             self.pending.extend(answer);
         }
 
         /// The first event of an instance is the one whose turn runs: it can't be withdrawn, and no other can be done.
         fn take(&mut self, which: usize, begun: bool) -> Option<AgentEvent> {
             let at = which.checked_rem(self.pending.len())?;
-            let is_first = self.pending[..at].iter().all(|event| event.target != self.pending[at].target);
+            let is_first = self.pending[..at]
+                .iter()
+                .all(|event| event.target != self.pending[at].target);
             (is_first == begun).then(|| self.pending.remove(at))
         }
     }

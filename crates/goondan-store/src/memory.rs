@@ -17,8 +17,9 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal, WhenInterrupted};
 use goondan_core::ports::store::{
-    Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
-    Record, Records, Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace, put_begun_first,
+    Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord,
+    OpenConversation, Record, Records, Recovered, StoreError, StoredConversation, Ticket, Traces,
+    Version, Workspace, put_begun_first,
 };
 
 /// The inbox is looked through for what may go when it has grown by that many records.
@@ -50,7 +51,10 @@ struct State {
 impl MemoryStore {
     /// An empty workspace.
     pub fn new(dir: PathBuf) -> Self {
-        MemoryStore { folders: Workdirs::below(dir), state: Arc::default() }
+        MemoryStore {
+            folders: Workdirs::below(dir),
+            state: Arc::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -68,8 +72,10 @@ impl State {
         if self.inbox.len() >= self.compact_at.max(WORTH_COMPACTING) {
             let ledger = Ledger::of(self.inbox.iter());
             let records = self.inbox.iter().enumerate();
-            self.inbox =
-                records.filter_map(|(place, record)| ledger.reduce(place, record)).map(Cow::into_owned).collect();
+            self.inbox = records
+                .filter_map(|(place, record)| ledger.reduce(place, record))
+                .map(Cow::into_owned)
+                .collect();
             self.compact_at = self.inbox.len() * 2;
         }
     }
@@ -89,7 +95,13 @@ impl Log for MemoryStore {
         }
         let mut recovered = held.recovered;
         put_begun_first(&mut recovered, |id| {
-            Traces::in_events(state.conversations.get(id).iter().flat_map(|conversation| &conversation.events))
+            Traces::in_events(
+                state
+                    .conversations
+                    .get(id)
+                    .iter()
+                    .flat_map(|conversation| &conversation.events),
+            )
         });
         Ok(recovered)
     }
@@ -106,15 +118,26 @@ impl Conversations for MemoryStore {
         let mut state = self.state();
         let epoch = state.epochs.entry(id.clone()).or_default();
         *epoch += 1;
-        Ok(Lease { instance: id.clone(), epoch: *epoch })
+        Ok(Lease {
+            instance: id.clone(),
+            epoch: *epoch,
+        })
     }
 
     async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
-        Ok(Box::new(MemoryConversation { lease, state: Arc::clone(&self.state) }))
+        Ok(Box::new(MemoryConversation {
+            lease,
+            state: Arc::clone(&self.state),
+        }))
     }
 
     async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
-        Ok(self.state().conversations.get(id).cloned().unwrap_or_default())
+        Ok(self
+            .state()
+            .conversations
+            .get(id)
+            .cloned()
+            .unwrap_or_default())
     }
 }
 
@@ -160,14 +183,24 @@ impl Records for MemoryStore {
             return Ok(false);
         }
         state.last_version += 1;
-        let record = Record { value: value.clone(), version: state.last_version };
-        state.records.entry(id.clone()).or_default().insert(name.to_owned(), record);
+        let record = Record {
+            value: value.clone(),
+            version: state.last_version,
+        };
+        state
+            .records
+            .entry(id.clone())
+            .or_default()
+            .insert(name.to_owned(), record);
         Ok(true)
     }
 
     async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
         let state = self.state();
-        let found = state.records.iter().filter_map(|(id, records)| Some((id.clone(), records.get(name)?.clone())));
+        let found = state
+            .records
+            .iter()
+            .filter_map(|(id, records)| Some((id.clone(), records.get(name)?.clone())));
         Ok(found.collect())
     }
 }
@@ -217,7 +250,11 @@ impl MemoryConversation {
 #[async_trait]
 impl OpenConversation for MemoryConversation {
     async fn load(&mut self) -> Result<StoredConversation, StoreError> {
-        Ok(lock(&self.state).conversations.get(&self.lease.instance).cloned().unwrap_or_default())
+        Ok(lock(&self.state)
+            .conversations
+            .get(&self.lease.instance)
+            .cloned()
+            .unwrap_or_default())
     }
 
     async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
@@ -233,7 +270,12 @@ impl OpenConversation for MemoryConversation {
         self.change(|state| folded(state.conversations.entry(id).or_default(), fold))
     }
 
-    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError> {
+    async fn end_turn(
+        &mut self,
+        turn: FinishedTurn,
+        fold: Fold<'_>,
+        meta: InstanceMeta,
+    ) -> Result<bool, StoreError> {
         let id = self.lease.instance.clone();
         self.change(|state| {
             state.take(InboxRecord::done(turn, None));
@@ -246,7 +288,9 @@ impl OpenConversation for MemoryConversation {
 
 fn folded(conversation: &mut StoredConversation, fold: Fold<'_>) {
     match fold {
-        Fold::Append(messages) => conversation.base.extend(messages.iter().map(Arc::<Message>::clone)),
+        Fold::Append(messages) => conversation
+            .base
+            .extend(messages.iter().map(Arc::<Message>::clone)),
         Fold::Rewrite(messages) => conversation.base = messages.to_vec(),
     }
     conversation.events.clear();
@@ -254,15 +298,26 @@ fn folded(conversation: &mut StoredConversation, fold: Fold<'_>) {
 
 #[async_trait]
 impl Journal for MemoryStore {
-    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+    async fn open_journal(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
         let mut state = self.state();
         let running = state.journals.entry(instance.clone()).or_default();
         if running.turn_id != turn_id {
             // What lies there is of a turn that is over.
-            *running = Recorded { turn_id: turn_id.to_owned(), effects: HashMap::new() };
+            *running = Recorded {
+                turn_id: turn_id.to_owned(),
+                effects: HashMap::new(),
+            };
         }
         let recorded = running.effects.clone();
-        Ok(Arc::new(MemoryJournal { instance: instance.clone(), recorded, state: Arc::clone(&self.state) }))
+        Ok(Arc::new(MemoryJournal {
+            instance: instance.clone(),
+            recorded,
+            state: Arc::clone(&self.state),
+        }))
     }
 
     async fn close_journal(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
@@ -295,15 +350,29 @@ impl MemoryJournal {
 
 #[async_trait]
 impl TurnJournal for MemoryJournal {
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError> {
+    async fn run_value(
+        &self,
+        effect: Effect,
+        work: BoxFuture<'_, Value>,
+    ) -> Result<Outcome<Arc<Value>>, StoreError> {
         match self.recorded.get(&effect.id) {
-            Some(Some(value)) => return Ok(Outcome::Done { value: Arc::clone(value), replayed: true }),
-            Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),
+            Some(Some(value)) => {
+                return Ok(Outcome::Done {
+                    value: Arc::clone(value),
+                    replayed: true,
+                });
+            }
+            Some(None) if effect.when_interrupted == WhenInterrupted::Report => {
+                return Ok(Outcome::Interrupted);
+            }
             _ => self.record(&effect.id, None),
         }
         let value = Arc::new(work.await);
         self.record(&effect.id, Some(Arc::clone(&value)));
-        Ok(Outcome::Done { value, replayed: false })
+        Ok(Outcome::Done {
+            value,
+            replayed: false,
+        })
     }
 
     fn is_resumed(&self) -> bool {

@@ -50,7 +50,14 @@ impl From<&InboxRecord> for Note {
     fn from(record: &InboxRecord) -> Self {
         match record {
             InboxRecord::Accepted { event } => Note::Accepted(EventNote::from(&**event)),
-            InboxRecord::Done { turn_id, event_ids, result, asked_by, answer, fold } => Note::Done {
+            InboxRecord::Done {
+                turn_id,
+                event_ids,
+                result,
+                asked_by,
+                answer,
+                fold,
+            } => Note::Done {
                 turn_id: turn_id.clone(),
                 event_ids: event_ids.clone(),
                 result_size: KeptResult::of(result).size(),
@@ -67,12 +74,19 @@ impl From<&InboxRecord> for Note {
 
 impl From<&CarriedFold> for FoldNote {
     fn from(fold: &CarriedFold) -> Self {
-        FoldNote { instance: fold.instance.clone(), is_whole: fold.is_whole }
+        FoldNote {
+            instance: fold.instance.clone(),
+            is_whole: fold.is_whole,
+        }
     }
 }
 
 impl From<&AgentEvent> for EventNote {
     fn from(event: &AgentEvent) -> Self {
-        EventNote { id: event.id.clone(), target: event.target.clone(), asked_by: event.caller().cloned() }
+        EventNote {
+            id: event.id.clone(),
+            target: event.target.clone(),
+            asked_by: event.caller().cloned(),
+        }
     }
 }

@@ -11,7 +11,11 @@ use serde::{Deserialize, Serialize};
 
 /// A line of `inbox.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "record", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "record",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum InboxRecord {
     /// The event was taken; from now on it will be handled.
     Accepted {
@@ -59,9 +63,22 @@ pub enum InboxRecord {
 impl InboxRecord {
     /// The record that ends a turn, with what it has added to its conversation where no other place holds that yet.
     pub fn done(turn: FinishedTurn, fold: Option<CarriedFold>) -> Self {
-        let FinishedTurn { turn_id, event_ids, result, asked_by, answer } = turn;
+        let FinishedTurn {
+            turn_id,
+            event_ids,
+            result,
+            asked_by,
+            answer,
+        } = turn;
         let (result, answer, fold) = (Box::new(result), answer.map(Box::new), fold.map(Box::new));
-        InboxRecord::Done { turn_id, event_ids, result, asked_by, answer, fold }
+        InboxRecord::Done {
+            turn_id,
+            event_ids,
+            result,
+            asked_by,
+            answer,
+            fold,
+        }
     }
 }
 
@@ -70,7 +87,9 @@ impl From<LogRecord> for InboxRecord {
         match record {
             LogRecord::Accepted(event) => InboxRecord::Accepted { event },
             LogRecord::Done(turn) => InboxRecord::done(*turn, None),
-            LogRecord::Withdrawn { event_id, reason } => InboxRecord::Withdrawn { event_id, reason },
+            LogRecord::Withdrawn { event_id, reason } => {
+                InboxRecord::Withdrawn { event_id, reason }
+            }
         }
     }
 }

@@ -60,7 +60,9 @@ pub enum ImportError {
         problem: String,
     },
     /// A later version has written it.
-    #[error("the instance was exported in version {found} of the format, and this program reads version {VERSION}")]
+    #[error(
+        "the instance was exported in version {found} of the format, and this program reads version {VERSION}"
+    )]
     Version {
         /// The version that it says.
         found: u32,
@@ -93,7 +95,11 @@ pub enum ImportError {
 }
 
 /// Writes an instance. It may run meanwhile: what is written is its conversation as the caller has read it.
-pub fn export(meta: &InstanceMeta, messages: &[Arc<Message>], out: &mut dyn Write) -> io::Result<()> {
+pub fn export(
+    meta: &InstanceMeta,
+    messages: &[Arc<Message>],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let header = Header {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -104,7 +110,9 @@ pub fn export(meta: &InstanceMeta, messages: &[Arc<Message>], out: &mut dyn Writ
         messages: messages.len(),
     };
     write_line(out, &header)?;
-    messages.iter().try_for_each(|message| write_line(out, message))?;
+    messages
+        .iter()
+        .try_for_each(|message| write_line(out, message))?;
     out.flush()
 }
 
@@ -125,7 +133,12 @@ impl Export {
 
     /// Puts the instances in a store. Each is there as a whole or not at all, and nothing is overwritten.
     pub async fn put_in(self, store: &dyn Store) -> Result<Vec<InstanceMeta>, ImportError> {
-        let known: HashSet<InstanceId> = store.instances().await?.iter().map(InstanceMeta::id).collect();
+        let known: HashSet<InstanceId> = store
+            .instances()
+            .await?
+            .iter()
+            .map(InstanceMeta::id)
+            .collect();
         for (meta, _) in &self.0 {
             let stored = store.read(&meta.id()).await?;
             if known.contains(&meta.id()) || !stored.base.is_empty() || !stored.events.is_empty() {
@@ -135,8 +148,15 @@ impl Export {
         for (meta, messages) in &self.0 {
             // Nothing of it is there until all of it is.
             let lease = store.claim(&meta.id()).await?;
-            store.open(lease).await?.fold(Fold::Rewrite(messages)).await?;
-            update(store, &meta.id(), UNTRUSTED_STATE, |_| Some(json!({"origin": ORIGIN}))).await?;
+            store
+                .open(lease)
+                .await?
+                .fold(Fold::Rewrite(messages))
+                .await?;
+            update(store, &meta.id(), UNTRUSTED_STATE, |_| {
+                Some(json!({"origin": ORIGIN}))
+            })
+            .await?;
             store.put_instance(meta).await?;
         }
         Ok(self.0.into_iter().map(|(meta, _)| meta).collect())
@@ -146,7 +166,10 @@ impl Export {
 type Exported<T> = (T, Vec<Arc<Message>>);
 
 /// What is known of the instances from now on.
-fn named(read: Vec<Exported<Header>>, target: Option<InstanceId>) -> Result<Vec<Exported<InstanceMeta>>, ImportError> {
+fn named(
+    read: Vec<Exported<Header>>,
+    target: Option<InstanceId>,
+) -> Result<Vec<Exported<InstanceMeta>>, ImportError> {
     if let Some(target) = target.as_ref().filter(|_| read.len() > 1) {
         return Err(ImportError::Several(read.len(), target.clone()));
     }
@@ -174,18 +197,28 @@ fn named(read: Vec<Exported<Header>>, target: Option<InstanceId>) -> Result<Vec<
 }
 
 fn read(input: &mut dyn BufRead) -> Result<Vec<Exported<Header>>, ImportError> {
-    let mut lines = Lines { input, number: 0, left: MAX_BYTES };
+    let mut lines = Lines {
+        input,
+        number: 0,
+        left: MAX_BYTES,
+    };
     let (mut read, mut messages) = (Vec::new(), 0);
     while let Some(line) = lines.next()? {
         let header = check_header(&line, lines.number)?;
         messages += header.messages;
         if messages > MAX_MESSAGES {
-            return Err(ImportError::TooLarge(format!("it has more than {MAX_MESSAGES} messages")));
+            return Err(ImportError::TooLarge(format!(
+                "it has more than {MAX_MESSAGES} messages"
+            )));
         }
         let messages = read_messages(&mut lines, &header)?;
         read.push((header, messages));
     }
-    if read.is_empty() { Err(malformed(1, "it is empty")) } else { Ok(read) }
+    if read.is_empty() {
+        Err(malformed(1, "it is empty"))
+    } else {
+        Ok(read)
+    }
 }
 
 fn read_messages(lines: &mut Lines<'_>, header: &Header) -> Result<Vec<Arc<Message>>, ImportError> {
@@ -193,11 +226,19 @@ fn read_messages(lines: &mut Lines<'_>, header: &Header) -> Result<Vec<Arc<Messa
     let first = lines.number + 1;
     while messages.len() < header.messages {
         let Some(line) = lines.next()? else {
-            return Err(ImportError::Incomplete { id: header.id(), promised: header.messages, found: messages.len() });
+            return Err(ImportError::Incomplete {
+                id: header.id(),
+                promised: header.messages,
+                found: messages.len(),
+            });
         };
-        let message: Message = serde_json::from_slice(&line).map_err(|error| malformed(lines.number, error))?;
+        let message: Message =
+            serde_json::from_slice(&line).map_err(|error| malformed(lines.number, error))?;
         if !ids.insert(message.id.clone()) {
-            return Err(malformed(lines.number, format!("the id {} was there before", message.id)));
+            return Err(malformed(
+                lines.number,
+                format!("the id {} was there before", message.id),
+            ));
         }
         messages.push(Arc::new(message));
     }
@@ -220,10 +261,15 @@ fn check_header(line: &[u8], number: usize) -> Result<Header, ImportError> {
     // Another version may have other fields.
     let kind: Kind = serde_json::from_slice(line).map_err(|error| malformed(number, error))?;
     if kind.format != FORMAT {
-        return Err(malformed(number, format!("its format is {:?}, not {FORMAT:?}", kind.format)));
+        return Err(malformed(
+            number,
+            format!("its format is {:?}, not {FORMAT:?}", kind.format),
+        ));
     }
     if kind.version != VERSION {
-        return Err(ImportError::Version { found: kind.version });
+        return Err(ImportError::Version {
+            found: kind.version,
+        });
     }
     serde_json::from_slice(line).map_err(|error| malformed(number, error))
 }
@@ -232,16 +278,28 @@ fn check_header(line: &[u8], number: usize) -> Result<Header, ImportError> {
 /// gives them a result.
 fn check_calls(messages: &[Arc<Message>], first: usize) -> Result<(), ImportError> {
     for (index, pair) in messages.windows(2).enumerate() {
-        let answered: HashSet<&str> = pair[1].tool_results().map(|result| result.tool_call_id.as_str()).collect();
-        if let Some(call) = pair[0].tool_calls().find(|call| !answered.contains(call.tool_call_id.as_str())) {
-            return Err(malformed(index + first, format!("the call {} has no result behind it", call.tool_call_id)));
+        let answered: HashSet<&str> = pair[1]
+            .tool_results()
+            .map(|result| result.tool_call_id.as_str())
+            .collect();
+        if let Some(call) = pair[0]
+            .tool_calls()
+            .find(|call| !answered.contains(call.tool_call_id.as_str()))
+        {
+            return Err(malformed(
+                index + first,
+                format!("the call {} has no result behind it", call.tool_call_id),
+            ));
         }
     }
     Ok(())
 }
 
 fn malformed(line: usize, problem: impl ToString) -> ImportError {
-    ImportError::Malformed { line, problem: problem.to_string() }
+    ImportError::Malformed {
+        line,
+        problem: problem.to_string(),
+    }
 }
 
 /// Bounded lines.
@@ -257,10 +315,15 @@ impl Lines<'_> {
         loop {
             let mut line = Vec::new();
             let limit = MAX_LINE.min(self.left);
-            let read = (&mut *self.input).take(limit + 1).read_until(b'\n', &mut line)? as u64;
+            let read = (&mut *self.input)
+                .take(limit + 1)
+                .read_until(b'\n', &mut line)? as u64;
             self.number += 1;
             if read > limit {
-                let problem = format!("line {} is over {MAX_LINE} bytes, or all lines over {MAX_BYTES}", self.number);
+                let problem = format!(
+                    "line {} is over {MAX_LINE} bytes, or all lines over {MAX_BYTES}",
+                    self.number
+                );
                 return Err(ImportError::TooLarge(problem));
             }
             self.left -= read;
@@ -303,7 +366,9 @@ mod tests {
     }
 
     async fn import_bytes(bytes: &[u8]) -> Result<Vec<InstanceMeta>, String> {
-        import(&store(), None, bytes).await.map_err(|error| error.to_string())
+        import(&store(), None, bytes)
+            .await
+            .map_err(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -315,10 +380,20 @@ mod tests {
         let stored = one.read(&instance("k")).await.unwrap();
         assert_eq!(exported(&stored.base), bytes);
         let mark = one.get(&instance("k"), UNTRUSTED_STATE).await.unwrap();
-        assert_eq!(mark.unwrap().value, json!({"origin": ORIGIN}), "a stranger may have written it");
+        assert_eq!(
+            mark.unwrap().value,
+            json!({"origin": ORIGIN}),
+            "a stranger may have written it"
+        );
         let other = InstanceId::new("b", "elsewhere");
-        assert_eq!(import(&two, Some(other.clone()), &bytes).await.unwrap()[0].id(), other);
-        assert_eq!(two.read(&other).await.unwrap().base, messages(&["m0", "m1"]));
+        assert_eq!(
+            import(&two, Some(other.clone()), &bytes).await.unwrap()[0].id(),
+            other
+        );
+        assert_eq!(
+            two.read(&other).await.unwrap().base,
+            messages(&["m0", "m1"])
+        );
     }
 
     #[tokio::test]
@@ -335,17 +410,35 @@ mod tests {
         let bytes = exported(&messages(&["m0", "m1"]));
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let cases = [
-            (vec![], "line 1 is not part of an exported instance: it is empty"),
-            (lines[..2].concat(), "the first line promises 2 messages of `a:k`, but 1 follow"),
-            ([&bytes[..], lines[1]].concat(), "line 4 is not part of an exported instance: missing field `format`"),
+            (
+                vec![],
+                "line 1 is not part of an exported instance: it is empty",
+            ),
+            (
+                lines[..2].concat(),
+                "the first line promises 2 messages of `a:k`, but 1 follow",
+            ),
+            (
+                [&bytes[..], lines[1]].concat(),
+                "line 4 is not part of an exported instance: missing field `format`",
+            ),
             (
                 [lines[0], lines[1], lines[1]].concat(),
                 "line 3 is not part of an exported instance: the id m0 was there before",
             ),
             ([&bytes[..], &bytes[..]].concat(), "a:k is in it twice"),
-            (lines[1].to_vec(), "line 1 is not part of an exported instance: missing field `format` at line 1"),
-            (bytes[..bytes.len() - 9].to_vec(), "line 3 is not part of an exported instance: EOF while parsing"),
-            (b"{\"format\":\"x\",\"version\":1}".to_vec(), "its format is \"x\", not \"goondan-instance\""),
+            (
+                lines[1].to_vec(),
+                "line 1 is not part of an exported instance: missing field `format` at line 1",
+            ),
+            (
+                bytes[..bytes.len() - 9].to_vec(),
+                "line 3 is not part of an exported instance: EOF while parsing",
+            ),
+            (
+                b"{\"format\":\"x\",\"version\":1}".to_vec(),
+                "its format is \"x\", not \"goondan-instance\"",
+            ),
             (
                 b"{\"format\":\"goondan-instance\",\"version\":2,\"new\":1}".to_vec(),
                 "the instance was exported in version 2 of the format, and this program reads version 1",
@@ -363,20 +456,41 @@ mod tests {
         let mut bytes = exported(&messages(&["m0", "m1"]));
         export(&meta(&instance("l")), &[], &mut bytes).unwrap();
         let target = InstanceId::new("a", "x");
-        let error = import(&store, Some(target), &bytes).await.unwrap_err().to_string();
-        assert_eq!(error, "there are 2 instances, and only one can be imported as a:x");
-        assert_eq!(import(&store, None, &bytes).await.unwrap(), [meta(&instance("k")), meta(&instance("l"))]);
+        let error = import(&store, Some(target), &bytes)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "there are 2 instances, and only one can be imported as a:x"
+        );
+        assert_eq!(
+            import(&store, None, &bytes).await.unwrap(),
+            [meta(&instance("k")), meta(&instance("l"))]
+        );
     }
 
     #[tokio::test]
     async fn a_call_in_the_middle_has_a_result() {
         let mut calling = message("m0", Role::Assistant);
-        let call = ToolCall { tool_call_id: "c1".into(), tool_name: "a__b".into(), input: serde_json::json!({}) };
+        let call = ToolCall {
+            tool_call_id: "c1".into(),
+            tool_name: "a__b".into(),
+            input: serde_json::json!({}),
+        };
         calling.data.content.push(Part::ToolCall(call));
         let calling = vec![Arc::new(calling)];
-        assert!(import_bytes(&exported(&calling)).await.is_ok(), "the next turn gives it one");
-        let error = import_bytes(&exported(&[calling, messages(&["m1"])].concat())).await.unwrap_err();
-        assert!(error.contains("line 2 is not part of an exported instance: the call c1 has no result"), "{error}");
+        assert!(
+            import_bytes(&exported(&calling)).await.is_ok(),
+            "the next turn gives it one"
+        );
+        let error = import_bytes(&exported(&[calling, messages(&["m1"])].concat()))
+            .await
+            .unwrap_err();
+        assert!(
+            error.contains("line 2 is not part of an exported instance: the call c1 has no result"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -24,6 +24,8 @@ impl Workspace for Workdirs {
     }
 
     fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
-        layout::instance_dir(&self.0, id).join(layout::FILES).join(layout::file_name(name))
+        layout::instance_dir(&self.0, id)
+            .join(layout::FILES)
+            .join(layout::file_name(name))
     }
 }

@@ -37,7 +37,8 @@ impl Attributes {
             self.set("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens);
         }
         if let Some(cost) = cost {
-            self.set("goondan.cost.amount", cost.amount).set("goondan.cost.currency", &cost.currency);
+            self.set("goondan.cost.amount", cost.amount)
+                .set("goondan.cost.currency", &cost.currency);
         }
         self
     }
@@ -55,5 +56,7 @@ impl Attributes {
 
 /// A time as OTLP has it.
 pub(crate) fn nanos(time: DateTime<Utc>) -> u64 {
-    time.timestamp_nanos_opt().and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or_default()
+    time.timestamp_nanos_opt()
+        .and_then(|nanos| u64::try_from(nanos).ok())
+        .unwrap_or_default()
 }

@@ -37,7 +37,11 @@ pub struct Telemetry {
 
 impl Telemetry {
     /// Begins to send what `events` tell; `None` where the settings send nothing anywhere.
-    pub fn start(settings: Settings, identity: &Identity, events: UnboundedReceiver<SwarmEvent>) -> Option<Self> {
+    pub fn start(
+        settings: Settings,
+        identity: &Identity,
+        events: UnboundedReceiver<SwarmEvent>,
+    ) -> Option<Self> {
         for problem in &settings.problems {
             tracing::warn!("telemetry: {problem}");
         }
@@ -61,20 +65,33 @@ impl Telemetry {
         let collected = CancellationToken::new();
         let collecting = tokio::spawn(collector.run(ending.clone(), collected.clone()));
         let sending = tokio::spawn(sender.run(collected));
-        Some(Telemetry { queue, ending, working: Mutex::new(Some((collecting, sending))) })
+        Some(Telemetry {
+            queue,
+            ending,
+            working: Mutex::new(Some((collecting, sending))),
+        })
     }
 
     /// Sends what is left, and ends. It waits for the receiver, but not for long.
     pub async fn end(&self) {
         self.ending.cancel();
-        let working = self.working.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((collecting, sending)) = working else { return };
+        let working = self
+            .working
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some((collecting, sending)) = working else {
+            return;
+        };
         // A panic was told; there is nothing else to do about it.
         let _ = collecting.await;
         let _ = sending.await;
         match self.dropped() {
             0 => {}
-            dropped => tracing::info!(dropped, "telemetry: spans were dropped that no receiver has taken"),
+            dropped => tracing::info!(
+                dropped,
+                "telemetry: spans were dropped that no receiver has taken"
+            ),
         }
     }
 
@@ -111,7 +128,9 @@ impl Collector {
     }
 
     fn note(&mut self, event: &SwarmEvent) {
-        let SwarmEvent::Runtime(event) = event else { return };
+        let SwarmEvent::Runtime(event) = event else {
+            return;
+        };
         if !self.settings.takes(&event.trace) {
             return;
         }
@@ -154,22 +173,35 @@ impl Sender {
         loop {
             let count = spans.len();
             let request = self.request(spans);
-            let Err(error) = self.post(&request).await else { return };
+            let Err(error) = self.post(&request).await else {
+                return;
+            };
             if !error.is_transient || collected.is_cancelled() {
                 return self.queue.drop_spans(count);
             }
-            let wait = error.retry_after.unwrap_or_else(|| back_off(self.failures)).min(LONGEST_WAIT);
+            let wait = error
+                .retry_after
+                .unwrap_or_else(|| back_off(self.failures))
+                .min(LONGEST_WAIT);
             tokio::select! {
                 () = collected.cancelled() => {}
                 () = sleep(wait) => {}
             }
-            spans =
-                request.resource_spans.into_iter().flat_map(|spans| spans.scope_spans).flat_map(|s| s.spans).collect();
+            spans = request
+                .resource_spans
+                .into_iter()
+                .flat_map(|spans| spans.scope_spans)
+                .flat_map(|s| s.spans)
+                .collect();
         }
     }
 
     async fn send_the_rest(&mut self) {
-        let wait = if self.failures > 0 { LAST_WAIT_IF_DOWN } else { LAST_WAIT };
+        let wait = if self.failures > 0 {
+            LAST_WAIT_IF_DOWN
+        } else {
+            LAST_WAIT
+        };
         let until = Instant::now() + wait;
         loop {
             let spans = self.queue.take();
@@ -203,7 +235,10 @@ impl Sender {
                     tracing::warn!(count, reason, "telemetry: the receiver has left out spans");
                 }
                 if self.failures > 0 {
-                    tracing::info!("telemetry: the receiver at {} takes spans again", self.poster.place());
+                    tracing::info!(
+                        "telemetry: the receiver at {} takes spans again",
+                        self.poster.place()
+                    );
                 }
                 self.failures = 0;
                 Ok(())
@@ -220,13 +255,17 @@ impl Sender {
         self.failures += 1;
         if self.failures == 1 {
             let place = self.poster.place();
-            tracing::warn!("telemetry: the receiver at {place} takes no spans ({reason}); turns go on without it");
+            tracing::warn!(
+                "telemetry: the receiver at {place} takes no spans ({reason}); turns go on without it"
+            );
         }
     }
 }
 
 fn back_off(failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    let doubled = 1_u32
+        .checked_shl(failures.saturating_sub(1))
+        .unwrap_or(u32::MAX);
     FIRST_WAIT.saturating_mul(doubled).min(LONGEST_WAIT)
 }
 

@@ -9,15 +9,33 @@ use crate::spans::Assembler;
 
 /// The spans that the events make, which are in their order, as requests of the size that the settings name. What has not
 /// ended is not among them.
-pub fn requests(events: &[RuntimeEvent], settings: &Settings, identity: &Identity) -> Vec<TracesRequest> {
+pub fn requests(
+    events: &[RuntimeEvent],
+    settings: &Settings,
+    identity: &Identity,
+) -> Vec<TracesRequest> {
     let mut assembler = Assembler::new(settings.content);
-    let spans: Vec<Span> = events.iter().filter_map(|event| assembler.note(event)).collect();
+    let spans: Vec<Span> = events
+        .iter()
+        .filter_map(|event| assembler.note(event))
+        .collect();
     let (resource, scope) = (identity.resource(&settings.resource), identity.scope());
-    spans.chunks(settings.batch).map(|spans| request(&resource, &scope, spans.to_vec())).collect()
+    spans
+        .chunks(settings.batch)
+        .map(|spans| request(&resource, &scope, spans.to_vec()))
+        .collect()
 }
 
 /// A request with those spans.
 pub(crate) fn request(resource: &Resource, scope: &Scope, spans: Vec<Span>) -> TracesRequest {
-    let scope_spans = vec![ScopeSpans { scope: Some(scope.clone()), spans }];
-    TracesRequest { resource_spans: vec![ResourceSpans { resource: Some(resource.clone()), scope_spans }] }
+    let scope_spans = vec![ScopeSpans {
+        scope: Some(scope.clone()),
+        spans,
+    }];
+    TracesRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(resource.clone()),
+            scope_spans,
+        }],
+    }
 }

@@ -38,7 +38,10 @@ pub struct PostError {
 impl Poster {
     /// Posts there.
     pub fn new(endpoint: Endpoint) -> Self {
-        Poster { endpoint, client: OnceCell::new() }
+        Poster {
+            endpoint,
+            client: OnceCell::new(),
+        }
     }
 
     /// Where it posts, without what may be secret in the address.
@@ -51,28 +54,53 @@ impl Poster {
     ///
     /// # Errors
     /// Where the receiver did not take it.
-    pub async fn post(&self, message: &(impl Message + Serialize)) -> Result<Option<PartialSuccess>, PostError> {
-        let client = self.client.get_or_try_init(|| connector(self.endpoint.url.scheme() == "https")).await?;
+    pub async fn post(
+        &self,
+        message: &(impl Message + Serialize),
+    ) -> Result<Option<PartialSuccess>, PostError> {
+        let client = self
+            .client
+            .get_or_try_init(|| connector(self.endpoint.url.scheme() == "https"))
+            .await?;
         let (content_type, body) = match self.endpoint.protocol {
             Protocol::Protobuf => ("application/x-protobuf", message.encode_to_vec()),
-            Protocol::Json => ("application/json", serde_json::to_vec(message).unwrap_or_default()),
+            Protocol::Json => (
+                "application/json",
+                serde_json::to_vec(message).unwrap_or_default(),
+            ),
         };
-        let request = client.post(self.endpoint.url.clone()).headers(self.headers()).header(CONTENT_TYPE, content_type);
-        let response = request.timeout(self.endpoint.timeout).body(body).send().await.map_err(|error| lost(&error))?;
+        let request = client
+            .post(self.endpoint.url.clone())
+            .headers(self.headers())
+            .header(CONTENT_TYPE, content_type);
+        let response = request
+            .timeout(self.endpoint.timeout)
+            .body(body)
+            .send()
+            .await
+            .map_err(|error| lost(&error))?;
         let status = response.status();
         let retry_after = retry_after(&response);
         let answer = read(response).await;
         if status.is_success() {
             return Ok(self.left_out(&answer));
         }
-        let reason: String = String::from_utf8_lossy(&answer).trim().chars().take(LONGEST_REASON).collect();
+        let reason: String = String::from_utf8_lossy(&answer)
+            .trim()
+            .chars()
+            .take(LONGEST_REASON)
+            .collect();
         let message = match reason.is_empty() || reason.chars().any(char::is_control) {
             true => format!("it answered {status}"),
             false => format!("it answered {status}: {reason}"),
         };
         // As the standard has it.
         let is_transient = matches!(status.as_u16(), 429 | 502 | 503 | 504);
-        Err(PostError { message, is_transient, retry_after })
+        Err(PostError {
+            message,
+            is_transient,
+            retry_after,
+        })
     }
 
     fn headers(&self) -> HeaderMap {
@@ -89,7 +117,9 @@ impl Poster {
             Protocol::Protobuf => Answer::decode(answer).ok()?,
             Protocol::Json => return None,
         };
-        answer.partial_success.filter(|left_out| left_out.rejected > 0)
+        answer
+            .partial_success
+            .filter(|left_out| left_out.rejected > 0)
     }
 }
 
@@ -115,14 +145,26 @@ fn lost(error: &reqwest::Error) -> PostError {
     while let Some(source) = reason.source() {
         reason = source;
     }
-    let message = if error.is_timeout() { "it did not answer in time".to_owned() } else { reason.to_string() };
-    PostError { message, is_transient: true, retry_after: None }
+    let message = if error.is_timeout() {
+        "it did not answer in time".to_owned()
+    } else {
+        reason.to_string()
+    };
+    PostError {
+        message,
+        is_transient: true,
+        retry_after: None,
+    }
 }
 
 /// The client is made with the first request: certificates are read from files, off the runtime's threads.
 async fn connector(is_secure: bool) -> Result<Client, PostError> {
     let made = tokio::task::spawn_blocking(move || {
-        let tls = if is_secure { goondan_tls::with_system_certificates() } else { goondan_tls::without_certificates() };
+        let tls = if is_secure {
+            goondan_tls::with_system_certificates()
+        } else {
+            goondan_tls::without_certificates()
+        };
         Client::builder()
             .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
             // A redirect would carry the headers to somebody they were not given to.
@@ -131,6 +173,12 @@ async fn connector(is_secure: bool) -> Result<Client, PostError> {
             .tls_backend_preconfigured(tls)
             .build()
     });
-    let unusable = |message: String| PostError { message, is_transient: false, retry_after: None };
-    made.await.map_err(|error| unusable(error.to_string()))?.map_err(|error| unusable(error.to_string()))
+    let unusable = |message: String| PostError {
+        message,
+        is_transient: false,
+        retry_after: None,
+    };
+    made.await
+        .map_err(|error| unusable(error.to_string()))?
+        .map_err(|error| unusable(error.to_string()))
 }

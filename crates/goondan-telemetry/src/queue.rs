@@ -25,7 +25,12 @@ struct State {
 
 impl Queue {
     pub(crate) fn new(limit: usize, batch: usize) -> Self {
-        Queue { state: Mutex::default(), limit, batch, changed: Notify::new() }
+        Queue {
+            state: Mutex::default(),
+            limit,
+            batch,
+            changed: Notify::new(),
+        }
     }
 
     /// Puts a span in, or drops it where there is no room.
@@ -50,16 +55,26 @@ impl Queue {
 
     /// Spans that were not sent are gone.
     pub(crate) fn drop_spans(&self, count: usize) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).dropped += count as u64;
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .dropped += count as u64;
     }
 
     /// How many spans are gone.
     pub(crate) fn dropped(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).dropped
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .dropped
     }
 
     fn len(&self) -> usize {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).spans.len()
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .spans
+            .len()
     }
 
     /// Waits until there is a span.
@@ -86,7 +101,10 @@ mod tests {
         let queue = Queue::new(3, 2);
         (0..5).for_each(|_| queue.put(Span::default()));
         assert_eq!(queue.dropped(), 2);
-        assert_eq!((queue.take().len(), queue.take().len(), queue.take().len()), (2, 1, 0));
+        assert_eq!(
+            (queue.take().len(), queue.take().len(), queue.take().len()),
+            (2, 1, 0)
+        );
         queue.drop_spans(3);
         assert_eq!(queue.dropped(), 5);
     }

@@ -26,13 +26,29 @@ impl Identity {
             ("telemetry.sdk.language", "rust"),
             ("telemetry.sdk.version", env!("CARGO_PKG_VERSION")),
         ]);
-        attributes.extend(self.swarm.as_deref().map(|swarm| ("goondan.swarm.name", swarm)));
-        attributes.extend(given.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        Resource { attributes: attributes.into_iter().map(|(key, value)| attribute(key, value)).collect() }
+        attributes.extend(
+            self.swarm
+                .as_deref()
+                .map(|swarm| ("goondan.swarm.name", swarm)),
+        );
+        attributes.extend(
+            given
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.as_str())),
+        );
+        Resource {
+            attributes: attributes
+                .into_iter()
+                .map(|(key, value)| attribute(key, value))
+                .collect(),
+        }
     }
 
     /// The part of the program that makes the spans.
     pub(crate) fn scope(&self) -> Scope {
-        Scope { name: "goondan".to_owned(), version: self.version.clone() }
+        Scope {
+            name: "goondan".to_owned(),
+            version: self.version.clone(),
+        }
     }
 }

@@ -8,7 +8,10 @@ use crate::attributes::Attributes;
 
 /// Puts the words of a question and of its answer into the attributes of its span.
 pub(crate) fn tell(attributes: &mut Attributes, said: &Said) {
-    let system = said.system.as_ref().map(|text| json!([{ "type": "text", "content": text }]).to_string());
+    let system = said
+        .system
+        .as_ref()
+        .map(|text| json!([{ "type": "text", "content": text }]).to_string());
     attributes.maybe("gen_ai.system_instructions", system);
     let input: Vec<Value> = said.input.iter().map(message).collect();
     attributes.set("gen_ai.input.messages", Value::from(input).to_string());
@@ -16,9 +19,13 @@ pub(crate) fn tell(attributes: &mut Attributes, said: &Said) {
         attributes.set("goondan.input.messages_left_out", said.left_out as u64);
     }
     if !said.output.is_empty() {
-        let calls = said.output.iter().any(|part| matches!(part, Part::ToolCall(_)));
+        let calls = said
+            .output
+            .iter()
+            .any(|part| matches!(part, Part::ToolCall(_)));
         let reason = if calls { "tool_call" } else { "stop" };
-        let output = json!([{ "role": "assistant", "parts": parts(&said.output), "finish_reason": reason }]);
+        let output =
+            json!([{ "role": "assistant", "parts": parts(&said.output), "finish_reason": reason }]);
         attributes.set("gen_ai.output.messages", output.to_string());
     }
 }
@@ -40,14 +47,20 @@ fn parts(parts: &[Part]) -> Vec<Value> {
 fn part(part: &Part) -> Value {
     match part {
         Part::Text { text } => json!({ "type": "text", "content": text }),
-        Part::ToolCall(ToolCall { tool_call_id, tool_name, input }) => {
+        Part::ToolCall(ToolCall {
+            tool_call_id,
+            tool_name,
+            input,
+        }) => {
             json!({ "type": "tool_call", "id": tool_call_id, "name": tool_name, "arguments": input })
         }
         Part::ToolResult(result) => {
             json!({ "type": "tool_call_response", "id": result.tool_call_id, "response": response(result) })
         }
         // The conventions leave the names of other parts to whoever makes them.
-        Part::File(file) => json!({ "type": "goondan.file", "mime_type": file.media_type, "name": file.name }),
+        Part::File(file) => {
+            json!({ "type": "goondan.file", "mime_type": file.media_type, "name": file.name })
+        }
     }
 }
 

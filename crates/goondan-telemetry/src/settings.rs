@@ -82,7 +82,10 @@ pub enum Sampler {
 impl Settings {
     /// What the variables say; `get` looks one up. `None` where telemetry is switched off altogether.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let mut variables = Variables { get: &get, problems: Vec::new() };
+        let mut variables = Variables {
+            get: &get,
+            problems: Vec::new(),
+        };
         if variables.flag("OTEL_SDK_DISABLED") {
             return None;
         }
@@ -94,11 +97,17 @@ impl Settings {
             caller_decides: variables.caller_decides(),
             content: variables.content(),
             queue: variables.number("OTEL_BSP_MAX_QUEUE_SIZE", QUEUE).max(1),
-            batch: variables.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH).max(1),
+            batch: variables
+                .number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH)
+                .max(1),
             delay: variables.millis("OTEL_BSP_SCHEDULE_DELAY", DELAY),
             problems: Vec::new(),
         };
-        Some(Settings { batch: settings.batch.min(settings.queue), problems: variables.problems, ..settings })
+        Some(Settings {
+            batch: settings.batch.min(settings.queue),
+            problems: variables.problems,
+            ..settings
+        })
     }
 
     /// Whether the trace of that span is sent.
@@ -111,7 +120,9 @@ impl Settings {
 
     /// The values that must be shown nowhere.
     pub fn secrets(&self) -> impl Iterator<Item = Secret> {
-        self.traces.iter().flat_map(|endpoint| endpoint.headers.iter().map(|(_, value)| value.clone()))
+        self.traces
+            .iter()
+            .flat_map(|endpoint| endpoint.headers.iter().map(|(_, value)| value.clone()))
     }
 }
 
@@ -142,8 +153,10 @@ impl Sampler {
             Sampler::None => false,
             // The last 56 bits of an id are random, by the standard.
             Sampler::Share(share) => {
-                let random =
-                    trace_id.get(18..).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default();
+                let random = trace_id
+                    .get(18..)
+                    .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                    .unwrap_or_default();
                 random < (share * (1_u64 << 56) as f64) as u64
             }
         }
@@ -158,30 +171,45 @@ struct Variables<'a> {
 impl Variables<'_> {
     /// By the standard, an empty variable is one that is not set.
     fn text(&self, name: &str) -> Option<String> {
-        (self.get)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        (self.get)(name)
+            .map(|value| value.trim().to_owned())
+            .filter(|value| !value.is_empty())
     }
 
     fn flag(&self, name: &str) -> bool {
-        self.text(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        self.text(name)
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
     fn number(&mut self, name: &str, default: usize) -> usize {
-        let Some(text) = self.text(name) else { return default };
+        let Some(text) = self.text(name) else {
+            return default;
+        };
         text.parse().unwrap_or_else(|_| {
-            self.problems.push(format!("{name} must be a whole number, and is taken to be {default}"));
+            self.problems.push(format!(
+                "{name} must be a whole number, and is taken to be {default}"
+            ));
             default
         })
     }
 
     fn millis(&mut self, name: &str, default: Duration) -> Duration {
-        let millis = self.number(name, usize::try_from(default.as_millis()).unwrap_or(usize::MAX));
+        let millis = self.number(
+            name,
+            usize::try_from(default.as_millis()).unwrap_or(usize::MAX),
+        );
         Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 
     /// `OTEL_EXPORTER_OTLP_<SIGNAL>_<name>`, or the one for all signals.
     fn of_signal(&self, signal: &str, name: &str) -> Option<(String, String)> {
-        let names = [format!("OTEL_EXPORTER_OTLP_{signal}_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];
-        names.into_iter().find_map(|name| self.text(&name).map(|value| (name, value)))
+        let names = [
+            format!("OTEL_EXPORTER_OTLP_{signal}_{name}"),
+            format!("OTEL_EXPORTER_OTLP_{name}"),
+        ];
+        names
+            .into_iter()
+            .find_map(|name| self.text(&name).map(|value| (name, value)))
     }
 
     fn endpoint(&mut self, signal: &str, path: &str) -> Option<Endpoint> {
@@ -190,14 +218,20 @@ impl Variables<'_> {
             None | Some("otlp") => {}
             Some("none") => return None,
             Some(_) => {
-                self.problems.push(format!("{exporter} may be `otlp` or `none`; nothing is sent"));
+                self.problems.push(format!(
+                    "{exporter} may be `otlp` or `none`; nothing is sent"
+                ));
                 return None;
             }
         }
         let (name, address) = self.of_signal(signal, "ENDPOINT")?;
-        let url = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let url = Url::parse(&address)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let Some(mut url) = url else {
-            self.problems.push(format!("{name} must be an address such as http://localhost:4318; nothing is sent"));
+            self.problems.push(format!(
+                "{name} must be an address such as http://localhost:4318; nothing is sent"
+            ));
             return None;
         };
         // The address of a signal is taken as it is; that for all of them is a base.
@@ -208,7 +242,12 @@ impl Variables<'_> {
         let protocol = self.protocol(signal)?;
         let timeout = self.of_signal(signal, "TIMEOUT").map(|(name, _)| name);
         let timeout = timeout.map_or(TIMEOUT, |name| self.millis(&name, TIMEOUT));
-        Some(Endpoint { url, protocol, headers: self.headers(signal), timeout })
+        Some(Endpoint {
+            url,
+            protocol,
+            headers: self.headers(signal),
+            timeout,
+        })
     }
 
     fn protocol(&mut self, signal: &str) -> Option<Protocol> {
@@ -217,22 +256,33 @@ impl Variables<'_> {
             Some((_, value)) if value == "http/protobuf" => Some(Protocol::Protobuf),
             Some((_, value)) if value == "http/json" => Some(Protocol::Json),
             Some((name, _)) => {
-                self.problems.push(format!("{name} may be `http/protobuf` or `http/json`; nothing is sent"));
+                self.problems.push(format!(
+                    "{name} may be `http/protobuf` or `http/json`; nothing is sent"
+                ));
                 None
             }
         }
     }
 
     fn headers(&mut self, signal: &str) -> Vec<(String, Secret)> {
-        let Some((name, text)) = self.of_signal(signal, "HEADERS") else { return Vec::new() };
+        let Some((name, text)) = self.of_signal(signal, "HEADERS") else {
+            return Vec::new();
+        };
         let pairs = self.pairs(&name, &text);
-        pairs.into_iter().map(|(name, value)| (name, Secret::new(value))).collect()
+        pairs
+            .into_iter()
+            .map(|(name, value)| (name, Secret::new(value)))
+            .collect()
     }
 
     /// `name=value,name=value`, with values in percent-encoding.
     fn pairs(&mut self, name: &str, text: &str) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
-        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        for pair in text
+            .split(',')
+            .map(str::trim)
+            .filter(|pair| !pair.is_empty())
+        {
             let read = pair.split_once('=').and_then(|(key, value)| {
                 let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
                 Some((key.trim().to_owned(), value.into_owned())).filter(|(key, _)| !key.is_empty())
@@ -240,7 +290,9 @@ impl Variables<'_> {
             match read {
                 Some(pair) => pairs.push(pair),
                 // It may hold a key: it is not shown.
-                None => self.problems.push(format!("{name} must be a list such as `name=value,name=value`")),
+                None => self.problems.push(format!(
+                    "{name} must be a list such as `name=value,name=value`"
+                )),
             }
         }
         pairs
@@ -248,8 +300,14 @@ impl Variables<'_> {
 
     fn resource(&mut self) -> BTreeMap<String, String> {
         let text = self.text("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-        let mut resource: BTreeMap<_, _> = self.pairs("OTEL_RESOURCE_ATTRIBUTES", &text).into_iter().collect();
-        resource.extend(self.text("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
+        let mut resource: BTreeMap<_, _> = self
+            .pairs("OTEL_RESOURCE_ATTRIBUTES", &text)
+            .into_iter()
+            .collect();
+        resource.extend(
+            self.text("OTEL_SERVICE_NAME")
+                .map(|name| ("service.name".to_owned(), name)),
+        );
         resource
     }
 
@@ -259,7 +317,9 @@ impl Variables<'_> {
             "" | "always_on" => Sampler::All,
             "always_off" => Sampler::None,
             "traceidratio" => {
-                let share = self.text("OTEL_TRACES_SAMPLER_ARG").map_or(Ok(1.0), |share| share.parse());
+                let share = self
+                    .text("OTEL_TRACES_SAMPLER_ARG")
+                    .map_or(Ok(1.0), |share| share.parse());
                 match share {
                     Ok(share) if (0.0..=1.0).contains(&share) => Sampler::Share(share),
                     _ => {
@@ -271,20 +331,27 @@ impl Variables<'_> {
             }
             _ => {
                 let known = "`always_on`, `always_off` or `traceidratio`, also with `parentbased_` in front";
-                self.problems.push(format!("OTEL_TRACES_SAMPLER may be {known}; all traces are sent"));
+                self.problems.push(format!(
+                    "OTEL_TRACES_SAMPLER may be {known}; all traces are sent"
+                ));
                 Sampler::All
             }
         }
     }
 
     fn caller_decides(&self) -> bool {
-        self.text("OTEL_TRACES_SAMPLER").is_none_or(|name| name.starts_with("parentbased_"))
+        self.text("OTEL_TRACES_SAMPLER")
+            .is_none_or(|name| name.starts_with("parentbased_"))
     }
 
     /// Instrumentations of several languages know this variable, as `true` or as where the content goes.
     fn content(&self) -> bool {
-        let value = self.text("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT").unwrap_or_default();
-        ["true", "span_only", "span_and_event"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
+        let value = self
+            .text("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")
+            .unwrap_or_default();
+        ["true", "span_only", "span_and_event"]
+            .iter()
+            .any(|yes| value.eq_ignore_ascii_case(yes))
     }
 }
 

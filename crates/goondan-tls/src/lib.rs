@@ -21,7 +21,9 @@ pub fn with_system_certificates() -> ClientConfig {
 
 /// Settings that trust nobody, for connections that are not encrypted.
 pub fn without_certificates() -> ClientConfig {
-    builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth()
+    builder()
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth()
 }
 
 /// The same settings, and HTTP/2 where the server speaks it.

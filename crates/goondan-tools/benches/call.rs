@@ -19,12 +19,18 @@ fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let bench = Bench::new();
     let (_, handler) = runtime.block_on(bench.open("text-transform__slice"));
-    let Value::Object(arguments) = json!({ "text": "x", "start": 0, "end": 0 }) else { unreachable!("an object") };
+    let Value::Object(arguments) = json!({ "text": "x", "start": 0, "end": 0 }) else {
+        unreachable!("an object")
+    };
     let mut group = criterion.benchmark_group("empty-call");
     group.bench_function("built-in", |bencher| {
         // From a task, as the engine calls.
         bencher.iter_custom(|times| {
-            let (handler, context, arguments) = (std::sync::Arc::clone(&handler), bench.context(), arguments.clone());
+            let (handler, context, arguments) = (
+                std::sync::Arc::clone(&handler),
+                bench.context(),
+                arguments.clone(),
+            );
             let calls = async move {
                 let began = std::time::Instant::now();
                 for _ in 0..times {

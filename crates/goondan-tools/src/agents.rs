@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError, ToolOutput,
+    AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError,
+    ToolOutput,
 };
 use goondan_core::reserved::{REQUEST, SEND};
 use goondan_spec::kinds::PATH;
@@ -29,8 +30,14 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     timeout: Some(Duration::from_millis(LONGEST + 60_000)),
     open: |opening| {
         let config: Config = opening.config()?;
-        if config.timeout_ms.is_some_and(|ms| !(1..=LONGEST).contains(&ms)) {
-            return Err(ConfigError::Range { field: "timeoutMs", most: LONGEST });
+        if config
+            .timeout_ms
+            .is_some_and(|ms| !(1..=LONGEST).contains(&ms))
+        {
+            return Err(ConfigError::Range {
+                field: "timeoutMs",
+                most: LONGEST,
+            });
         }
         let (config, none) = (Arc::new(config), Arc::new(()));
         // The engine derives the ids of events from the id of the call: the same call again is the same event.
@@ -84,9 +91,18 @@ impl Operation for Request {
     type Shared = Config;
 
     async fn run(self, ctx: &ToolContext, config: &Config) -> Result<ToolOutput, ToolError> {
-        let event = event(self.event_type, self.input, self.instance_key, self.metadata);
-        let options = RequestOptions { timeout_ms: self.timeout_ms.or(config.timeout_ms), async_: self.async_ };
-        ctx.progress.update(&format!("Asking {}", self.target), JsonObject::new());
+        let event = event(
+            self.event_type,
+            self.input,
+            self.instance_key,
+            self.metadata,
+        );
+        let options = RequestOptions {
+            timeout_ms: self.timeout_ms.or(config.timeout_ms),
+            async_: self.async_,
+        };
+        ctx.progress
+            .update(&format!("Asking {}", self.target), JsonObject::new());
         let answer = ctx.runtime.request(&self.target, event, options).await?;
         let output = json!({
             "target": answer.target,
@@ -123,9 +139,15 @@ impl Operation for Tell {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let event = event(self.event_type, self.input, self.instance_key, self.metadata);
+        let event = event(
+            self.event_type,
+            self.input,
+            self.instance_key,
+            self.metadata,
+        );
         let sent = ctx.runtime.send(&self.target, event).await?;
-        let output = json!({"target": sent.target, "eventId": sent.event_id, "accepted": sent.accepted});
+        let output =
+            json!({"target": sent.target, "eventId": sent.event_id, "accepted": sent.accepted});
         Ok(titled(format!("Told {}", self.target), output))
     }
 }
@@ -149,9 +171,16 @@ impl Operation for Spawn {
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         // A sub-agent gets no more than its caller has (rule S1b), the file system included.
-        let place = self.cwd.map(|cwd| Root::of(ctx)?.resolve(&cwd)).transpose()?;
+        let place = self
+            .cwd
+            .map(|cwd| Root::of(ctx)?.resolve(&cwd))
+            .transpose()?;
         let cwd = place.map(|place| place.path.display().to_string());
-        let options = SpawnOptions { instance_key: self.instance_key, cwd, ..SpawnOptions::default() };
+        let options = SpawnOptions {
+            instance_key: self.instance_key,
+            cwd,
+            ..SpawnOptions::default()
+        };
         let instance = ctx.runtime.spawn(&self.target, options).await?;
         let title = format!("Prepared {}:{}", instance.target, instance.instance_key);
         let output = json!({
@@ -180,7 +209,10 @@ impl Operation for List {
         let agents = ctx.runtime.list(self.include_all).await?;
         let agents: Vec<Value> = agents.into_iter().map(instance).collect();
         let title = format!("{} instances", agents.len());
-        Ok(titled(title, json!({"count": agents.len(), "agents": agents})))
+        Ok(titled(
+            title,
+            json!({"count": agents.len(), "agents": agents}),
+        ))
     }
 }
 
@@ -208,7 +240,12 @@ impl Operation for Catalog {
 }
 
 /// What one agent says to another.
-fn event(event_type: String, input: String, key: Option<String>, metadata: Option<JsonObject>) -> AgentEventInput {
+fn event(
+    event_type: String,
+    input: String,
+    key: Option<String>,
+    metadata: Option<JsonObject>,
+) -> AgentEventInput {
     AgentEventInput {
         event_type: Some(event_type),
         input,

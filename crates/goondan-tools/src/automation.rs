@@ -22,7 +22,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             has the rights of the turn that made the job.",
     open: |_| {
         // The id of a job is derived from the id of the call.
-        Ok(vec![Export::new::<Cron>("cron", &Arc::new(())).needs(Permission::Write).idempotent()])
+        Ok(vec![
+            Export::new::<Cron>("cron", &Arc::new(()))
+                .needs(Permission::Write)
+                .idempotent(),
+        ])
     },
     ..Builtin::BLANK
 };
@@ -65,18 +69,35 @@ impl Operation for Cron {
         match self.action {
             Action::List => {
                 let jobs: Vec<Value> = schedules.jobs().await?.iter().map(shown).collect();
-                Ok(titled(format!("{} jobs", jobs.len()), json!({"count": jobs.len(), "jobs": jobs})))
+                Ok(titled(
+                    format!("{} jobs", jobs.len()),
+                    json!({"count": jobs.len(), "jobs": jobs}),
+                ))
             }
             Action::Add => {
                 let schedule = filled(self.schedule, "add", "schedule")?;
                 let prompt = filled(self.prompt, "add", "prompt")?;
-                let job = schedules.add(JobRequest { schedule, timezone: self.timezone, prompt }).await?;
-                Ok(titled(format!("Next at {}", job.due), json!({"added": true, "job": shown(&job)})))
+                let job = schedules
+                    .add(JobRequest {
+                        schedule,
+                        timezone: self.timezone,
+                        prompt,
+                    })
+                    .await?;
+                Ok(titled(
+                    format!("Next at {}", job.due),
+                    json!({"added": true, "job": shown(&job)}),
+                ))
             }
             Action::Remove => {
                 let id = filled(self.id, "remove", "id")?;
-                let Some(job) = schedules.remove(&id).await? else { return Err(no_job(&id, &schedules.jobs().await?)) };
-                Ok(titled(format!("Removed {id}"), json!({"removed": true, "job": shown(&job)})))
+                let Some(job) = schedules.remove(&id).await? else {
+                    return Err(no_job(&id, &schedules.jobs().await?));
+                };
+                Ok(titled(
+                    format!("Removed {id}"),
+                    json!({"removed": true, "job": shown(&job)}),
+                ))
             }
         }
     }
@@ -88,8 +109,16 @@ fn filled(value: Option<String>, action: &str, name: &str) -> Result<String, Too
 }
 
 fn no_job(id: &str, jobs: &[Job]) -> ToolError {
-    let known = jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>().join(", ");
-    let known = if known.is_empty() { "there is none".to_owned() } else { known };
+    let known = jobs
+        .iter()
+        .map(|job| job.id.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let known = if known.is_empty() {
+        "there is none".to_owned()
+    } else {
+        known
+    };
     ToolError::new(format!("there is no job `{id}`"))
         .code(Code::TOOL_JOB_NOT_FOUND)
         .suggest(format!("jobs of this conversation: {known}"))

@@ -6,7 +6,9 @@ use std::time::Duration;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
-use goondan_spec::kinds::{PATH, PROGRAM, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
+use goondan_spec::kinds::{
+    PATH, PROGRAM, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,7 +32,10 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     error_message_limit: Some(1200),
     timeout: Some(Duration::from_secs(3_600)),
     open: |opening| {
-        let settings = Arc::new(Lines::new(opening.config()?, opening.state.helper.as_ref())?);
+        let settings = Arc::new(Lines::new(
+            opening.config()?,
+            opening.state.helper.as_ref(),
+        )?);
         Ok(vec![
             Export::new::<Exec>("exec", &settings).needs(Permission::Execute),
             Export::new::<Script>("script", &settings).needs(Permission::Execute),
@@ -75,7 +80,9 @@ impl Operation for Exec {
             let finished = run(launcher, work, self.timeout_ms, ctx, "`ssh`").await?;
             let mut output = json!({"command": self.command});
             host.tell(&mut output, &finished);
-            let Value::Object(output) = output else { unreachable!("it was made above") };
+            let Value::Object(output) = output else {
+                unreachable!("it was made above")
+            };
             return Ok(report(&self.command, output, finished));
         }
         let folder = shell::folder(&ctx.workdir, self.cwd.as_deref())?;
@@ -123,7 +130,10 @@ impl Operation for Script {
     async fn run(self, ctx: &ToolContext, lines: &Lines) -> Result<ToolOutput, ToolError> {
         let launcher = &lines.launcher;
         if let Some(host) = lines.host.as_ref().filter(|host| host.takes_all()) {
-            let message = format!("command lines run on {}, and the script is here", host.address());
+            let message = format!(
+                "command lines run on {}, and the script is here",
+                host.address()
+            );
             return Err(ToolError::new(message)
                 .code(Code::TOOL_UNAVAILABLE)
                 .suggest("run it there with `bash__exec`, if it is there"));
@@ -135,7 +145,14 @@ impl Operation for Script {
         let mut command = process::command(&self.shell, root.folder(), environment);
         command.arg(&script.path).args(&self.args);
         let work = Work::Program(Box::new(launcher.confine(command, ctx, None)?));
-        let finished = run(launcher, work, self.timeout_ms, ctx, &format!("`{}`", self.shell)).await?;
+        let finished = run(
+            launcher,
+            work,
+            self.timeout_ms,
+            ctx,
+            &format!("`{}`", self.shell),
+        )
+        .await?;
         let mut output = JsonObject::new();
         output.insert("path".to_owned(), json!(script.path));
         output.insert("shell".to_owned(), json!(self.shell));
@@ -160,7 +177,10 @@ async fn run(
 /// The result: what the operation says about itself, then what came of the process.
 fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput {
     let fields = [
-        ("durationMs", json!(u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX))),
+        (
+            "durationMs",
+            json!(u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX)),
+        ),
         ("stdout", json!(finished.stdout)),
         ("stderr", json!(finished.stderr)),
         ("exitCode", json!(process::exit_code(finished.status))),

@@ -18,7 +18,12 @@ pub(crate) struct Capture {
 impl Capture {
     /// Keeps about `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Capture { half: limit / 2, head: Vec::new(), tail: VecDeque::new(), total: 0 }
+        Capture {
+            half: limit / 2,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            total: 0,
+        }
     }
 
     /// Takes the next piece of the stream.
@@ -52,7 +57,11 @@ impl Capture {
         }
         let (head, tail) = (without_cut_end(&self.head), without_cut_start(tail));
         let cut = self.total - (head.len() + tail.len()) as u64;
-        format!("{}\n[... {cut} bytes cut ...]\n{}", String::from_utf8_lossy(head), String::from_utf8_lossy(tail))
+        format!(
+            "{}\n[... {cut} bytes cut ...]\n{}",
+            String::from_utf8_lossy(head),
+            String::from_utf8_lossy(tail)
+        )
     }
 }
 
@@ -71,7 +80,10 @@ fn is_cut(bytes: &[u8]) -> bool {
 
 /// Drops the last bytes of a character whose first is missing at the start.
 fn without_cut_start(bytes: &[u8]) -> &[u8] {
-    let continuation = bytes.iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000);
+    let continuation = bytes
+        .iter()
+        .take(3)
+        .take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000);
     &bytes[continuation.count()..]
 }
 
@@ -95,13 +107,19 @@ mod tests {
 
     #[test]
     fn long_output_keeps_both_ends_and_says_how_much_is_missing() {
-        assert_eq!(captured(6, &[b"abcdefgh"]), "abc\n[... 2 bytes cut ...]\nfgh");
+        assert_eq!(
+            captured(6, &[b"abcdefgh"]),
+            "abc\n[... 2 bytes cut ...]\nfgh"
+        );
         assert_eq!(captured(0, &[b"abc"]), "\n[... 3 bytes cut ...]\n");
     }
 
     #[test]
     fn characters_are_not_cut_in_the_middle() {
-        assert_eq!(captured(8, &["aé€€€€z".as_bytes()]), "aé\n[... 9 bytes cut ...]\n€z");
+        assert_eq!(
+            captured(8, &["aé€€€€z".as_bytes()]),
+            "aé\n[... 9 bytes cut ...]\n€z"
+        );
     }
 
     proptest! {

@@ -37,7 +37,11 @@ pub(crate) trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     }
 
     /// The files that the call runs, beside those that its arguments name.
-    fn programs(self, _ctx: &ToolContext, _shared: &Self::Shared) -> impl Future<Output = Vec<PathBuf>> + Send {
+    fn programs(
+        self,
+        _ctx: &ToolContext,
+        _shared: &Self::Shared,
+    ) -> impl Future<Output = Vec<PathBuf>> + Send {
         std::future::ready(Vec::new())
     }
 
@@ -61,9 +65,20 @@ impl Export {
     /// The export `name` that runs `O`.
     pub(crate) fn new<O: Operation>(name: &str, shared: &Arc<O::Shared>) -> Export {
         let (description, parameters) = schema::describe::<O>();
-        let spec = ExportSpec { name: name.to_owned(), description, parameters, ..ExportSpec::default() };
-        let handler = Typed::<O> { shared: Arc::clone(shared), operation: PhantomData };
-        Export { spec, handler: Arc::new(handler) }
+        let spec = ExportSpec {
+            name: name.to_owned(),
+            description,
+            parameters,
+            ..ExportSpec::default()
+        };
+        let handler = Typed::<O> {
+            shared: Arc::clone(shared),
+            operation: PhantomData,
+        };
+        Export {
+            spec,
+            handler: Arc::new(handler),
+        }
     }
 
     /// Declares a permission that the export needs (rule S1).
@@ -127,8 +142,9 @@ fn decode<O: Operation>(mut input: JsonObject) -> Result<O, ToolError> {
     for value in input.values_mut() {
         whole_float_to_integer(value);
     }
-    serde_json::from_value(Value::Object(input))
-        .map_err(|error| ToolError::new(format!("the arguments do not fit: {error}")).code(Code::TOOL_INVALID_ARGS))
+    serde_json::from_value(Value::Object(input)).map_err(|error| {
+        ToolError::new(format!("the arguments do not fit: {error}")).code(Code::TOOL_INVALID_ARGS)
+    })
 }
 
 /// JSON Schema counts `3.0` as an integer, and models write it; serde does not.
@@ -142,10 +158,18 @@ fn whole_float_to_integer(value: &mut Value) {
 pub(crate) fn number(float: f64) -> Value {
     /// Every whole number up to here has an exact `f64`.
     const EXACT: f64 = 9_007_199_254_740_992.0;
-    if float.fract() == 0.0 && float.abs() <= EXACT { Value::from(float as i64) } else { Value::from(float) }
+    if float.fract() == 0.0 && float.abs() <= EXACT {
+        Value::from(float as i64)
+    } else {
+        Value::from(float)
+    }
 }
 
 /// A result with a short summary for people.
 pub(crate) fn titled(title: impl Into<String>, output: Value) -> ToolOutput {
-    ToolOutput { output, title: Some(title.into()), ..ToolOutput::default() }
+    ToolOutput {
+        output,
+        title: Some(title.into()),
+        ..ToolOutput::default()
+    }
 }

@@ -18,7 +18,10 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
     let mut text = String::new();
-    for hunk in group_diff_ops(changes(&old, &new), context).iter().filter(|hunk| !hunk.is_empty()) {
+    for hunk in group_diff_ops(changes(&old, &new), context)
+        .iter()
+        .filter(|hunk| !hunk.is_empty())
+    {
         // To a string, which never fails.
         let _ = writeln!(text, "{}", UnifiedHunkHeader::new(hunk));
         for change in hunk {
@@ -46,16 +49,31 @@ impl Stat {
     /// Of the hunks that [`unified`] makes.
     pub(crate) fn of_hunks(hunks: &str) -> Self {
         let count = |sign| hunks.lines().filter(|line| line.starts_with(sign)).count();
-        Stat { added: count('+'), removed: count('-') }
+        Stat {
+            added: count('+'),
+            removed: count('-'),
+        }
     }
 
     /// Of texts of any length, at once: a line that only stands elsewhere counts as unchanged.
     pub(crate) fn of_texts(before: &str, after: &str) -> Self {
         let mut surplus: HashMap<&str, isize> = HashMap::new();
-        before.lines().for_each(|line| *surplus.entry(line).or_default() -= 1);
-        after.lines().for_each(|line| *surplus.entry(line).or_default() += 1);
-        let sum = |sign: isize| surplus.values().map(|count| (count * sign).max(0).unsigned_abs()).sum();
-        Stat { added: sum(1), removed: sum(-1) }
+        before
+            .lines()
+            .for_each(|line| *surplus.entry(line).or_default() -= 1);
+        after
+            .lines()
+            .for_each(|line| *surplus.entry(line).or_default() += 1);
+        let sum = |sign: isize| {
+            surplus
+                .values()
+                .map(|count| (count * sign).max(0).unsigned_abs())
+                .sum()
+        };
+        Stat {
+            added: sum(1),
+            removed: sum(-1),
+        }
     }
 
     /// Metadata of a result, for whoever watches.
@@ -94,9 +112,27 @@ mod tests {
         let (before, after) = ("a\nb\n-x\n", "a\nc\n+y\n-x\nb\nb\n");
         let counted = Stat::of_hunks(&unified(before, after, 1));
         assert_eq!((counted.added, counted.removed), (4, 1));
-        assert_eq!(Stat::of_texts(before, after), Stat { added: 3, removed: 0 });
-        assert_eq!(Stat::of_texts("", "x"), Stat { added: 1, removed: 0 });
-        assert_eq!(Stat::of_texts("x\nx", "x"), Stat { added: 0, removed: 1 });
+        assert_eq!(
+            Stat::of_texts(before, after),
+            Stat {
+                added: 3,
+                removed: 0
+            }
+        );
+        assert_eq!(
+            Stat::of_texts("", "x"),
+            Stat {
+                added: 1,
+                removed: 0
+            }
+        );
+        assert_eq!(
+            Stat::of_texts("x\nx", "x"),
+            Stat {
+                added: 0,
+                removed: 1
+            }
+        );
     }
 
     proptest! {

@@ -60,9 +60,13 @@ pub fn markdown() -> String {
 fn inventories(page: &mut String) -> std::fmt::Result {
     page.push_str("\n## Names in other programs\n\nPrompts that were written for these tools find the same parameters, defaults and limits in the tools of this table. The cases are in\n`tests/conformance`.\n\n");
     page.push_str("| inventory | tool | tool in gdn | case |\n|---|---|---|---|\n");
-    let all = INVENTORIES.iter().flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
+    let all = INVENTORIES
+        .iter()
+        .flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
     all.into_iter()
-        .try_for_each(|(name, (theirs, ours, case))| writeln!(page, "| {name} | `{theirs}` | `{ours}` | {case} |"))
+        .try_for_each(|(name, (theirs, ours, case))| {
+            writeln!(page, "| {name} | `{theirs}` | `{ours}` | {case} |")
+        })
 }
 
 /// The chapter of one resource.
@@ -84,13 +88,25 @@ fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> st
             writeln!(page, "- `{key}`: {meaning}")?;
         }
     }
-    manifest.exports.iter().try_for_each(|export| self::export(page, &manifest.name, export))
+    manifest
+        .exports
+        .iter()
+        .try_for_each(|export| self::export(page, &manifest.name, export))
 }
 
 /// The section of one export.
 fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::Result {
-    writeln!(page, "\n### `{resource}__{}`\n\n{}{}", export.name, export.description, traits(export))?;
-    let Some(Value::Object(properties)) = export.parameters.get("properties").filter(|all| *all != &Value::default())
+    writeln!(
+        page,
+        "\n### `{resource}__{}`\n\n{}{}",
+        export.name,
+        export.description,
+        traits(export)
+    )?;
+    let Some(Value::Object(properties)) = export
+        .parameters
+        .get("properties")
+        .filter(|all| *all != &Value::default())
     else {
         return Ok(());
     };
@@ -98,38 +114,79 @@ fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::R
         return Ok(());
     }
     page.push_str("\n| parameter | type | default | meaning |\n|---|---|---|---|\n");
-    let required = export.parameters["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let required = export.parameters["required"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     for (name, schema) in properties {
-        let bold = if required.iter().any(|required| required == name) { "**" } else { "" };
-        let default = schema.get("default").map(|default| format!("`{default}`")).unwrap_or_default();
-        let text = schema["description"].as_str().unwrap_or_default().replace('|', "\\|");
-        writeln!(page, "| {bold}`{name}`{bold} | {} | {default} | {text} |", kind(schema))?;
+        let bold = if required.iter().any(|required| required == name) {
+            "**"
+        } else {
+            ""
+        };
+        let default = schema
+            .get("default")
+            .map(|default| format!("`{default}`"))
+            .unwrap_or_default();
+        let text = schema["description"]
+            .as_str()
+            .unwrap_or_default()
+            .replace('|', "\\|");
+        writeln!(
+            page,
+            "| {bold}`{name}`{bold} | {} | {default} | {text} |",
+            kind(schema)
+        )?;
     }
     Ok(())
 }
 
 /// What the export needs and promises, as a sentence in italics.
 fn traits(export: &ExportSpec) -> String {
-    let permissions = export.permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
-    let mut words: Vec<String> = permissions.map(|permission| format!("needs {permission}")).collect();
-    let optional = export.optional_permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
+    let permissions = export
+        .permissions
+        .iter()
+        .map(|permission| format!("{permission:?}").to_lowercase());
+    let mut words: Vec<String> = permissions
+        .map(|permission| format!("needs {permission}"))
+        .collect();
+    let optional = export
+        .optional_permissions
+        .iter()
+        .map(|permission| format!("{permission:?}").to_lowercase());
     words.extend(optional.map(|permission| format!("uses {permission} if allowed")));
     words.extend(export.read_only.then(|| "changes nothing".to_owned()));
     words.extend(export.idempotent.then(|| "safe to repeat".to_owned()));
-    if words.is_empty() { String::new() } else { format!(" *({})*", words.join("; ")) }
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(" *({})*", words.join("; "))
+    }
 }
 
 /// The type of a parameter in a word or two.
 fn kind(schema: &Value) -> String {
     if let Some(values) = schema["enum"].as_array() {
-        return values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ");
+        return values
+            .iter()
+            .map(|value| format!("`{value}`"))
+            .collect::<Vec<_>>()
+            .join(", ");
     }
     let name = match &schema["type"] {
         Value::String(name) => name.clone(),
-        Value::Array(names) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        Value::Array(names) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(" or "),
         _ => "any".to_owned(),
     };
-    let items = if name == "array" { format!(" of {}", kind(&schema["items"])) } else { String::new() };
+    let items = if name == "array" {
+        format!(" of {}", kind(&schema["items"]))
+    } else {
+        String::new()
+    };
     let range = match (&schema["minimum"], &schema["maximum"]) {
         (Value::Number(low), Value::Number(high)) => format!(" {low} to {high}"),
         _ => String::new(),

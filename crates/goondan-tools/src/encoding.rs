@@ -17,8 +17,12 @@ pub(crate) enum Content {
 
 /// Judges a file by its first bytes; they may end within a character.
 pub(crate) fn judge(start: &[u8]) -> Content {
-    const MARKS: &[(&[u8], &str)] =
-        &[(b"\xff\xfe\0\0", "UTF-32"), (b"\0\0\xfe\xff", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")];
+    const MARKS: &[(&[u8], &str)] = &[
+        (b"\xff\xfe\0\0", "UTF-32"),
+        (b"\0\0\xfe\xff", "UTF-32"),
+        (b"\xff\xfe", "UTF-16"),
+        (b"\xfe\xff", "UTF-16"),
+    ];
     if let Some((_, name)) = MARKS.iter().find(|(mark, _)| start.starts_with(mark)) {
         return Content::Foreign(name);
     }
@@ -54,22 +58,29 @@ fn is_printed(byte: u8) -> bool {
 /// A text in another encoding is left alone.
 pub(crate) fn refused(path: &str, encoding: &str) -> ToolError {
     let said = match encoding {
-        "ISO-8859-1" => "in an encoding of one byte per character, such as ISO-8859-1 or Windows-1252".to_owned(),
+        "ISO-8859-1" => {
+            "in an encoding of one byte per character, such as ISO-8859-1 or Windows-1252"
+                .to_owned()
+        }
         other => format!("in {other}"),
     };
-    ToolError::new(format!("`{path}` is text {said}; only UTF-8 is read and changed"))
-        .code(Code::TOOL_ENCODING)
-        .suggest(format!("convert it first, for example with `iconv -f {encoding} -t UTF-8`"))
+    ToolError::new(format!(
+        "`{path}` is text {said}; only UTF-8 is read and changed"
+    ))
+    .code(Code::TOOL_ENCODING)
+    .suggest(format!(
+        "convert it first, for example with `iconv -f {encoding} -t UTF-8`"
+    ))
 }
 
 /// A file that is to be changed as text, and is none.
 pub(crate) fn not_text(path: &str, bytes: &[u8]) -> ToolError {
     match judge(bytes) {
         Content::Foreign(encoding) => refused(path, encoding),
-        Content::Text | Content::Binary => {
-            ToolError::new(format!("`{path}` is not UTF-8 text, so it can't be changed as text"))
-                .code(Code::TOOL_WRONG_FILE_TYPE)
-        }
+        Content::Text | Content::Binary => ToolError::new(format!(
+            "`{path}` is not UTF-8 text, so it can't be changed as text"
+        ))
+        .code(Code::TOOL_WRONG_FILE_TYPE),
     }
 }
 
@@ -94,10 +105,22 @@ mod tests {
             (b"\xff\xd8\xff\xe0\x01\x02", Content::Binary),
             (b"ab\0\0cd", Content::Binary),
             (b"\0", Content::Binary),
-            (&utf_16("\u{FEFF}a\u{4E2D}", u16::to_le_bytes), Content::Foreign("UTF-16")),
-            (&utf_16("\u{FEFF}a", u16::to_be_bytes), Content::Foreign("UTF-16")),
-            (&utf_16("hello\r\n", u16::to_le_bytes), Content::Foreign("UTF-16LE")),
-            (&utf_16("hello\r\n", u16::to_be_bytes), Content::Foreign("UTF-16BE")),
+            (
+                &utf_16("\u{FEFF}a\u{4E2D}", u16::to_le_bytes),
+                Content::Foreign("UTF-16"),
+            ),
+            (
+                &utf_16("\u{FEFF}a", u16::to_be_bytes),
+                Content::Foreign("UTF-16"),
+            ),
+            (
+                &utf_16("hello\r\n", u16::to_le_bytes),
+                Content::Foreign("UTF-16LE"),
+            ),
+            (
+                &utf_16("hello\r\n", u16::to_be_bytes),
+                Content::Foreign("UTF-16BE"),
+            ),
             (b"\xff\xfe\0\0a\0\0\0", Content::Foreign("UTF-32")),
             (b"\0\0\xfe\xff\0\0\0a", Content::Foreign("UTF-32")),
         ];

@@ -32,9 +32,15 @@ pub(crate) fn io(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
 /// What may help.
 fn remedy(error: &io::Error) -> Option<&'static str> {
     Some(match error.kind() {
-        io::ErrorKind::PermissionDenied => "work on another file, or have somebody change its permissions",
-        io::ErrorKind::ReadOnlyFilesystem => "write below another folder: nothing can be changed in this one",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room first: remove what is no longer needed",
+        io::ErrorKind::PermissionDenied => {
+            "work on another file, or have somebody change its permissions"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "write below another folder: nothing can be changed in this one"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room first: remove what is no longer needed"
+        }
         io::ErrorKind::IsADirectory => "name a file",
         io::ErrorKind::NotADirectory => "look at the path part by part: one of them is a file",
         io::ErrorKind::InvalidFilename => "use a shorter name",
@@ -48,6 +54,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, ToolError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => Err(ToolError::new(format!("the work was cut short: {error}")).code(Code::TOOL_IO)),
+        Err(error) => {
+            Err(ToolError::new(format!("the work was cut short: {error}")).code(Code::TOOL_IO))
+        }
     }
 }

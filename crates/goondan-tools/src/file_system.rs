@@ -30,9 +30,13 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     open: |opening| {
         let roots: Arc<Roots> = Arc::new(opening.config()?);
         Ok(vec![
-            Export::new::<Read>("read", &roots).needs(Permission::Read).read_only(),
+            Export::new::<Read>("read", &roots)
+                .needs(Permission::Read)
+                .read_only(),
             Export::new::<Write>("write", &roots).needs(Permission::Write),
-            Export::new::<List>("list", &roots).needs(Permission::Read).read_only(),
+            Export::new::<List>("list", &roots)
+                .needs(Permission::Read)
+                .read_only(),
             Export::new::<Mkdir>("mkdir", &roots).needs(Permission::Write),
         ])
     },
@@ -68,7 +72,11 @@ fn read(root: &Root, place: &Place, max_bytes: u32) -> Result<ToolOutput, ToolEr
         .read_to_end(&mut bytes)
         .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
     let truncated = bytes.len() > max_bytes as usize;
-    let kept = if truncated { without_cut_end(&bytes[..max_bytes as usize]) } else { &bytes };
+    let kept = if truncated {
+        without_cut_end(&bytes[..max_bytes as usize])
+    } else {
+        &bytes
+    };
     let output = json!({
         "path": place.path,
         "size": metadata.len(),
@@ -107,7 +115,8 @@ impl Operation for Write {
                 replace(&root, &place, self.content.as_bytes())?;
                 self.content.len() as u64
             };
-            let output = json!({"path": place.path, "size": size, "written": true, "append": self.append});
+            let output =
+                json!({"path": place.path, "size": size, "written": true, "append": self.append});
             Ok(titled(format!("Wrote {}", place.given), output))
         })
         .await
@@ -173,17 +182,27 @@ impl List {
     fn collect(&self, folder: &Path, found: &mut Vec<Found>) -> std::io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            let (Ok(metadata), path) = (entry.metadata(), entry.path()) else { continue };
+            let (Ok(metadata), path) = (entry.metadata(), entry.path()) else {
+                continue;
+            };
             let name = entry.file_name().to_string_lossy().into_owned();
             if metadata.is_dir() {
                 if self.include_dirs {
-                    found.push(Found { name, path: path.clone(), size: None });
+                    found.push(Found {
+                        name,
+                        path: path.clone(),
+                        size: None,
+                    });
                 }
                 if self.recursive && found.len() <= MOST_ENTRIES {
                     let _ = self.collect(&path, found);
                 }
             } else if metadata.is_file() && self.include_files {
-                found.push(Found { name, path, size: Some(metadata.len()) });
+                found.push(Found {
+                    name,
+                    path,
+                    size: Some(metadata.len()),
+                });
             }
             if found.len() > MOST_ENTRIES {
                 break;
@@ -197,8 +216,7 @@ impl List {
         found.truncate(MOST_ENTRIES);
         let entries: Vec<Value> = found.into_iter().map(entry).collect();
         let title = format!("Listed {} ({})", place.given, entries.len());
-        let mut output =
-            json!({"path": place.path, "recursive": self.recursive, "count": entries.len(), "entries": entries});
+        let mut output = json!({"path": place.path, "recursive": self.recursive, "count": entries.len(), "entries": entries});
         if truncated {
             output["truncated"] = json!(true);
         }
@@ -237,9 +255,14 @@ impl Operation for Mkdir {
             if self.recursive {
                 root.create_folders(&place)?;
             } else {
-                root.in_folder(&place, &format!("make the folder `{}`", place.given), Folder::make_folder)?;
+                root.in_folder(
+                    &place,
+                    &format!("make the folder `{}`", place.given),
+                    Folder::make_folder,
+                )?;
             }
-            let output = json!({"path": place.path, "created": !existed, "recursive": self.recursive});
+            let output =
+                json!({"path": place.path, "created": !existed, "recursive": self.recursive});
             Ok(titled(format!("Made {}", place.given), output))
         })
         .await

@@ -65,7 +65,10 @@ pub(crate) struct Response {
 impl HttpClient {
     /// A client that goes where `guard` lets it.
     pub(crate) fn new(guard: Guard) -> Self {
-        HttpClient { guard: Arc::new(guard), client: OnceCell::new() }
+        HttpClient {
+            guard: Arc::new(guard),
+            client: OnceCell::new(),
+        }
     }
 
     /// Sends a request, follows redirects, and reads the response up to the limit. An error status is a response too.
@@ -74,8 +77,14 @@ impl HttpClient {
         let url = Url::parse(&request.url)
             .map_err(|error| errors::invalid(format!("`{}` is not a URL: {error}", request.url)))?;
         self.guard.check(&url).map_err(blocked)?;
-        let client = self.client.get_or_try_init(|| make_client(Arc::clone(&self.guard))).await?;
-        let mut builder = client.request(request.method, url).headers(request.headers).timeout(request.timeout);
+        let client = self
+            .client
+            .get_or_try_init(|| make_client(Arc::clone(&self.guard)))
+            .await?;
+        let mut builder = client
+            .request(request.method, url)
+            .headers(request.headers)
+            .timeout(request.timeout);
         builder = match request.body {
             Some(Content::Bytes(bytes)) => builder.body(bytes),
             Some(Content::Form(form)) => builder.multipart(form),
@@ -107,7 +116,9 @@ async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
         let redirect_guard = Arc::clone(&guard);
         let redirects = Policy::custom(move |attempt| match redirect_guard.check(attempt.url()) {
             Err(blocked) => attempt.error(blocked),
-            Ok(()) if attempt.previous().len() > MOST_REDIRECTS => attempt.error("too many redirects"),
+            Ok(()) if attempt.previous().len() > MOST_REDIRECTS => {
+                attempt.error("too many redirects")
+            }
             Ok(()) => attempt.follow(),
         });
         Client::builder()
@@ -116,16 +127,22 @@ async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
             .dns_resolver(GuardedResolver(guard))
             // A proxy would resolve names itself, past the guard.
             .no_proxy()
-            .tls_backend_preconfigured(goondan_tls::with_http2(goondan_tls::with_system_certificates()))
+            .tls_backend_preconfigured(goondan_tls::with_http2(
+                goondan_tls::with_system_certificates(),
+            ))
             .build()
-            .map_err(|error| ToolError::new(format!("cannot set up the HTTP client: {error}")).code(Code::TOOL_HTTP))
+            .map_err(|error| {
+                ToolError::new(format!("cannot set up the HTTP client: {error}"))
+                    .code(Code::TOOL_HTTP)
+            })
     })
     .await
 }
 
 /// A request that the guard refused.
 fn blocked(blocked: Blocked) -> ToolError {
-    let error = ToolError::new(format!("the address is not allowed: {blocked}")).code(Code::TOOL_ADDRESS_BLOCKED);
+    let error = ToolError::new(format!("the address is not allowed: {blocked}"))
+        .code(Code::TOOL_ADDRESS_BLOCKED);
     match blocked {
         Blocked::Address { host, .. } => error.suggest(format!(
             "if this host may be reached, put it in the tool's config: `config: {{allowHosts: [\"{host}\"]}}`"
@@ -144,9 +161,12 @@ fn failure(error: &reqwest::Error, timeout: Duration) -> ToolError {
         reason = inner;
     }
     if error.is_timeout() {
-        return ToolError::new(format!("the request was not finished within {} ms", timeout.as_millis()))
-            .code(Code::TOOL_TIMEOUT)
-            .suggest("try again with a larger timeoutMs, or ask for less");
+        return ToolError::new(format!(
+            "the request was not finished within {} ms",
+            timeout.as_millis()
+        ))
+        .code(Code::TOOL_TIMEOUT)
+        .suggest("try again with a larger timeoutMs, or ask for less");
     }
     ToolError::new(format!("the request failed: {reason}")).code(Code::TOOL_HTTP)
 }

@@ -29,7 +29,9 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     open: |opening| {
         let client = Arc::new(HttpClient::new(opening.config()?));
         Ok(vec![
-            Export::new::<Get>("get", &client).needs(Permission::Network).read_only(),
+            Export::new::<Get>("get", &client)
+                .needs(Permission::Network)
+                .read_only(),
             Export::new::<Post>("post", &client).needs(Permission::Network),
         ])
     },
@@ -102,13 +104,19 @@ impl Operation for Post {
     async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
         let mut headers = headers(self.headers)?;
         if self.body.is_some() {
-            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+            headers
+                .entry(CONTENT_TYPE)
+                .or_insert(HeaderValue::from_static("application/json"));
         }
         let request = Request {
             method: Method::POST,
             url: self.url,
             headers,
-            body: self.body.map(|body| Value::Object(body).to_string()).or(self.body_string).map(Into::into),
+            body: self
+                .body
+                .map(|body| Value::Object(body).to_string())
+                .or(self.body_string)
+                .map(Into::into),
             timeout: Duration::from_millis(self.timeout_ms.into()),
             max_bytes: self.max_bytes as usize,
         };
@@ -119,7 +127,11 @@ impl Operation for Post {
 /// The request headers of a call.
 fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
     let header = |(name, value): (String, String)| {
-        let wrong = || errors::invalid(format!("`{name}` is not a header that can be sent with this value"));
+        let wrong = || {
+            errors::invalid(format!(
+                "`{name}` is not a header that can be sent with this value"
+            ))
+        };
         let key = HeaderName::try_from(&name).map_err(|_| wrong())?;
         Ok((key, HeaderValue::try_from(value).map_err(|_| wrong())?))
     };
@@ -128,8 +140,16 @@ fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
 
 /// The result of both operations.
 fn report(method: &str, response: Response) -> ToolOutput {
-    let title = format!("{method} {}: {}", response.url.host_str().unwrap_or_default(), response.status.as_u16());
-    let body = if response.truncated { without_cut_end(&response.body) } else { &response.body };
+    let title = format!(
+        "{method} {}: {}",
+        response.url.host_str().unwrap_or_default(),
+        response.status.as_u16()
+    );
+    let body = if response.truncated {
+        without_cut_end(&response.body)
+    } else {
+        &response.body
+    };
     let output = json!({
         "url": response.url.as_str(),
         "method": method,

@@ -14,7 +14,13 @@ use crate::table::Builtin;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "introspection",
     about: "Describes an agent and the other agents of its swarm.",
-    open: |_| Ok(vec![Export::new::<AgentsList>("agents_list", &Arc::new(())).needs(Permission::Read).read_only()]),
+    open: |_| {
+        Ok(vec![
+            Export::new::<AgentsList>("agents_list", &Arc::new(()))
+                .needs(Permission::Read)
+                .read_only(),
+        ])
+    },
     ..Builtin::BLANK
 };
 

@@ -70,7 +70,10 @@ impl Operation for Pick {
         let Value::Object(data) = parse(&self.data)? else {
             return Err(errors::invalid("data must be a JSON object"));
         };
-        let existing = self.keys.iter().filter_map(|key| Some((key.clone(), data.get(key)?.clone())));
+        let existing = self
+            .keys
+            .iter()
+            .filter_map(|key| Some((key.clone(), data.get(key)?.clone())));
         let result: JsonObject = existing.collect();
         let title = format!("Picked {} of {} keys", result.len(), self.keys.len());
         Ok(titled(title, json!({"keys": self.keys, "result": result})))
@@ -102,7 +105,10 @@ impl Operation for Count {
             Some(Value::Number(_)) => (1, "number"),
             Some(Value::Bool(_)) => (1, "boolean"),
         };
-        Ok(titled(format!("Counted {count}"), json!({"path": self.path, "count": count, "type": kind})))
+        Ok(titled(
+            format!("Counted {count}"),
+            json!({"path": self.path, "count": count, "type": kind}),
+        ))
     }
 }
 
@@ -128,7 +134,10 @@ impl Operation for Flatten {
         let mut result = Vec::new();
         flatten(items, self.depth, &mut result);
         let title = format!("Flattened to {}", result.len());
-        Ok(titled(title, json!({"depth": self.depth, "count": result.len(), "result": result})))
+        Ok(titled(
+            title,
+            json!({"depth": self.depth, "count": result.len(), "result": result}),
+        ))
     }
 }
 

@@ -140,22 +140,39 @@ impl ToolSource for BuiltinTools {
     async fn open(&self, tool: &Resource<Tool>, _bundle_root: &Path) -> Result<ToolSet, OpenError> {
         let builtin = find(tool)?;
         let environment = lock(&self.state.environment).clone();
-        let opening = Opening { config: &tool.spec.config, environment: &environment, state: &self.state };
-        let exports = builtin.exports(&opening).map_err(|cause| wrong_config(tool, builtin, &cause))?;
-        Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
+        let opening = Opening {
+            config: &tool.spec.config,
+            environment: &environment,
+            state: &self.state,
+        };
+        let exports = builtin
+            .exports(&opening)
+            .map_err(|cause| wrong_config(tool, builtin, &cause))?;
+        Ok(ToolSet {
+            exports: exports
+                .into_iter()
+                .map(|export| (export.spec, export.handler))
+                .collect(),
+        })
     }
 }
 
 /// The row that the tool's entry names.
 fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
     let Entry::Builtin(name) = &tool.spec.entry else {
-        return Err(OpenError::new(&tool.id, "its entry is not of the form builtin:NAME"));
+        return Err(OpenError::new(
+            &tool.id,
+            "its entry is not of the form builtin:NAME",
+        ));
     };
-    BUILTINS.iter().find(|builtin| builtin.name == name).ok_or_else(|| {
-        let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
-        OpenError::new(&tool.id, format!("there is no built-in tool `{name}`"))
-            .suggest(format!("use one of {}", names.join(", ")))
-    })
+    BUILTINS
+        .iter()
+        .find(|builtin| builtin.name == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
+            OpenError::new(&tool.id, format!("there is no built-in tool `{name}`"))
+                .suggest(format!("use one of {}", names.join(", ")))
+        })
 }
 
 /// What is wrong with the config of a built-in tool, as far as it does not depend on variables that are not set. Nothing is
@@ -166,7 +183,11 @@ pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<
         return None;
     }
     let builtin = find(tool).ok()?;
-    let opening = Opening { config: &tool.spec.config, environment, state: &State::default() };
+    let opening = Opening {
+        config: &tool.spec.config,
+        environment,
+        state: &State::default(),
+    };
     match builtin.exports(&opening) {
         Ok(_) | Err(ConfigError::Unset { .. }) => None,
         Err(cause) => Some(wrong_config(tool, builtin, &cause)),
@@ -175,8 +196,14 @@ pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<
 
 fn wrong_config(tool: &Resource<Tool>, builtin: &Builtin, cause: &ConfigError) -> OpenError {
     let name = builtin.name;
-    OpenError::new(&tool.id, format!("the config of builtin:{name} is wrong: {cause}"))
-        .suggest(format!("what `{name}` takes in its config: {}", page_url("tools.md")))
+    OpenError::new(
+        &tool.id,
+        format!("the config of builtin:{name} is wrong: {cause}"),
+    )
+    .suggest(format!(
+        "what `{name}` takes in its config: {}",
+        page_url("tools.md")
+    ))
 }
 
 /// What the built-in tools declare, by name: the tools of `@goondan/base`.
@@ -189,8 +216,14 @@ pub fn base_tools() -> Vec<ToolManifest> {
 fn manifest(builtin: &'static Builtin) -> ToolManifest {
     let exports = || {
         let (state, environment) = (State::default(), Environment::default());
-        let opening = Opening { config: &JsonObject::new(), environment: &environment, state: &state };
-        let exports = builtin.exports(&opening).expect("every built-in tool opens without a config");
+        let opening = Opening {
+            config: &JsonObject::new(),
+            environment: &environment,
+            state: &state,
+        };
+        let exports = builtin
+            .exports(&opening)
+            .expect("every built-in tool opens without a config");
         exports.into_iter().map(|export| export.spec).collect()
     };
     ToolManifest {
@@ -198,7 +231,12 @@ fn manifest(builtin: &'static Builtin) -> ToolManifest {
         exports: Exports::later(exports),
         error_message_limit: builtin.error_message_limit,
         output_limit: builtin.output_limit,
-        timeout_ms: builtin.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
-        variables: chat::variables_of(builtin.name).iter().map(|name| (*name).to_owned()).collect(),
+        timeout_ms: builtin
+            .timeout
+            .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        variables: chat::variables_of(builtin.name)
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect(),
     }
 }

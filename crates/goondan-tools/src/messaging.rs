@@ -33,18 +33,27 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             webhook gets JSON with `to`, `content`, the same as `text`, `agent` and `instanceKey`.",
     config: &[
         ("channels", "the channels by name"),
-        ("allowPrivateNetwork", "`true` to allow webhooks at private, loopback and link-local addresses"),
-        ("allowHosts", "a list of hosts that webhooks may use at any address, such as `chat.internal`"),
+        (
+            "allowPrivateNetwork",
+            "`true` to allow webhooks at private, loopback and link-local addresses",
+        ),
+        (
+            "allowHosts",
+            "a list of hosts that webhooks may use at any address, such as `chat.internal`",
+        ),
     ],
     open: |opening| {
         let config: Config = opening.config()?;
         let channels = config.channels.into_iter();
-        let channels = channels.map(|(name, stated)| Ok((name.clone(), channel(&name, stated, opening.environment)?)));
+        let channels = channels
+            .map(|(name, stated)| Ok((name.clone(), channel(&name, stated, opening.environment)?)));
         let shared = Shared {
             channels: channels.collect::<Result<_, ConfigError>>()?,
             http: HttpClient::new(Guard::new(config.allow_private_network, config.allow_hosts)),
         };
-        Ok(vec![Export::new::<Message>("message", &Arc::new(shared)).needs(Permission::Network)])
+        Ok(vec![
+            Export::new::<Message>("message", &Arc::new(shared)).needs(Permission::Network),
+        ])
     },
     ..Builtin::BLANK
 };
@@ -101,7 +110,10 @@ fn channel(name: &str, stated: Stated, environment: &Environment) -> Result<Chan
             let url = Url::parse(secret.expose()).map_err(|_| ConfigError::NoUrl(field))?;
             Ok(Channel::Webhook(url))
         }
-        (None, Some(agent), None) => Ok(Channel::Agent { name: agent, instance_key: stated.instance_key }),
+        (None, Some(agent), None) => Ok(Channel::Agent {
+            name: agent,
+            instance_key: stated.instance_key,
+        }),
         (None, None, Some(level)) if stated.instance_key.is_none() => Ok(Channel::Log(level)),
         _ => Err(ConfigError::NoChannel(name.to_owned())),
     }
@@ -123,16 +135,29 @@ impl Operation for Message {
     type Shared = Shared;
 
     async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
-        let name = self.to.split_once(':').map_or(self.to.as_str(), |(name, _)| name);
-        let channel = shared.channels.get(name).ok_or_else(|| unknown(name, &shared.channels))?;
+        let name = self
+            .to
+            .split_once(':')
+            .map_or(self.to.as_str(), |(name, _)| name);
+        let channel = shared
+            .channels
+            .get(name)
+            .ok_or_else(|| unknown(name, &shared.channels))?;
         let mut output = json!({"to": self.to, "channel": name, "sent": true});
         match channel {
-            Channel::Webhook(url) => output["status"] = self.post(ctx, shared, name, url).await?.into(),
+            Channel::Webhook(url) => {
+                output["status"] = self.post(ctx, shared, name, url).await?.into()
+            }
             Channel::Agent { name, instance_key } => {
                 let input = self.content.clone();
                 let metadata = JsonObject::from_iter([("messageTo".to_owned(), json!(self.to))]);
                 let instance_key = instance_key.clone();
-                let event = AgentEventInput { input, instance_key, metadata, ..AgentEventInput::default() };
+                let event = AgentEventInput {
+                    input,
+                    instance_key,
+                    metadata,
+                    ..AgentEventInput::default()
+                };
                 output["eventId"] = ctx.runtime.send(name, event).await?.event_id.into();
             }
             Channel::Log(level) => {
@@ -146,7 +171,13 @@ impl Operation for Message {
 
 impl Message {
     /// Posts the message; the status that came back.
-    async fn post(&self, ctx: &ToolContext, shared: &Shared, name: &str, url: &Url) -> Result<u16, ToolError> {
+    async fn post(
+        &self,
+        ctx: &ToolContext,
+        shared: &Shared,
+        name: &str,
+        url: &Url,
+    ) -> Result<u16, ToolError> {
         let body = json!({
             "to": self.to,
             "content": self.content,
@@ -158,7 +189,10 @@ impl Message {
         let request = Request {
             method: Method::POST,
             url: url.to_string(),
-            headers: HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]),
+            headers: HeaderMap::from_iter([(
+                CONTENT_TYPE,
+                HeaderValue::from_static("application/json"),
+            )]),
             body: Some(body.to_string().into()),
             timeout: PATIENCE,
             max_bytes: ANSWER,
@@ -168,16 +202,25 @@ impl Message {
             return Ok(response.status.as_u16());
         }
         let said = String::from_utf8_lossy(&response.body).trim().to_owned();
-        let message = format!("the channel `{name}` answered with {}: {said}", response.status);
+        let message = format!(
+            "the channel `{name}` answered with {}: {said}",
+            response.status
+        );
         Err(ToolError::new(message).code(Code::TOOL_HTTP))
     }
 }
 
 fn unknown(name: &str, channels: &BTreeMap<String, Channel>) -> ToolError {
-    let known = channels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let error = ToolError::new(format!("there is no channel `{name}`")).code(Code::TOOL_CHANNEL_NOT_FOUND);
+    let known = channels
+        .keys()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let error =
+        ToolError::new(format!("there is no channel `{name}`")).code(Code::TOOL_CHANNEL_NOT_FOUND);
     error.suggest(if known.is_empty() {
-        "no channel is set up; whoever runs the swarm can add some to the tool's `config.channels`".to_owned()
+        "no channel is set up; whoever runs the swarm can add some to the tool's `config.channels`"
+            .to_owned()
     } else {
         format!("the channels are: {known}")
     })

@@ -25,8 +25,14 @@ pub(crate) struct Guard {
 
 /// The keys of [`Guard`], for the documentation.
 pub(crate) const CONFIG: &[(&str, &str)] = &[
-    ("allowPrivateNetwork", "`true` to allow private, loopback and link-local addresses"),
-    ("allowHosts", "a list of hosts that are allowed at any address, such as `db.internal` or `*.corp.example`"),
+    (
+        "allowPrivateNetwork",
+        "`true` to allow private, loopback and link-local addresses",
+    ),
+    (
+        "allowHosts",
+        "a list of hosts that are allowed at any address, such as `db.internal` or `*.corp.example`",
+    ),
 ];
 
 /// Why a request is not made.
@@ -53,7 +59,10 @@ pub(crate) enum Blocked {
 impl Guard {
     /// What a config says.
     pub(crate) fn new(allow_private_network: bool, allow_hosts: Vec<String>) -> Self {
-        Guard { allow_private_network, allow_hosts }
+        Guard {
+            allow_private_network,
+            allow_hosts,
+        }
     }
 
     /// Checks what can be known about an address without resolving its host.
@@ -74,7 +83,11 @@ impl Guard {
     fn check_address(&self, host: &str, address: IpAddr) -> Result<(), Blocked> {
         match special(address) {
             Some(class) if !self.allow_private_network && !self.allows(host) => {
-                Err(Blocked::Address { host: host.to_owned(), address, class })
+                Err(Blocked::Address {
+                    host: host.to_owned(),
+                    address,
+                    class,
+                })
             }
             _ => Ok(()),
         }
@@ -82,12 +95,21 @@ impl Guard {
 
     /// Whether the config names this host.
     fn allows(&self, host: &str) -> bool {
-        let plain = |host: &str| host.trim_end_matches('.').trim_matches(['[', ']']).to_ascii_lowercase();
+        let plain = |host: &str| {
+            host.trim_end_matches('.')
+                .trim_matches(['[', ']'])
+                .to_ascii_lowercase()
+        };
         let host = plain(host);
-        self.allow_hosts.iter().map(|pattern| plain(pattern)).any(|pattern| match pattern.strip_prefix("*.") {
-            Some(domain) => host.strip_suffix(domain).is_some_and(|sub| sub.len() > 1 && sub.ends_with('.')),
-            None => pattern == host,
-        })
+        self.allow_hosts
+            .iter()
+            .map(|pattern| plain(pattern))
+            .any(|pattern| match pattern.strip_prefix("*.") {
+                Some(domain) => host
+                    .strip_suffix(domain)
+                    .is_some_and(|sub| sub.len() > 1 && sub.ends_with('.')),
+                None => pattern == host,
+            })
     }
 }
 
@@ -132,7 +154,9 @@ fn special(address: IpAddr) -> Option<&'static str> {
             Some(inner) => special_v4(inner),
             None => {
                 let bits = address.to_bits();
-                let inside = |(net, length, _): &&(Ipv6Addr, u32, &str)| (bits ^ net.to_bits()) >> (128 - length) == 0;
+                let inside = |(net, length, _): &&(Ipv6Addr, u32, &str)| {
+                    (bits ^ net.to_bits()) >> (128 - length) == 0
+                };
                 SPECIAL_V6.iter().find(inside).map(|row| row.2)
             }
         },
@@ -141,14 +165,16 @@ fn special(address: IpAddr) -> Option<&'static str> {
 
 fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
     let bits = address.to_bits();
-    let inside = |(net, length, _): &&(Ipv4Addr, u32, &str)| (bits ^ net.to_bits()) >> (32 - length) == 0;
+    let inside =
+        |(net, length, _): &&(Ipv4Addr, u32, &str)| (bits ^ net.to_bits()) >> (32 - length) == 0;
     SPECIAL_V4.iter().find(inside).map(|row| row.2)
 }
 
 /// The IPv4 address that a mapped, compatible, NAT64 or 6to4 address stands for. `::` and `::1` stand for none.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
-    let from = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    let from =
+        |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
     match segments {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => from(high, low),
@@ -191,7 +217,11 @@ const SPECIAL_V4: &[(Ipv4Addr, u32, &str)] = &[
 const SPECIAL_V6: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::UNSPECIFIED, 128, "an address of this host"),
     (Ipv6Addr::LOCALHOST, 128, "a loopback address"),
-    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, "an address of a local NAT64"),
+    (
+        Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0),
+        48,
+        "an address of a local NAT64",
+    ),
     (v6(0x100, 0), 64, "a discard address"),
     (v6(0x2001, 0), 23, "a reserved address"),
     (v6(0x2001, 0xdb8), 32, "an address for documentation"),
@@ -246,34 +276,79 @@ mod tests {
         ];
         for host in hosts {
             let blocked = check(&guard, &format!("http://{host}/"));
-            assert!(matches!(blocked, Err(Blocked::Address { .. })), "{host}: {blocked:?}");
+            assert!(
+                matches!(blocked, Err(Blocked::Address { .. })),
+                "{host}: {blocked:?}"
+            );
         }
     }
 
     #[test]
     fn public_addresses_and_names_pass() {
         let guard = Guard::default();
-        for host in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "[2606:4700::1]", "[::ffff:8.8.8.8]", "example.com"] {
+        for host in [
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.128.0.1",
+            "[2606:4700::1]",
+            "[::ffff:8.8.8.8]",
+            "example.com",
+        ] {
             assert_eq!(check(&guard, &format!("https://{host}/")), Ok(()), "{host}");
         }
     }
 
     #[test]
     fn only_the_web_is_fetched() {
-        let guard = Guard { allow_private_network: true, allow_hosts: Vec::new() };
-        for url in ["file:///etc/passwd", "ftp://example.com/", "data:text/plain,x", "gopher://example.com"] {
-            assert!(matches!(check(&guard, url), Err(Blocked::Scheme(_))), "{url}");
+        let guard = Guard {
+            allow_private_network: true,
+            allow_hosts: Vec::new(),
+        };
+        for url in [
+            "file:///etc/passwd",
+            "ftp://example.com/",
+            "data:text/plain,x",
+            "gopher://example.com",
+        ] {
+            assert!(
+                matches!(check(&guard, url), Err(Blocked::Scheme(_))),
+                "{url}"
+            );
         }
         assert_eq!(check(&guard, "http://127.0.0.1/"), Ok(()));
     }
 
     #[test]
     fn hosts_of_the_config_pass_wherever_they_are() {
-        let allow_hosts = vec!["10.0.0.5".to_owned(), "DB.internal".to_owned(), "*.corp.example".to_owned()];
-        let guard = Guard { allow_private_network: false, allow_hosts };
-        let local = |host: &str| only_allowed(&guard, host, [SocketAddr::from(([10, 0, 0, 9], 0))].into_iter()).is_ok();
-        assert!(local("db.internal") && local("db.internal.") && local("a.corp.example") && local("a.b.corp.example"));
-        assert!(!local("corp.example") && !local("xcorp.example") && !local("other") && !local(".corp.example"));
+        let allow_hosts = vec![
+            "10.0.0.5".to_owned(),
+            "DB.internal".to_owned(),
+            "*.corp.example".to_owned(),
+        ];
+        let guard = Guard {
+            allow_private_network: false,
+            allow_hosts,
+        };
+        let local = |host: &str| {
+            only_allowed(
+                &guard,
+                host,
+                [SocketAddr::from(([10, 0, 0, 9], 0))].into_iter(),
+            )
+            .is_ok()
+        };
+        assert!(
+            local("db.internal")
+                && local("db.internal.")
+                && local("a.corp.example")
+                && local("a.b.corp.example")
+        );
+        assert!(
+            !local("corp.example")
+                && !local("xcorp.example")
+                && !local("other")
+                && !local(".corp.example")
+        );
         assert_eq!(check(&guard, "http://10.0.0.5/"), Ok(()));
         assert!(check(&guard, "http://10.0.0.6/").is_err());
     }
@@ -283,7 +358,10 @@ mod tests {
         let public = SocketAddr::from(([8, 8, 8, 8], 0));
         let private = SocketAddr::from(([10, 0, 0, 1], 0));
         let guard = Guard::default();
-        assert_eq!(only_allowed(&guard, "h", [private, public].into_iter()), Ok(vec![public]));
+        assert_eq!(
+            only_allowed(&guard, "h", [private, public].into_iter()),
+            Ok(vec![public])
+        );
         assert!(only_allowed(&guard, "h", [private].into_iter()).is_err());
         assert_eq!(only_allowed(&guard, "h", [].into_iter()), Ok(vec![]));
     }

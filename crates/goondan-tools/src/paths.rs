@@ -51,20 +51,32 @@ impl Roots {
             Some(below) => home().map(|home| home.join(below)),
             None => Some(ctx.project_dir.join(root)),
         };
-        let others = self.roots.iter().filter_map(absolute).filter_map(|root| root.canonicalize().ok());
-        Ok(Root { others: others.collect(), ..Root::of(ctx)? })
+        let others = self
+            .roots
+            .iter()
+            .filter_map(absolute)
+            .filter_map(|root| root.canonicalize().ok());
+        Ok(Root {
+            others: others.collect(),
+            ..Root::of(ctx)?
+        })
     }
 }
 
 /// The working folder was free of links when the call began. Where it no longer is, somebody has put a link in its place.
 pub(crate) fn still_there(ctx: &ToolContext) -> Result<(), ToolError> {
-    ctx.workdir.canonicalize().map_or(Ok(()), |real| unmoved(ctx, &real))
+    ctx.workdir
+        .canonicalize()
+        .map_or(Ok(()), |real| unmoved(ctx, &real))
 }
 
 /// An error where the working folder is at `real` now, which is elsewhere.
 fn unmoved(ctx: &ToolContext, real: &Path) -> Result<(), ToolError> {
     if cfg!(unix) && real != ctx.workdir {
-        let message = format!("the working folder {} leads elsewhere by a link now", ctx.workdir.display());
+        let message = format!(
+            "the working folder {} leads elsewhere by a link now",
+            ctx.workdir.display()
+        );
         return Err(ToolError::new(message).code(Code::TOOL_PATH_ESCAPE));
     }
     Ok(())
@@ -89,10 +101,16 @@ impl Root {
 
     /// The folder `path`, which must exist.
     pub(crate) fn at(path: &Path) -> Result<Root, ToolError> {
-        let folder = path
-            .canonicalize()
-            .map_err(|error| errors::io(format_args!("open the working directory `{}`", path.display()), &error))?;
-        Ok(Root { folder, others: Vec::new() })
+        let folder = path.canonicalize().map_err(|error| {
+            errors::io(
+                format_args!("open the working directory `{}`", path.display()),
+                &error,
+            )
+        })?;
+        Ok(Root {
+            folder,
+            others: Vec::new(),
+        })
     }
 
     /// The folder itself, absolute and free of symbolic links.
@@ -103,23 +121,31 @@ impl Root {
     /// Where `given` leads: relative to the root, or absolute but inside it.
     pub(crate) fn resolve(&self, given: &str) -> Result<Place, ToolError> {
         if given.is_empty() || given.contains('\0') {
-            return Err(errors::invalid("a path must not be empty or hold a NUL character"));
+            return Err(errors::invalid(
+                "a path must not be empty or hold a NUL character",
+            ));
         }
         if PathStyle::HERE.is_odd(given) {
-            let message = format!("`{given}` is another spelling of a file, a stream of one, or a device");
+            let message =
+                format!("`{given}` is another spelling of a file, a stream of one, or a device");
             return Err(ToolError::new(message)
                 .code(Code::TOOL_PATH_ESCAPE)
                 .suggest("write the plain name of the file"));
         }
         let path = real_path(&self.folder.join(given))
             .map_err(|error| errors::io(format_args!("follow the path `{given}`"), &error))?;
-        if !path.starts_with(&self.folder) && !self.others.iter().any(|other| path.starts_with(other)) {
+        if !path.starts_with(&self.folder)
+            && !self.others.iter().any(|other| path.starts_with(other))
+        {
             return Err(self.escape(given));
         }
         if is_own(self.relative(&path)) {
             return Err(own(given));
         }
-        Ok(Place { given: given.to_owned(), path })
+        Ok(Place {
+            given: given.to_owned(),
+            path,
+        })
     }
 
     /// `path` as it is written from the root; `.` for the root itself.
@@ -134,7 +160,8 @@ impl Root {
     /// Opens a regular file for reading, and tells about it.
     pub(crate) fn open(&self, place: &Place) -> Result<(File, Metadata), ToolError> {
         let what = format!("read `{}`", place.given);
-        let kind = std::fs::symlink_metadata(&place.path).map_err(|error| errors::io(&what, &error))?;
+        let kind =
+            std::fs::symlink_metadata(&place.path).map_err(|error| errors::io(&what, &error))?;
         expect_file(&kind, &what)?;
         let file = self.open_with(place, &what, How::Read)?;
         let metadata = file.metadata().map_err(|error| errors::io(&what, &error))?;
@@ -152,7 +179,8 @@ impl Root {
         let what = format!("write `{}`", place.given);
         let file = self.open_to_change(place, &what, How::Write)?;
         let emptied = file.metadata().map(|metadata| {
-            expect_file(&metadata, &what).and_then(|()| file.set_len(0).map_err(|error| errors::io(&what, &error)))
+            expect_file(&metadata, &what)
+                .and_then(|()| file.set_len(0).map_err(|error| errors::io(&what, &error)))
         });
         emptied.map_err(|error| errors::io(&what, &error))??;
         Ok(file)
@@ -167,7 +195,11 @@ impl Root {
 
     /// Makes the folders above `place`.
     pub(crate) fn create_parents(&self, place: &Place) -> Result<(), ToolError> {
-        let parent = place.path.parent().filter(|_| !self.is_base(place)).unwrap_or(&place.path);
+        let parent = place
+            .path
+            .parent()
+            .filter(|_| !self.is_base(place))
+            .unwrap_or(&place.path);
         self.make_folders(place, parent)
     }
 
@@ -179,7 +211,12 @@ impl Root {
     fn make_folders(&self, place: &Place, path: &Path) -> Result<(), ToolError> {
         self.check_again(place)?;
         let made = Folder::make(self.base_of(path), path);
-        self.explain(place, format_args!("make the folders of `{}`", place.given), made).map(drop)
+        self.explain(
+            place,
+            format_args!("make the folders of `{}`", place.given),
+            made,
+        )
+        .map(drop)
     }
 
     /// Works on `place` in the folder that holds it, by its name there: `what` says what for, such as "write `a.txt`".
@@ -197,8 +234,17 @@ impl Root {
     }
 
     /// Where a path leads elsewhere by now, that is the reason why something failed.
-    fn explain<T>(&self, place: &Place, what: impl std::fmt::Display, done: io::Result<T>) -> Result<T, ToolError> {
-        done.map_err(|error| self.check_again(place).err().unwrap_or_else(|| errors::io(what, &error)))
+    fn explain<T>(
+        &self,
+        place: &Place,
+        what: impl std::fmt::Display,
+        done: io::Result<T>,
+    ) -> Result<T, ToolError> {
+        done.map_err(|error| {
+            self.check_again(place)
+                .err()
+                .unwrap_or_else(|| errors::io(what, &error))
+        })
     }
 
     fn is_base(&self, place: &Place) -> bool {
@@ -223,26 +269,37 @@ impl Root {
 
     /// The root that a resolved path is in.
     fn base_of(&self, path: &Path) -> &Path {
-        self.others.iter().find(|other| path.starts_with(other)).unwrap_or(&self.folder)
+        self.others
+            .iter()
+            .find(|other| path.starts_with(other))
+            .unwrap_or(&self.folder)
     }
 
     fn escape(&self, given: &str) -> ToolError {
-        ToolError::new(format!("`{given}` leads out of the working directory {}", self.folder.display()))
-            .code(Code::TOOL_PATH_ESCAPE)
-            .suggest("use a path relative to the working directory, without `..` or links that leave it")
+        ToolError::new(format!(
+            "`{given}` leads out of the working directory {}",
+            self.folder.display()
+        ))
+        .code(Code::TOOL_PATH_ESCAPE)
+        .suggest(
+            "use a path relative to the working directory, without `..` or links that leave it",
+        )
     }
 }
 
 /// Whether a path below the root lies in the folder where a project keeps what people have allowed. Who could write there could allow
 /// anything. Some file systems do not tell letters by case.
 fn is_own(path: &Path) -> bool {
-    path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".goondan"))
+    path.components()
+        .any(|part| part.as_os_str().eq_ignore_ascii_case(".goondan"))
 }
 
 fn own(given: &str) -> ToolError {
-    ToolError::new(format!("`{given}` lies in the folder `.goondan`, which keeps what people have allowed"))
-        .code(Code::TOOL_PATH_ESCAPE)
-        .suggest("leave that folder alone")
+    ToolError::new(format!(
+        "`{given}` lies in the folder `.goondan`, which keeps what people have allowed"
+    ))
+    .code(Code::TOOL_PATH_ESCAPE)
+    .suggest("leave that folder alone")
 }
 
 /// Anything but a regular file is an error that says what it is instead.
@@ -250,7 +307,11 @@ fn expect_file(metadata: &Metadata, what: &str) -> Result<(), ToolError> {
     if metadata.is_file() {
         return Ok(());
     }
-    let kind = if metadata.is_dir() { "it is a folder" } else { "it is not a regular file" };
+    let kind = if metadata.is_dir() {
+        "it is a folder"
+    } else {
+        "it is not a regular file"
+    };
     Err(ToolError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }
 
@@ -295,35 +356,69 @@ mod tests {
         assert_eq!(at("to-a/b/../new/x"), root.folder().join("a/new/x"));
         assert_eq!(at("absolute"), root.folder().join("file"));
         assert_eq!(at("../in/file"), root.folder().join("file"));
-        assert_eq!(at(root.folder().join("n/m").to_str().unwrap()), root.folder().join("n/m"));
+        assert_eq!(
+            at(root.folder().join("n/m").to_str().unwrap()),
+            root.folder().join("n/m")
+        );
     }
 
     #[test]
     fn paths_that_leave_are_refused() {
         let (dir, root) = tree();
         let absolute = dir.path().join("out/secret").display().to_string();
-        let paths =
-            ["..", "../out/secret", "a/../../out", "leave/secret", "leave", "deep/..", "deep/x", "dangling", &absolute];
+        let paths = [
+            "..",
+            "../out/secret",
+            "a/../../out",
+            "leave/secret",
+            "leave",
+            "deep/..",
+            "deep/x",
+            "dangling",
+            &absolute,
+        ];
         for path in paths {
-            assert_eq!(code(&root, path).as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()), "{path}");
+            assert_eq!(
+                code(&root, path).as_deref(),
+                Some(Code::TOOL_PATH_ESCAPE.as_str()),
+                "{path}"
+            );
         }
         assert_eq!(code(&root, "loop").as_deref(), Some(Code::TOOL_IO.as_str()));
-        assert_eq!(code(&root, "").as_deref(), Some(Code::TOOL_INVALID_ARGS.as_str()));
-        assert_eq!(code(&root, "a\0b").as_deref(), Some(Code::TOOL_INVALID_ARGS.as_str()));
+        assert_eq!(
+            code(&root, "").as_deref(),
+            Some(Code::TOOL_INVALID_ARGS.as_str())
+        );
+        assert_eq!(
+            code(&root, "a\0b").as_deref(),
+            Some(Code::TOOL_INVALID_ARGS.as_str())
+        );
         // A name that merely begins like the root is not in it.
-        assert_eq!(code(&root, "../inside").as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()));
+        assert_eq!(
+            code(&root, "../inside").as_deref(),
+            Some(Code::TOOL_PATH_ESCAPE.as_str())
+        );
     }
 
     #[test]
     fn other_roots_may_be_gone_to_by_their_absolute_paths() {
         let (dir, root) = tree();
-        let root = Root { others: vec![dir.path().join("out/deep").canonicalize().unwrap()], ..root };
+        let root = Root {
+            others: vec![dir.path().join("out/deep").canonicalize().unwrap()],
+            ..root
+        };
         let inside = dir.path().join("out/deep/x").display().to_string();
         assert!(root.resolve(&inside).is_ok() && root.resolve("deep/x").is_ok());
-        for path in
-            [dir.path().join("out/secret").display().to_string(), "deep/../secret".to_owned(), "leave/new".to_owned()]
-        {
-            assert_eq!(code(&root, &path).as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()), "{path}");
+        for path in [
+            dir.path().join("out/secret").display().to_string(),
+            "deep/../secret".to_owned(),
+            "leave/new".to_owned(),
+        ] {
+            assert_eq!(
+                code(&root, &path).as_deref(),
+                Some(Code::TOOL_PATH_ESCAPE.as_str()),
+                "{path}"
+            );
         }
     }
 
@@ -333,14 +428,26 @@ mod tests {
         let place = root.resolve("a/b/secret").unwrap();
         fs::remove_dir(root.folder().join("a/b")).unwrap();
         symlink(dir.path().join("out"), root.folder().join("a/b")).unwrap();
-        assert_eq!(root.open(&place).unwrap_err().code.as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()));
-        assert_eq!(root.open_to_append(&place).unwrap_err().code.as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()));
-        assert_eq!(fs::read_to_string(dir.path().join("out/secret")).unwrap(), "s");
+        assert_eq!(
+            root.open(&place).unwrap_err().code.as_deref(),
+            Some(Code::TOOL_PATH_ESCAPE.as_str())
+        );
+        assert_eq!(
+            root.open_to_append(&place).unwrap_err().code.as_deref(),
+            Some(Code::TOOL_PATH_ESCAPE.as_str())
+        );
+        assert_eq!(
+            fs::read_to_string(dir.path().join("out/secret")).unwrap(),
+            "s"
+        );
     }
 
     /// Does `work` in many rounds, and in any case until it succeeded `enough` times, while somebody swaps the folder
     /// `a/b` of a tree for a link that leaves, again and again. The tree comes back.
-    fn while_links_come_and_go(enough: usize, work: impl Fn(&Root, usize) -> bool) -> (TempDir, Root) {
+    fn while_links_come_and_go(
+        enough: usize,
+        work: impl Fn(&Root, usize) -> bool,
+    ) -> (TempDir, Root) {
         use std::sync::atomic::{AtomicBool, Ordering};
         struct EndOf<'a>(&'a AtomicBool);
         impl Drop for EndOf<'_> {
@@ -349,7 +456,11 @@ mod tests {
             }
         }
         let (dir, root) = tree();
-        let (folder, aside, outside) = (root.folder().join("a/b"), root.folder().join("a/c"), dir.path().join("out"));
+        let (folder, aside, outside) = (
+            root.folder().join("a/b"),
+            root.folder().join("a/c"),
+            dir.path().join("out"),
+        );
         fs::write(folder.join("secret"), "mine").unwrap();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -381,23 +492,37 @@ mod tests {
     /// The names of what is in the folder outside, deep down too, and what its file holds.
     fn outside(dir: &TempDir) -> (Vec<String>, String) {
         let names = |path: &str| {
-            let entries = fs::read_dir(dir.path().join(path)).unwrap().map(Result::unwrap);
-            entries.map(|entry| format!("{path}/{}", entry.file_name().display())).collect::<Vec<_>>()
+            let entries = fs::read_dir(dir.path().join(path))
+                .unwrap()
+                .map(Result::unwrap);
+            entries
+                .map(|entry| format!("{path}/{}", entry.file_name().display()))
+                .collect::<Vec<_>>()
         };
         let mut all = [names("out"), names("out/deep")].concat();
         all.sort();
-        (all, fs::read_to_string(dir.path().join("out/secret")).unwrap())
+        (
+            all,
+            fs::read_to_string(dir.path().join("out/secret")).unwrap(),
+        )
     }
 
     fn untouched() -> (Vec<String>, String) {
-        (vec!["out/deep".to_owned(), "out/secret".to_owned()], "s".to_owned())
+        (
+            vec!["out/deep".to_owned(), "out/secret".to_owned()],
+            "s".to_owned(),
+        )
     }
 
     #[test]
     fn reading_under_links_that_come_and_go_lets_nothing_out() {
         let (dir, _) = while_links_come_and_go(1, |root, round| {
-            let opened = root.resolve("a/b/secret").and_then(|place| root.open(&place));
-            let Ok((mut file, _)) = opened else { return false };
+            let opened = root
+                .resolve("a/b/secret")
+                .and_then(|place| root.open(&place));
+            let Ok((mut file, _)) = opened else {
+                return false;
+            };
             let mut text = String::new();
             std::io::Read::read_to_string(&mut file, &mut text).unwrap();
             assert_eq!(text, "mine", "round {round}");
@@ -410,8 +535,12 @@ mod tests {
     fn writing_under_links_that_come_and_go_lets_nothing_out() {
         use crate::write::{create, remove, replace};
         let (dir, root) = while_links_come_and_go(20, |root, round| {
-            let Ok(place) = root.resolve(&format!("a/b/new-{}", round % 7)) else { return false };
-            let Ok(known) = root.resolve("a/b/secret") else { return false };
+            let Ok(place) = root.resolve(&format!("a/b/new-{}", round % 7)) else {
+                return false;
+            };
+            let Ok(known) = root.resolve("a/b/secret") else {
+                return false;
+            };
             match round % 5 {
                 0 => create(root, &place, b"new").is_ok(),
                 1 => replace(root, &known, b"mine").is_ok(),
@@ -419,23 +548,34 @@ mod tests {
                 3 => root
                     .open_to_append(&known)
                     .and_then(|mut file| {
-                        std::io::Write::write_all(&mut file, b"").map_err(|error| errors::io("append", &error))
+                        std::io::Write::write_all(&mut file, b"")
+                            .map_err(|error| errors::io("append", &error))
                     })
                     .is_ok(),
                 _ => replace(root, &place, b"new").is_ok(),
             }
         });
         assert_eq!(outside(&dir), untouched());
-        let left = fs::read_dir(root.folder().join("a")).unwrap().flat_map(|entry| fs::read_dir(entry.unwrap().path()));
-        let drafts =
-            left.flatten().filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".tmp-"));
+        let left = fs::read_dir(root.folder().join("a"))
+            .unwrap()
+            .flat_map(|entry| fs::read_dir(entry.unwrap().path()));
+        let drafts = left.flatten().filter(|entry| {
+            entry
+                .as_ref()
+                .unwrap()
+                .file_name()
+                .to_string_lossy()
+                .starts_with(".tmp-")
+        });
         assert_eq!(drafts.count(), 0);
     }
 
     #[test]
     fn making_folders_under_links_that_come_and_go_lets_nothing_out() {
         let (dir, _) = while_links_come_and_go(20, |root, round| {
-            let Ok(place) = root.resolve(&format!("a/b/folder-{round}/deep/file")) else { return false };
+            let Ok(place) = root.resolve(&format!("a/b/folder-{round}/deep/file")) else {
+                return false;
+            };
             match round % 2 {
                 0 => root.create_parents(&place).is_ok(),
                 _ => root.create_folders(&place).is_ok(),
@@ -450,8 +590,15 @@ mod tests {
         let (dir, root) = tree();
         let place = root.resolve("a/b/secret").unwrap();
         symlink(dir.path().join("out/secret"), &place.path).unwrap();
-        for done in [replace(&root, &place, b"x"), create(&root, &place, b"x").map(drop), remove(&root, &place)] {
-            assert_eq!(done.unwrap_err().code.as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()));
+        for done in [
+            replace(&root, &place, b"x"),
+            create(&root, &place, b"x").map(drop),
+            remove(&root, &place),
+        ] {
+            assert_eq!(
+                done.unwrap_err().code.as_deref(),
+                Some(Code::TOOL_PATH_ESCAPE.as_str())
+            );
         }
         assert_eq!(outside(&dir), untouched());
         let folder = Root::resolve(&root, ".").unwrap();
@@ -467,7 +614,11 @@ mod tests {
         nix::unistd::mkfifo(&root.folder().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         for path in ["a", "pipe"] {
             let error = root.open(&root.resolve(path).unwrap()).unwrap_err();
-            assert_eq!(error.code.as_deref(), Some(Code::TOOL_WRONG_FILE_TYPE.as_str()), "{path}");
+            assert_eq!(
+                error.code.as_deref(),
+                Some(Code::TOOL_WRONG_FILE_TYPE.as_str()),
+                "{path}"
+            );
         }
     }
 

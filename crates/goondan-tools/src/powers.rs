@@ -6,7 +6,9 @@ use goondan_spec::Code;
 
 /// Looks at conversations.
 pub(crate) fn sessions(ctx: &ToolContext) -> Result<&dyn Sessions, ToolError> {
-    ctx.runtime.sessions().ok_or_else(|| lacks("look at conversations"))
+    ctx.runtime
+        .sessions()
+        .ok_or_else(|| lacks("look at conversations"))
 }
 
 /// Keeps values for the instance.
@@ -16,12 +18,16 @@ pub(crate) fn state(ctx: &ToolContext) -> Result<&dyn ToolState, ToolError> {
 
 /// Has prompts come by the clock.
 pub(crate) fn schedules(ctx: &ToolContext) -> Result<&dyn Schedules, ToolError> {
-    ctx.runtime.schedules().ok_or_else(|| lacks("be called by the clock"))
+    ctx.runtime
+        .schedules()
+        .ok_or_else(|| lacks("be called by the clock"))
 }
 
 /// Asks embedding models.
 pub(crate) fn embeddings(ctx: &ToolContext) -> Result<&dyn Embeddings, ToolError> {
-    ctx.runtime.embeddings().ok_or_else(|| lacks("ask embedding models"))
+    ctx.runtime
+        .embeddings()
+        .ok_or_else(|| lacks("ask embedding models"))
 }
 
 fn lacks(what: &str) -> ToolError {

@@ -33,7 +33,9 @@ const BUSY_TRIES: usize = 50;
 
 /// What a program needs from the environment to work at all; `LC_*` and the places of tool chains, too. Keys and tokens are
 /// not among it.
-const ORDINARY: [&str; 8] = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "TZ"];
+const ORDINARY: [&str; 8] = [
+    "PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "TZ",
+];
 
 /// The environment variables of a program.
 pub(crate) type Environment = BTreeMap<OsString, OsString>;
@@ -41,15 +43,26 @@ pub(crate) type Environment = BTreeMap<OsString, OsString>;
 /// The environment of a program: the ordinary variables of this process, those in `allowed`, and `extra` on top.
 pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -> Environment {
     let passes = |name: &str| {
-        let is_ordinary = ORDINARY.contains(&name) || name.starts_with("LC_") || tool_chains::is_variable(name);
+        let is_ordinary =
+            ORDINARY.contains(&name) || name.starts_with("LC_") || tool_chains::is_variable(name);
         is_ordinary || allowed.iter().any(|allowed| allowed == name)
     };
     let inherited = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passes));
-    inherited.chain(extra.into_iter().map(|(name, value)| (name.into(), value.into()))).collect()
+    inherited
+        .chain(
+            extra
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        )
+        .collect()
 }
 
 /// A command with nothing inherited but what is said here, and nothing to read on its standard input.
-pub(crate) fn command(program: impl AsRef<OsStr>, folder: &Path, environment: Environment) -> Command {
+pub(crate) fn command(
+    program: impl AsRef<OsStr>,
+    folder: &Path,
+    environment: Environment,
+) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env_clear().envs(environment);
     piped(&mut command);
@@ -58,7 +71,10 @@ pub(crate) fn command(program: impl AsRef<OsStr>, folder: &Path, environment: En
 
 /// Nothing to read, and pipes for what is written.
 pub(crate) fn piped(command: &mut Command) {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
 }
 
 /// `command`, to be started as the leader of a new group that does not outlive its handle. Outside of a sandbox, in which
@@ -96,18 +112,28 @@ impl Group {
         let mut command = grouped(program.command, !program.layers.is_empty());
         for _ in 0..BUSY_TRIES {
             match start::inside(&program.layers, || command.spawn()) {
-                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => tokio::time::sleep(LOOK).await,
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                    tokio::time::sleep(LOOK).await
+                }
                 child => return Ok(Group::of(child?, program.watcher)),
             }
         }
-        Ok(Group::of(start::inside(&program.layers, || command.spawn())?, program.watcher))
+        Ok(Group::of(
+            start::inside(&program.layers, || command.spawn())?,
+            program.watcher,
+        ))
     }
 
     fn of(child: Box<dyn ChildWrapper>, watcher: Option<Arc<Watcher>>) -> Group {
         Group {
-            _watched: watcher.zip(child.id()).map(|(watcher, id)| watcher.watch(id)),
+            _watched: watcher
+                .zip(child.id())
+                .map(|(watcher, id)| watcher.watch(id)),
             #[cfg(unix)]
-            id: child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw),
+            id: child
+                .id()
+                .and_then(|id| i32::try_from(id).ok())
+                .map(nix::unistd::Pid::from_raw),
             child,
         }
     }
@@ -127,7 +153,8 @@ impl Group {
         let deadline = Instant::now() + GRACE;
         self.signal(Signal::TERMINATE);
         if timeout(GRACE, self.child.wait()).await.is_ok() {
-            self.linger(deadline.saturating_duration_since(Instant::now())).await;
+            self.linger(deadline.saturating_duration_since(Instant::now()))
+                .await;
         }
         self.kill();
         self.child.wait().await
@@ -162,7 +189,8 @@ impl Group {
     /// Whether a process of the group is left. The null signal reaches nobody but tells.
     #[cfg(unix)]
     fn lives(&self) -> bool {
-        self.id.is_some_and(|id| nix::sys::signal::killpg(id, None).is_ok())
+        self.id
+            .is_some_and(|id| nix::sys::signal::killpg(id, None).is_ok())
     }
 
     #[cfg(not(unix))]
@@ -201,8 +229,14 @@ impl Signal {
     #[cfg(unix)]
     pub(crate) fn parse(name: &str) -> Option<Signal> {
         let name = name.trim().to_ascii_uppercase();
-        let name = if name.starts_with("SIG") { name } else { format!("SIG{name}") };
-        name.parse::<nix::sys::signal::Signal>().ok().map(|signal| Signal(signal as i32))
+        let name = if name.starts_with("SIG") {
+            name
+        } else {
+            format!("SIG{name}")
+        };
+        name.parse::<nix::sys::signal::Signal>()
+            .ok()
+            .map(|signal| Signal(signal as i32))
     }
 
     /// There are no signals here.
@@ -276,7 +310,13 @@ pub(crate) async fn run(
         End::TimedOut(status) => (status, true),
         End::Cancelled => return Err(Failure::Cancelled),
     };
-    Ok(Finished { status, timed_out, duration: begun.elapsed(), stdout: stdout.text(), stderr: stderr.text() })
+    Ok(Finished {
+        status,
+        timed_out,
+        duration: begun.elapsed(),
+        stdout: stdout.text(),
+        stderr: stderr.text(),
+    })
 }
 
 /// Why a program is no longer running.
@@ -287,18 +327,29 @@ enum End {
 }
 
 /// Waits for the program, and ends its group at the limit or on cancellation.
-async fn end_of(started: &mut Started, limit: Option<Duration>, cancellation: &CancellationToken) -> io::Result<End> {
+async fn end_of(
+    started: &mut Started,
+    limit: Option<Duration>,
+    cancellation: &CancellationToken,
+) -> io::Result<End> {
     let cancelled = tokio::select! {
         status = started.wait() => return status.map(End::Exited),
         () = passing(limit) => false,
         () = cancellation.cancelled() => true,
     };
     let status = started.end().await?;
-    Ok(if cancelled { End::Cancelled } else { End::TimedOut(status) })
+    Ok(if cancelled {
+        End::Cancelled
+    } else {
+        End::TimedOut(status)
+    })
 }
 
 /// Waits for an end while output is read, and then gives the output a moment to end too.
-pub(crate) async fn while_reading<T>(end: impl Future<Output = T>, reading: impl Future<Output = ()>) -> T {
+pub(crate) async fn while_reading<T>(
+    end: impl Future<Output = T>,
+    reading: impl Future<Output = ()>,
+) -> T {
     let mut reading = pin!(reading);
     match future::select(pin!(end), &mut reading).await {
         Either::Left((end, _)) => {
@@ -369,7 +420,10 @@ pub(crate) fn signal_name(status: ExitStatus) -> Option<String> {
     use nix::sys::signal::Signal;
     use std::os::unix::process::ExitStatusExt;
     let number = status.signal()?;
-    Some(Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned()))
+    Some(Signal::try_from(number).map_or_else(
+        |_| format!("signal {number}"),
+        |signal| signal.as_str().to_owned(),
+    ))
 }
 
 /// There are no signals here.

@@ -91,29 +91,45 @@ impl Processes {
         if let Some(process) = number.and_then(|number| table.all.get(&(owner.clone(), number))) {
             return Ok(Arc::clone(process));
         }
-        let known: Vec<String> = table.of(&owner).map(|((_, number), _)| format!("p{number}")).collect();
-        let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+        let known: Vec<String> = table
+            .of(&owner)
+            .map(|((_, number), _)| format!("p{number}"))
+            .collect();
+        let known = if known.is_empty() {
+            "there is none".to_owned()
+        } else {
+            known.join(", ")
+        };
         Err(ToolError::new(format!("there is no process `{id}`"))
             .code(Code::TOOL_PROCESS_NOT_FOUND)
-            .suggest(format!("processes of this conversation: {known}; they end when the swarm ends")))
+            .suggest(format!(
+                "processes of this conversation: {known}; they end when the swarm ends"
+            )))
     }
 }
 
 impl Table {
     fn of(&self, owner: &Owner) -> impl Iterator<Item = (&(Owner, u64), &Arc<Background>)> {
         let from = (owner.clone(), 0);
-        self.all.range(from..).take_while(move |((other, _), _)| other == owner)
+        self.all
+            .range(from..)
+            .take_while(move |((other, _), _)| other == owner)
     }
 
     /// Refuses a process too many, and forgets the oldest that have ended.
     fn make_room(&mut self, owner: &Owner) -> Result<(), ToolError> {
-        let ended: Vec<_> =
-            self.of(owner).filter(|(_, process)| process.end().is_some()).map(|(key, _)| key.clone()).collect();
+        let ended: Vec<_> = self
+            .of(owner)
+            .filter(|(_, process)| process.end().is_some())
+            .map(|(key, _)| key.clone())
+            .collect();
         let all = self.of(owner).count();
         if all - ended.len() >= MOST_RUNNING {
-            return Err(ToolError::new(format!("{MOST_RUNNING} processes are running already"))
-                .code(Code::TOOL_TOO_MANY_PROCESSES)
-                .suggest("end one with action `signal` first"));
+            return Err(
+                ToolError::new(format!("{MOST_RUNNING} processes are running already"))
+                    .code(Code::TOOL_TOO_MANY_PROCESSES)
+                    .suggest("end one with action `signal` first"),
+            );
         }
         for key in ended.iter().take((all + 1).saturating_sub(MOST_REMEMBERED)) {
             self.all.remove(key);
@@ -158,11 +174,19 @@ impl Background {
     async fn start(line: &str, work: Work, limit: Option<Duration>) -> std::io::Result<Background> {
         let mut started = work.start(true).await?;
         let stdin = started.take_input();
-        let state = State { stdout: Capture::new(KEEP), stderr: Capture::new(KEEP), end: None };
+        let state = State {
+            stdout: Capture::new(KEEP),
+            stderr: Capture::new(KEEP),
+            end: None,
+        };
         let state = Arc::new(Mutex::new(state));
         let (signals, requests) = mpsc::unbounded_channel();
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
-        let ends = Ends { limit, stop: stop.clone(), done: done.clone().drop_guard() };
+        let ends = Ends {
+            limit,
+            stop: stop.clone(),
+            done: done.clone().drop_guard(),
+        };
         let watcher = tokio::spawn(watch(started, requests, ends, Arc::clone(&state)));
         Ok(Background {
             line: line.to_owned(),
@@ -183,7 +207,8 @@ impl Background {
 
     /// How long it has been running, or had been when it ended.
     pub(crate) fn age(&self) -> Duration {
-        self.end().map_or_else(|| self.started.elapsed(), |end| end.after)
+        self.end()
+            .map_or_else(|| self.started.elapsed(), |end| end.after)
     }
 
     /// What it has printed since the last time: standard output and standard error.
@@ -196,12 +221,15 @@ impl Background {
 
     /// Gives it something to read.
     pub(crate) async fn write(&self, input: &str) -> Result<(), ToolError> {
-        let failed = |message: &str| ToolError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);
+        let failed =
+            |message: &str| ToolError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);
         if self.end().is_some() {
             return Err(failed("the process has ended and takes no more input"));
         }
         let mut stdin = self.stdin.lock().await;
-        let Some(pipe) = stdin.as_mut() else { return Err(failed("the process reads no input")) };
+        let Some(pipe) = stdin.as_mut() else {
+            return Err(failed("the process reads no input"));
+        };
         let write = async {
             pipe.write_all(input.as_bytes()).await?;
             pipe.flush().await
@@ -209,14 +237,21 @@ impl Background {
         match tokio::time::timeout(INPUT, write).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(failed("the process has closed its input")),
-            Err(_) => Err(failed("the process does not read its input, so not all of it arrived")),
+            Err(_) => Err(failed(
+                "the process does not read its input, so not all of it arrived",
+            )),
         }
     }
 
     /// Sends a signal to it and to all that it has started.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), ToolError> {
-        let ended = || ToolError::new("the process has ended already").code(Code::TOOL_PROCESS_ENDED);
-        if self.end().is_some() { Err(ended()) } else { self.signals.send(signal).map_err(|_| ended()) }
+        let ended =
+            || ToolError::new("the process has ended already").code(Code::TOOL_PROCESS_ENDED);
+        if self.end().is_some() {
+            Err(ended())
+        } else {
+            self.signals.send(signal).map_err(|_| ended())
+        }
     }
 }
 
@@ -230,7 +265,12 @@ struct Ends {
 }
 
 /// Follows a process to its end.
-async fn watch(mut started: Started, requests: mpsc::UnboundedReceiver<Signal>, ends: Ends, state: Arc<Mutex<State>>) {
+async fn watch(
+    mut started: Started,
+    requests: mpsc::UnboundedReceiver<Signal>,
+    ends: Ends,
+    state: Arc<Mutex<State>>,
+) {
     let begun = Instant::now();
     let (stdout, stderr) = started.take_output();
     let reading = async {
@@ -242,7 +282,10 @@ async fn watch(mut started: Started, requests: mpsc::UnboundedReceiver<Signal>, 
     let status = while_reading(end_of(&mut started, requests, &ends), reading).await;
     // What it has left behind ends with it.
     drop(started);
-    lock(&state).end = Some(End { status: status.ok(), after: begun.elapsed() });
+    lock(&state).end = Some(End {
+        status: status.ok(),
+        after: begun.elapsed(),
+    });
 }
 
 /// Waits for the end of a process, passes signals on to it, and ends it at the limit.

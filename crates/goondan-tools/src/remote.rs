@@ -51,9 +51,14 @@ pub(crate) struct Host {
 
 impl Host {
     /// What a config says.
-    pub(crate) fn of(address: Option<String>, commands: Option<Vec<String>>) -> Result<Option<Host>, ConfigError> {
+    pub(crate) fn of(
+        address: Option<String>,
+        commands: Option<Vec<String>>,
+    ) -> Result<Option<Host>, ConfigError> {
         match (address, commands) {
-            (Some(address), commands) if is_address(&address) => Ok(Some(Host { address, commands })),
+            (Some(address), commands) if is_address(&address) => {
+                Ok(Some(Host { address, commands }))
+            }
             (Some(address), _) => Err(ConfigError::NoHost(address)),
             (None, Some(_)) => Err(ConfigError::NoHostFor),
             (None, None) => Ok(None),
@@ -71,15 +76,22 @@ impl Host {
 
     /// Whether `line` runs there. A line that is too much for the small grammar runs here where only some programs run there.
     pub(crate) fn takes(&self, line: &str) -> Result<bool, ToolError> {
-        let Some(wanted) = &self.commands else { return Ok(true) };
-        let Ok(script) = command_line::parse(line) else { return Ok(false) };
+        let Some(wanted) = &self.commands else {
+            return Ok(true);
+        };
+        let Ok(script) = command_line::parse(line) else {
+            return Ok(false);
+        };
         let programs = shell::programs(&script);
         let there = |names: &Vec<String>| names.first().is_some_and(|name| wanted.contains(name));
         match programs.iter().filter(|names| there(names)).count() {
             0 => Ok(false),
             all if all == programs.len() => Ok(true),
-            _ => Err(errors::invalid(format!("some commands of the line run on {}, and others here", self.address))
-                .suggest("run them with calls of their own")),
+            _ => Err(errors::invalid(format!(
+                "some commands of the line run on {}, and others here",
+                self.address
+            ))
+            .suggest("run them with calls of their own")),
         }
     }
 
@@ -92,8 +104,11 @@ impl Host {
         ctx: &ToolContext,
     ) -> Result<Work, ToolError> {
         if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
-            return Err(errors::invalid(format!("`{name}` is not there for commands on {}", self.address))
-                .suggest("write it into the command line, such as `cd FOLDER && NAME=value COMMAND`"));
+            return Err(errors::invalid(format!(
+                "`{name}` is not there for commands on {}",
+                self.address
+            ))
+            .suggest("write it into the command line, such as `cd FOLDER && NAME=value COMMAND`"));
         }
         if !self.may_be_reached(launcher, ctx) {
             return Err(confine::refused(&format!("it would run on {}, outside of its sandbox", self.address)).suggest(
@@ -101,13 +116,21 @@ impl Host {
                  and in each sandbox of the tool, the agent and those that call it.",
             ));
         }
-        Ok(Work::Program(Box::new(launcher.plain(self.command(line, launcher, &ctx.workdir)))))
+        Ok(Work::Program(Box::new(launcher.plain(self.command(
+            line,
+            launcher,
+            &ctx.workdir,
+        )))))
     }
 
     fn command(&self, line: &str, launcher: &Launcher, folder: &Path) -> Command {
         let mut allowed = launcher.env.clone();
         allowed.push(AGENT.to_owned());
-        let mut command = process::command(PROGRAM, folder, process::environment(&allowed, Default::default()));
+        let mut command = process::command(
+            PROGRAM,
+            folder,
+            process::environment(&allowed, Default::default()),
+        );
         // Behind the dashes nothing is an option, neither the host nor the line.
         command.args(OPTIONS).arg("--").arg(&self.address).arg(line);
         command
@@ -117,7 +140,11 @@ impl Host {
     fn may_be_reached(&self, launcher: &Launcher, ctx: &ToolContext) -> bool {
         let mut outer = launcher.sandbox().into_iter().chain(&ctx.sandboxes);
         let of_rules = match &ctx.run_mode {
-            RunMode::Direct(direct) => direct.commands.iter().flatten().all(|one| one.sandbox.network),
+            RunMode::Direct(direct) => direct
+                .commands
+                .iter()
+                .flatten()
+                .all(|one| one.sandbox.network),
             RunMode::Shell => true,
         };
         of_rules && outer.all(|sandbox| sandbox.network)
@@ -130,21 +157,26 @@ impl Host {
         if finished.timed_out {
             output["note"] = Value::from(format!("What it has started on {host} may go on there."));
         } else if process::exit_code(finished.status) == NOT_REACHED {
-            output["note"] =
-                Value::from(format!("`ssh` has not reached {host}, or the command itself ended with 255."));
+            output["note"] = Value::from(format!(
+                "`ssh` has not reached {host}, or the command itself ended with 255."
+            ));
         }
     }
 
     /// What somebody who is asked should know.
     pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, ToolError> {
-        Ok(self.takes(line)?.then(|| format!("runs on {} over SSH", self.address)))
+        Ok(self
+            .takes(line)?
+            .then(|| format!("runs on {} over SSH", self.address)))
     }
 }
 
 /// `host`, `user@host` or `ssh://user@host:port`: nothing that a program could take for an option or for several words.
 fn is_address(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/[]%".contains(c);
-    text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') && text.chars().all(plain) && text.len() <= 255
+    text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
+        && text.chars().all(plain)
+        && text.len() <= 255
 }
 
 #[cfg(test)]
@@ -156,7 +188,16 @@ mod tests {
         for good in ["box", "me@box.internal", "ssh://me@box:2222", "[::1]"] {
             assert!(is_address(good), "{good}");
         }
-        for bad in ["", "-oProxyCommand=x", "a b", "a;b", "a\nb", "$(x)", "@x", "a'b"] {
+        for bad in [
+            "",
+            "-oProxyCommand=x",
+            "a b",
+            "a;b",
+            "a\nb",
+            "$(x)",
+            "@x",
+            "a'b",
+        ] {
             assert!(!is_address(bad), "{bad}");
         }
     }
@@ -166,16 +207,27 @@ mod tests {
         let host = Host::of(Some("box".to_owned()), None).unwrap().unwrap();
         let line = "-v; echo 'a b' \"$x\"\nrm y";
         let command = host.command(line, &Launcher::default(), Path::new("."));
-        let args: Vec<_> = command.as_std().get_args().map(|arg| arg.to_str().unwrap()).collect();
+        let args: Vec<_> = command
+            .as_std()
+            .get_args()
+            .map(|arg| arg.to_str().unwrap())
+            .collect();
         assert_eq!(args[args.len() - 3..], ["--", "box", line]);
     }
 
     #[test]
     fn some_programs_run_there() {
-        let host =
-            Host::of(Some("box".to_owned()), Some(vec!["docker".to_owned(), "make".to_owned()])).unwrap().unwrap();
+        let host = Host::of(
+            Some("box".to_owned()),
+            Some(vec!["docker".to_owned(), "make".to_owned()]),
+        )
+        .unwrap()
+        .unwrap();
         assert!(host.takes("docker ps && make all").unwrap());
-        assert!(!host.takes("git status").unwrap() && !host.takes("for x in 1; do docker ps; done").unwrap());
+        assert!(
+            !host.takes("git status").unwrap()
+                && !host.takes("for x in 1; do docker ps; done").unwrap()
+        );
         assert!(host.takes("git status && docker ps").is_err());
     }
 }

@@ -33,7 +33,10 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     timeout: Some(Duration::from_secs(86_460)),
     open: |opening| {
         let lines = Lines::new(opening.config()?, opening.state.helper.as_ref())?;
-        let shared = Arc::new(Shared { lines, processes: Arc::clone(&opening.state.processes) });
+        let shared = Arc::new(Shared {
+            lines,
+            processes: Arc::clone(&opening.state.processes),
+        });
         Ok(vec![
             Export::new::<Exec>("exec", &shared).needs(Permission::Execute),
             Export::new::<Process>("process", &shared).needs(Permission::Execute),
@@ -74,7 +77,11 @@ impl Operation for Exec {
     type Shared = Shared;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn preview(self, _ctx: &ToolContext, shared: &Shared) -> Result<Option<String>, ToolError> {
+    async fn preview(
+        self,
+        _ctx: &ToolContext,
+        shared: &Shared,
+    ) -> Result<Option<String>, ToolError> {
         shared.lines.preview(&self.command)
     }
 
@@ -83,25 +90,50 @@ impl Operation for Exec {
         let launcher = &shared.lines.launcher;
         let (field, place, work) = match host {
             Some(host) => {
-                let beside = [("workdir", self.workdir.is_some()), ("env", !self.env.is_empty())];
-                ("host", json!(host.address()), host.work(&self.command, &beside, launcher, ctx)?)
+                let beside = [
+                    ("workdir", self.workdir.is_some()),
+                    ("env", !self.env.is_empty()),
+                ];
+                (
+                    "host",
+                    json!(host.address()),
+                    host.work(&self.command, &beside, launcher, ctx)?,
+                )
             }
             None => {
                 let folder = shell::folder(&ctx.workdir, self.workdir.as_deref())?;
-                let extra = self.env.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
+                let extra = self
+                    .env
+                    .into_iter()
+                    .map(|(name, value)| (name, Value::from(value)))
+                    .collect();
                 let environment = shell::environment(&launcher.env, extra)?;
-                ("workdir", json!(folder), shell::work(&self.command, folder, environment, launcher, ctx)?)
+                (
+                    "workdir",
+                    json!(folder),
+                    shell::work(&self.command, folder, environment, launcher, ctx)?,
+                )
             }
         };
         let title = shell::title(&self.command);
         let limit = self.timeout.map(Duration::from_secs);
         if self.background {
-            let id = shared.processes.start(ctx, &self.command, work, limit).await?;
+            let id = shared
+                .processes
+                .start(ctx, &self.command, work, limit)
+                .await?;
             let output = json!({"process_id": id, "command": self.command, field: place, "status": "running"});
             return Ok(titled(title, output));
         }
-        let finished = process::run(work, limit.or(Some(DEFAULT_TIMEOUT)), KEEP, &ctx.cancellation).await;
-        let finished = launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
+        let finished = process::run(
+            work,
+            limit.or(Some(DEFAULT_TIMEOUT)),
+            KEEP,
+            &ctx.cancellation,
+        )
+        .await;
+        let finished =
+            launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
         let mut output = json!({"command": self.command, field: place});
         add(&mut output, &finished);
         match host {
@@ -157,14 +189,16 @@ impl Operation for Process {
         match self.action {
             Action::Status => {}
             Action::Input => {
-                let input = self.input.ok_or_else(|| errors::invalid("action `input` needs an `input`"))?;
+                let input = self
+                    .input
+                    .ok_or_else(|| errors::invalid("action `input` needs an `input`"))?;
                 process.write(&input).await?;
                 output["written"] = json!(input.len());
             }
             Action::Signal => {
                 let name = self.signal.unwrap_or_else(|| "SIGTERM".to_owned());
-                let signal =
-                    Signal::parse(&name).ok_or_else(|| errors::invalid(format!("there is no signal `{name}`")))?;
+                let signal = Signal::parse(&name)
+                    .ok_or_else(|| errors::invalid(format!("there is no signal `{name}`")))?;
                 process.signal(signal)?;
                 output["sent"] = json!(name);
             }

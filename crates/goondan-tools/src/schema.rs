@@ -13,12 +13,16 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
     });
     let mut root = Schema::to_value(settings.into_generator().into_root_schema_for::<T>());
     tidy(&mut root);
-    let description = match root.as_object_mut().and_then(|root| root.shift_remove("description")) {
+    let description = match root
+        .as_object_mut()
+        .and_then(|root| root.shift_remove("description"))
+    {
         Some(Value::String(description)) => description,
         _ => String::new(),
     };
     if let Some(root) = root.as_object_mut() {
-        root.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+        root.entry("properties")
+            .or_insert_with(|| Value::Object(Map::new()));
         root.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
     (description, root)
@@ -26,9 +30,15 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
 
 /// Cleans a schema and all schemas in it.
 fn tidy(schema: &mut Value) {
-    let Value::Object(schema) = schema else { return };
+    let Value::Object(schema) = schema else {
+        return;
+    };
     schema.shift_remove("title");
-    if !schema.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
+    if !schema
+        .get("format")
+        .and_then(Value::as_str)
+        .is_some_and(is_own_format)
+    {
         schema.shift_remove("format");
     }
     without_null(schema);

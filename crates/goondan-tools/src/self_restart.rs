@@ -22,7 +22,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             prompts, models and policies at the next turn. A project with errors changes nothing.",
     // Diagnostics are to be read whole.
     error_message_limit: Some(4000),
-    open: |_| Ok(vec![Export::new::<Request>("request", &Arc::new(())).needs(Permission::Execute)]),
+    open: |_| {
+        Ok(vec![
+            Export::new::<Request>("request", &Arc::new(())).needs(Permission::Execute),
+        ])
+    },
     ..Builtin::BLANK
 };
 
@@ -41,7 +45,8 @@ impl Operation for Request {
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let reason = self.reason.unwrap_or_else(|| NO_REASON.to_owned());
         let reloader = ctx.runtime.reloader().ok_or_else(|| {
-            ToolError::new("this program can't reload the project while it runs").code(Code::RELOAD_UNAVAILABLE)
+            ToolError::new("this program can't reload the project while it runs")
+                .code(Code::RELOAD_UNAVAILABLE)
         })?;
         tracing::info!(agent = ctx.agent_name, reason, "a reload is requested");
         let Reloaded { generation, plan } = reloader.reload().await.map_err(refused)?;
@@ -59,10 +64,20 @@ impl Operation for Request {
     }
 }
 
-fn refused(NotReloaded { generation, diagnostics }: NotReloaded) -> ToolError {
-    let errors: Vec<Diagnostic> = diagnostics.into_iter().filter(Diagnostic::is_error).collect();
-    let message =
-        format!("the project has errors, so generation {generation} serves on:\n{}", render::short(&errors).trim_end());
+fn refused(
+    NotReloaded {
+        generation,
+        diagnostics,
+    }: NotReloaded,
+) -> ToolError {
+    let errors: Vec<Diagnostic> = diagnostics
+        .into_iter()
+        .filter(Diagnostic::is_error)
+        .collect();
+    let message = format!(
+        "the project has errors, so generation {generation} serves on:\n{}",
+        render::short(&errors).trim_end()
+    );
     ToolError::new(message)
         .code(Code::RELOAD_FAILED)
         .suggest("Correct the files at these places, then request it again.")

@@ -74,7 +74,9 @@ impl ServerPrograms {
     /// Contains programs with the help of that command, where a sandbox or limits are wanted, and has it end those that
     /// are left behind where this program is killed.
     pub fn new(helper: Option<HelperCommand>) -> Self {
-        ServerPrograms { helper: helper.map(Helper::new) }
+        ServerPrograms {
+            helper: helper.map(Helper::new),
+        }
     }
 
     /// Starts a program.
@@ -89,7 +91,12 @@ impl ServerPrograms {
         let mut command = process::command(wanted.program, wanted.folder, environment);
         command.args(wanted.args);
         let (project, workdir, sandboxes) = (wanted.project, wanted.workdir, wanted.sandboxes);
-        let places = Places { project, workdir, sandboxes, runtime: wanted.runtime };
+        let places = Places {
+            project,
+            workdir,
+            sandboxes,
+            runtime: wanted.runtime,
+        };
         let program = PathBuf::from(wanted.program);
         let program = (program.components().count() > 1).then_some(program.as_path());
         let mut contained = launcher.confine_in(command, places, program, Vec::new())?;
@@ -98,8 +105,17 @@ impl ServerPrograms {
             .await
             .map_err(|error| Failure::Io(error).into_error(&format!("`{}`", wanted.program)))?;
         let pipes = group.pipes();
-        let (stdin, stdout, stderr) = (pipes.stdin().take(), pipes.stdout().take(), pipes.stderr().take());
-        Ok(ServerProgram { stdin, stdout, stderr, group })
+        let (stdin, stdout, stderr) = (
+            pipes.stdin().take(),
+            pipes.stdout().take(),
+            pipes.stderr().take(),
+        );
+        Ok(ServerProgram {
+            stdin,
+            stdout,
+            stderr,
+            group,
+        })
     }
 }
 

@@ -9,7 +9,9 @@ use goondan_core::inbound::Terms;
 use goondan_core::message::Message;
 use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus};
-use goondan_core::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{
+    AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput,
+};
 use goondan_core::reserved::SEND;
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission::{Read, Write};
@@ -22,7 +24,14 @@ use crate::powers;
 use crate::table::Builtin;
 
 /// What a sub-agent may call: it looks, and changes nothing.
-const READ_ONLY: [&str; 6] = ["fs__read", "fs__grep", "fs__glob", "fs__ls", "memory__search", "memory__get"];
+const READ_ONLY: [&str; 6] = [
+    "fs__read",
+    "fs__grep",
+    "fs__glob",
+    "fs__ls",
+    "memory__search",
+    "memory__get",
+];
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "sessions",
@@ -35,11 +44,19 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         // The ids of a child and of its question, and of what is sent, are derived from the id of the call.
         Ok(vec![
             Export::new::<List>("list", &none).needs(Read).read_only(),
-            Export::new::<History>("history", &none).needs(Read).read_only(),
+            Export::new::<History>("history", &none)
+                .needs(Read)
+                .read_only(),
             Export::new::<Send>("send", &none).needs(Write).idempotent(),
-            Export::new::<Spawn>("spawn", &none).needs(Read).idempotent(),
-            Export::new::<Subagents>("subagents", &none).needs(Read).read_only(),
-            Export::new::<Status>("status", &none).needs(Read).read_only(),
+            Export::new::<Spawn>("spawn", &none)
+                .needs(Read)
+                .idempotent(),
+            Export::new::<Subagents>("subagents", &none)
+                .needs(Read)
+                .read_only(),
+            Export::new::<Status>("status", &none)
+                .needs(Read)
+                .read_only(),
         ])
     },
     ..Builtin::BLANK
@@ -63,9 +80,16 @@ impl Operation for List {
         let total = sessions.len();
         sessions.sort_by_key(|session| (std::cmp::Reverse(session.updated_at), session.id()));
         let own = own(ctx);
-        let shown: Vec<Value> = sessions.iter().take(self.limit).map(|session| shown(session, &own)).collect();
+        let shown: Vec<Value> = sessions
+            .iter()
+            .take(self.limit)
+            .map(|session| shown(session, &own))
+            .collect();
         let output = json!({"count": shown.len(), "total": total, "sessions": shown});
-        Ok(titled(format!("{} of {total} sessions", output["count"]), output))
+        Ok(titled(
+            format!("{} of {total} sessions", output["count"]),
+            output,
+        ))
     }
 }
 
@@ -89,14 +113,20 @@ impl Operation for History {
         let session = find(ctx, &self.session_id).await?;
         let messages = powers::sessions(ctx)?.history(&session.id()).await?;
         let left_out = messages.len().saturating_sub(self.limit);
-        let shown: Vec<Value> = messages[left_out..].iter().map(|message| told(message)).collect();
+        let shown: Vec<Value> = messages[left_out..]
+            .iter()
+            .map(|message| told(message))
+            .collect();
         let output = json!({
             "session_id": session.id().to_string(),
             "count": shown.len(),
             "total": messages.len(),
             "messages": shown,
         });
-        Ok(titled(format!("Read {} messages of {}", shown_count(&output), session.id()), output))
+        Ok(titled(
+            format!("Read {} messages of {}", shown_count(&output), session.id()),
+            output,
+        ))
     }
 }
 
@@ -145,7 +175,12 @@ impl Operation for Spawn {
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let narrowing = Some(Narrowing::to(READ_ONLY));
         ctx.progress.update("Asking a sub-agent", JsonObject::new());
-        let asked = Ask { agent: &ctx.agent_name, input: self.prompt, narrowing, event_type: "session.spawn" };
+        let asked = Ask {
+            agent: &ctx.agent_name,
+            input: self.prompt,
+            narrowing,
+            event_type: "session.spawn",
+        };
         let answer = ask(ctx, asked).await?;
         let output = json!({"session_id": answer.session.to_string(), "response": answer.text});
         Ok(titled("Asked a sub-agent", output))
@@ -169,13 +204,20 @@ pub(crate) struct Answer {
 /// Opens a session that works in the caller's folder, asks it, and waits for its answer.
 pub(crate) async fn ask(ctx: &ToolContext, ask: Ask<'_>) -> Result<Answer, ToolError> {
     let cwd = Some(ctx.workdir.display().to_string());
-    let options = SpawnOptions { cwd, narrowing: ask.narrowing.clone(), ..SpawnOptions::default() };
+    let options = SpawnOptions {
+        cwd,
+        narrowing: ask.narrowing.clone(),
+        ..SpawnOptions::default()
+    };
     let key = ctx.runtime.spawn(ask.agent, options).await?.instance_key;
     let event = AgentEventInput {
         event_type: Some(ask.event_type.to_owned()),
         input: ask.input,
         instance_key: Some(key.clone()),
-        terms: Terms { narrowing: ask.narrowing, ..Terms::default() },
+        terms: Terms {
+            narrowing: ask.narrowing,
+            ..Terms::default()
+        },
         ..AgentEventInput::default()
     };
     let options = RequestOptions::default();
@@ -185,7 +227,10 @@ pub(crate) async fn ask(ctx: &ToolContext, ask: Ask<'_>) -> Result<Answer, ToolE
         None | Some(Value::Null) => String::new(),
         Some(other) => other.to_string(),
     };
-    Ok(Answer { session: InstanceId::new(ask.agent, key), text })
+    Ok(Answer {
+        session: InstanceId::new(ask.agent, key),
+        text,
+    })
 }
 
 /// List the sessions that this one has spawned and that still have something to do.
@@ -208,9 +253,16 @@ impl Operation for Subagents {
                     || (self.include_idle && session.status == InstanceStatus::Idle))
         };
         let sessions = powers::sessions(ctx)?.sessions().await?;
-        let shown: Vec<Value> = sessions.iter().filter(is_wanted).map(|session| shown(session, &own)).collect();
+        let shown: Vec<Value> = sessions
+            .iter()
+            .filter(is_wanted)
+            .map(|session| shown(session, &own))
+            .collect();
         let output = json!({"count": shown.len(), "subagents": shown});
-        Ok(titled(format!("{} sub-agents", shown_count(&output)), output))
+        Ok(titled(
+            format!("{} sub-agents", shown_count(&output)),
+            output,
+        ))
     }
 }
 
@@ -231,9 +283,16 @@ impl Operation for Status {
             Some(id) => find(ctx, id).await?.id(),
             None => own(ctx),
         };
-        let session = power.sessions().await?.into_iter().find(|session| session.id() == id);
+        let session = power
+            .sessions()
+            .await?
+            .into_iter()
+            .find(|session| session.id() == id);
         let messages = power.history(&id).await?.len();
-        let spending = session.as_ref().map(|session| session.spending).unwrap_or_default();
+        let spending = session
+            .as_ref()
+            .map(|session| session.spending)
+            .unwrap_or_default();
         let mut output = json!({
             "session_id": id.to_string(),
             "agent": id.agent,
@@ -246,7 +305,8 @@ impl Operation for Status {
             },
         });
         if let Some(cost) = spending.cost {
-            output["cost"] = json!({"amount": number(rounded(cost)), "currency": power.currency(&id).await});
+            output["cost"] =
+                json!({"amount": number(rounded(cost)), "currency": power.currency(&id).await});
         }
         Ok(titled(format!("{id}: {messages} messages"), output))
     }
@@ -265,8 +325,11 @@ fn own(ctx: &ToolContext) -> InstanceId {
 /// The session of that id.
 async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
     let sessions = powers::sessions(ctx)?.sessions().await?;
-    let wanted = id.split_once(':').map(|(agent, key)| InstanceId::new(agent, key));
-    let found = wanted.and_then(|wanted| sessions.into_iter().find(|session| session.id() == wanted));
+    let wanted = id
+        .split_once(':')
+        .map(|(agent, key)| InstanceId::new(agent, key));
+    let found =
+        wanted.and_then(|wanted| sessions.into_iter().find(|session| session.id() == wanted));
     found.ok_or_else(|| {
         ToolError::new(format!("there is no session `{id}`"))
             .code(Code::TOOL_SESSION_NOT_FOUND)
@@ -301,8 +364,12 @@ fn status(session: &InstanceMeta) -> &'static str {
 
 /// A message as another conversation sees it.
 fn told(message: &Message) -> Value {
-    let mut told = json!({"role": message.data.role, "text": message.text(), "createdAt": message.created_at});
-    let calls: Vec<&str> = message.tool_calls().map(|call| call.tool_name.as_str()).collect();
+    let mut told =
+        json!({"role": message.data.role, "text": message.text(), "createdAt": message.created_at});
+    let calls: Vec<&str> = message
+        .tool_calls()
+        .map(|call| call.tool_name.as_str())
+        .collect();
     if !calls.is_empty() {
         told["toolCalls"] = json!(calls);
     }

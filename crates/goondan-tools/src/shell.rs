@@ -60,8 +60,17 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// With the settings of a tool.
-    pub(crate) fn new(settings: LineSettings, helper: Option<&Arc<Helper>>) -> Result<Lines, ConfigError> {
-        let LineSettings { env, sandbox, limits, host, host_commands } = settings;
+    pub(crate) fn new(
+        settings: LineSettings,
+        helper: Option<&Arc<Helper>>,
+    ) -> Result<Lines, ConfigError> {
+        let LineSettings {
+            env,
+            sandbox,
+            limits,
+            host,
+            host_commands,
+        } = settings;
         let host = Host::of(host, host_commands)?;
         if host.as_ref().is_some_and(Host::takes_all) {
             let is_contained = sandbox.as_ref().is_some_and(|wanted| wanted.0.is_some());
@@ -72,7 +81,17 @@ impl Lines {
                 return Err(ConfigError::NotThere("limits"));
             }
         }
-        Ok(Lines { launcher: Launcher::new(Settings { env, sandbox, limits }, helper), host })
+        Ok(Lines {
+            launcher: Launcher::new(
+                Settings {
+                    env,
+                    sandbox,
+                    limits,
+                },
+                helper,
+            ),
+            host,
+        })
     }
 
     /// The host that a line runs on, where that is another one.
@@ -85,7 +104,9 @@ impl Lines {
 
     /// What somebody who is asked about a line should know.
     pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, ToolError> {
-        self.host.as_ref().map_or(Ok(None), |host| host.preview(line))
+        self.host
+            .as_ref()
+            .map_or(Ok(None), |host| host.preview(line))
     }
 }
 
@@ -96,14 +117,19 @@ impl<'de> Deserialize<'de> for Wanted {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::Bool(wanted) => Ok(Wanted(wanted.then(Sandbox::default))),
-            other => serde_json::from_value(other).map(|sandbox| Wanted(Some(sandbox))).map_err(D::Error::custom),
+            other => serde_json::from_value(other)
+                .map(|sandbox| Wanted(Some(sandbox)))
+                .map_err(D::Error::custom),
         }
     }
 }
 
 /// The keys of [`Settings`], for the documentation.
 pub(crate) const CONFIG: &[(&str, &str)] = &[
-    ("env", "a list of more environment variables that commands may see"),
+    (
+        "env",
+        "a list of more environment variables that commands may see",
+    ),
     (
         "sandbox",
         "`true`, or an object with `network` (default false), `read` and `write` (lists of folders): programs write only in \
@@ -118,7 +144,10 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
         "another host to run command lines on, such as `user@build.internal` or `ssh://build.internal:2222`, through the \
          program `ssh`; see [Another host](security.md#another-host)",
     ),
-    ("hostCommands", "the programs that run on the `host`, such as `[docker, make]`; all others run here"),
+    (
+        "hostCommands",
+        "the programs that run on the `host`, such as `[docker, make]`; all others run here",
+    ),
 ];
 
 /// A command line, to be run on the road that the call has been allowed to take: without a shell where patterns allow
@@ -133,8 +162,11 @@ pub(crate) fn work(
 ) -> Result<Work, ToolError> {
     if let RunMode::Direct(direct) = &ctx.run_mode {
         let script = command_line::parse(line).map_err(|beyond| {
-            ToolError::new(format!("the command line was allowed by patterns, but it {}", beyond.0))
-                .code(Code::TOOL_DENIED)
+            ToolError::new(format!(
+                "the command line was allowed by patterns, but it {}",
+                beyond.0
+            ))
+            .code(Code::TOOL_DENIED)
         })?;
         let line = Line::new(script, direct, launcher, ctx, folder, environment);
         let line = line.map_err(|error| errors::io("run the command", &error))?;
@@ -142,18 +174,33 @@ pub(crate) fn work(
     }
     let mut command = process::command("/bin/sh", &folder, environment);
     command.arg("-c").arg(line);
-    launcher.confine(command, ctx, None).map(|program| Work::Program(Box::new(program)))
+    launcher
+        .confine(command, ctx, None)
+        .map(|program| Work::Program(Box::new(program)))
 }
 
 /// What to know of a command that failed in a sandbox, which may be why: nothing where there is none.
 pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
-    let RunMode::Direct(Direct { commands, files, .. }) = &ctx.run_mode else { return None };
+    let RunMode::Direct(Direct {
+        commands, files, ..
+    }) = &ctx.run_mode
+    else {
+        return None;
+    };
     let all = || commands.iter().chain(files.values()).flatten();
     if finished.status.success() || !start::is_there() || all().next().is_none() {
         return None;
     }
-    let network = if all().all(|one| one.sandbox.network) { "" } else { "has no network, " };
-    let writes = if all().all(|one| one.writes) { "writes in the working folder alone" } else { "writes nothing" };
+    let network = if all().all(|one| one.sandbox.network) {
+        ""
+    } else {
+        "has no network, "
+    };
+    let writes = if all().all(|one| one.writes) {
+        "writes in the working folder alone"
+    } else {
+        "writes nothing"
+    };
     Some(format!(
         "It ran in a sandbox: what a pattern allows {network}{writes}, and starts other programs only where it is made for \
          that. Whoever runs the swarm can open the sandbox in the rule that allows the command; `gdn policy explain` \
@@ -170,7 +217,12 @@ pub(crate) fn add(output: &mut Value, note: Option<String>) {
 
 /// A command line in a few words, for people.
 pub(crate) fn title(line: &str) -> String {
-    line.lines().next().unwrap_or_default().chars().take(80).collect()
+    line.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(80)
+        .collect()
 }
 
 /// The folder to run in. It may lie anywhere: a command can go anywhere too, and the permission to execute covers it.
@@ -189,12 +241,19 @@ pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolE
 pub(crate) fn environment(allowed: &[String], extra: JsonObject) -> Result<Environment, ToolError> {
     let extra = extra.into_iter().map(|(name, value)| {
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(errors::invalid(format!("`{name}` cannot be the name of an environment variable")));
+            return Err(errors::invalid(format!(
+                "`{name}` cannot be the name of an environment variable"
+            )));
         }
         match scalar(&value) {
             Some(value) if !value.contains('\0') => Ok((name, value)),
-            _ => Err(errors::invalid(format!("env.{name} must be a text, a number or a boolean"))),
+            _ => Err(errors::invalid(format!(
+                "env.{name} must be a text, a number or a boolean"
+            ))),
         }
     });
-    Ok(process::environment(allowed, extra.collect::<Result<_, _>>()?))
+    Ok(process::environment(
+        allowed,
+        extra.collect::<Result<_, _>>()?,
+    ))
 }

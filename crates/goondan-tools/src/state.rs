@@ -41,12 +41,18 @@ pub(crate) struct Owner {
 impl Owner {
     /// An instance.
     pub(crate) fn of_instance(id: &InstanceId) -> Owner {
-        Owner { agent: id.agent.clone(), instance_key: id.instance_key.clone() }
+        Owner {
+            agent: id.agent.clone(),
+            instance_key: id.instance_key.clone(),
+        }
     }
 
     /// The instance that makes the call.
     pub(crate) fn of(ctx: &ToolContext) -> Owner {
-        Owner { agent: ctx.agent_name.clone(), instance_key: ctx.instance_key.clone() }
+        Owner {
+            agent: ctx.agent_name.clone(),
+            instance_key: ctx.instance_key.clone(),
+        }
     }
 }
 

@@ -12,8 +12,9 @@ use crate::chat::{discord, github, slack, telegram};
 use crate::define::Export;
 use crate::state::State;
 use crate::{
-    agents, automation, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query, memory, messaging,
-    runtime, self_restart, sessions, squad, task, text_transform, todo, wait, web,
+    agents, automation, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query,
+    memory, messaging, runtime, self_restart, sessions, squad, task, text_transform, todo, wait,
+    web,
 };
 
 /// A row of the table.

@@ -21,7 +21,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     timeout: Some(Duration::from_secs(1_860)),
     open: |_| {
         // The ids of the session and of its question are derived from the id of the call.
-        Ok(vec![Export::new::<Run>("run", &Arc::new(())).needs(Permission::Execute).idempotent()])
+        Ok(vec![
+            Export::new::<Run>("run", &Arc::new(()))
+                .needs(Permission::Execute)
+                .idempotent(),
+        ])
     },
     ..Builtin::BLANK
 };
@@ -46,8 +50,16 @@ impl Operation for Run {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        ctx.progress.update(&self.description, JsonObject::from_iter([("agent".to_owned(), json!(self.agent))]));
-        let asked = Ask { agent: &self.agent, input: self.prompt, narrowing: None, event_type: "task.run" };
+        ctx.progress.update(
+            &self.description,
+            JsonObject::from_iter([("agent".to_owned(), json!(self.agent))]),
+        );
+        let asked = Ask {
+            agent: &self.agent,
+            input: self.prompt,
+            narrowing: None,
+            event_type: "task.run",
+        };
         let answer = ask(ctx, asked).await?;
         let output = json!({"agent": self.agent, "session_id": answer.session.to_string(), "result": answer.text});
         Ok(titled(self.description, output))

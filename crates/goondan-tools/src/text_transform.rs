@@ -59,7 +59,11 @@ impl Operation for Replace {
         }
         let limit = if self.all { usize::MAX } else { 1 };
         let replacements = self.text.matches(&self.search).take(limit).count();
-        bounded(self.text.len().saturating_add(replacements.saturating_mul(self.replacement.len())))?;
+        bounded(
+            self.text
+                .len()
+                .saturating_add(replacements.saturating_mul(self.replacement.len())),
+        )?;
         let result = self.text.replacen(&self.search, &self.replacement, limit);
         let output = json!({"original": self.text, "result": result, "replacements": replacements});
         Ok(titled(format!("Replaced {replacements}"), output))
@@ -85,7 +89,9 @@ impl Operation for Slice {
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let length = self.text.chars().count();
-        let end = self.end.unwrap_or(i64::try_from(length).unwrap_or(i64::MAX));
+        let end = self
+            .end
+            .unwrap_or(i64::try_from(length).unwrap_or(i64::MAX));
         let result = slice(&self.text, length, self.start, end);
         let output = json!({
             "original": self.text,
@@ -102,10 +108,17 @@ impl Operation for Slice {
 fn slice(text: &str, length: usize, start: i64, end: i64) -> String {
     let position = |index: i64| {
         let distance = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
-        if index < 0 { length.saturating_sub(distance) } else { distance.min(length) }
+        if index < 0 {
+            length.saturating_sub(distance)
+        } else {
+            distance.min(length)
+        }
     };
     let (start, end) = (position(start), position(end));
-    text.chars().skip(start).take(end.saturating_sub(start)).collect()
+    text.chars()
+        .skip(start)
+        .take(end.saturating_sub(start))
+        .collect()
 }
 
 /// Split a text at a delimiter.
@@ -131,10 +144,17 @@ impl Operation for Split {
         let parts: Vec<String> = if self.delimiter.is_empty() {
             self.text.chars().take(limit).map(String::from).collect()
         } else {
-            self.text.split(&self.delimiter).take(limit).map(str::to_owned).collect()
+            self.text
+                .split(&self.delimiter)
+                .take(limit)
+                .map(str::to_owned)
+                .collect()
         };
         let title = format!("Split into {}", parts.len());
-        Ok(titled(title, json!({"delimiter": self.delimiter, "count": parts.len(), "parts": parts})))
+        Ok(titled(
+            title,
+            json!({"delimiter": self.delimiter, "count": parts.len(), "parts": parts}),
+        ))
     }
 }
 
@@ -155,14 +175,23 @@ impl Operation for Join {
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let parts = self.parts.iter().enumerate().map(|(index, part)| {
-            scalar(part).ok_or_else(|| errors::invalid(format!("parts[{index}] must be a text, a number or a boolean")))
+            scalar(part).ok_or_else(|| {
+                errors::invalid(format!(
+                    "parts[{index}] must be a text, a number or a boolean"
+                ))
+            })
         });
         let parts: Vec<String> = parts.collect::<Result<_, _>>()?;
-        let size = parts.iter().map(|part| part.len().saturating_add(self.delimiter.len()));
+        let size = parts
+            .iter()
+            .map(|part| part.len().saturating_add(self.delimiter.len()));
         bounded(size.fold(0, usize::saturating_add))?;
         let result = parts.join(&self.delimiter);
         let title = format!("Joined {}", parts.len());
-        Ok(titled(title, json!({"delimiter": self.delimiter, "count": parts.len(), "result": result})))
+        Ok(titled(
+            title,
+            json!({"delimiter": self.delimiter, "count": parts.len(), "result": result}),
+        ))
     }
 }
 
@@ -249,7 +278,10 @@ impl Operation for Case {
             Target::Upper => self.text.to_uppercase(),
             Target::Lower => self.text.to_lowercase(),
         };
-        Ok(titled("Changed the case", json!({"original": self.text, "result": result, "to": self.to})))
+        Ok(titled(
+            "Changed the case",
+            json!({"original": self.text, "result": result, "to": self.to}),
+        ))
     }
 }
 
@@ -262,8 +294,11 @@ fn bounded(size: usize) -> Result<(), ToolError> {
     if size <= LARGEST {
         return Ok(());
     }
-    let message = format!("the result would have {size} bytes, more than the {LARGEST} that this tool makes");
-    Err(ToolError::new(message).code(Code::TOOL_TOO_LARGE).suggest("work on smaller parts of the text"))
+    let message =
+        format!("the result would have {size} bytes, more than the {LARGEST} that this tool makes");
+    Err(ToolError::new(message)
+        .code(Code::TOOL_TOO_LARGE)
+        .suggest("work on smaller parts of the text"))
 }
 
 #[cfg(test)]

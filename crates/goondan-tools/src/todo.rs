@@ -26,8 +26,12 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     open: |_| {
         let none = Arc::new(());
         Ok(vec![
-            Export::new::<Write>("write", &none).needs(Permission::Read).idempotent(),
-            Export::new::<Read>("read", &none).needs(Permission::Read).read_only(),
+            Export::new::<Write>("write", &none)
+                .needs(Permission::Read)
+                .idempotent(),
+            Export::new::<Read>("read", &none)
+                .needs(Permission::Read)
+                .read_only(),
         ])
     },
     ..Builtin::BLANK
@@ -71,11 +75,17 @@ impl Operation for Write {
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         if self.todos.len() > MOST {
-            return Err(errors::invalid(format!("a list has at most {MOST} tasks, not {}", self.todos.len())));
+            return Err(errors::invalid(format!(
+                "a list has at most {MOST} tasks, not {}",
+                self.todos.len()
+            )));
         }
         let output = shown(&self.todos);
         powers::state(ctx)?.save(STATE, json!(self.todos)).await?;
-        ctx.progress.update(output.title.as_deref().unwrap_or_default(), output.metadata.clone());
+        ctx.progress.update(
+            output.title.as_deref().unwrap_or_default(),
+            output.metadata.clone(),
+        );
         Ok(output)
     }
 }
@@ -91,7 +101,9 @@ impl Operation for Read {
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let saved = powers::state(ctx)?.load(STATE).await?;
         // A list that was edited by hand and cannot be read counts as none.
-        let todos: Vec<Task> = saved.and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default();
+        let todos: Vec<Task> = saved
+            .and_then(|saved| serde_json::from_value(saved).ok())
+            .unwrap_or_default();
         Ok(shown(&todos))
     }
 }
@@ -99,7 +111,10 @@ impl Operation for Read {
 /// The list as the model gets it, and as people see it.
 fn shown(todos: &[Task]) -> ToolOutput {
     let count = |status| todos.iter().filter(|task| task.status == status).count();
-    let (open, done) = (count(Status::Pending) + count(Status::InProgress), count(Status::Completed));
+    let (open, done) = (
+        count(Status::Pending) + count(Status::InProgress),
+        count(Status::Completed),
+    );
     let output = json!({
         "todos": todos,
         "pending": count(Status::Pending),
@@ -108,5 +123,8 @@ fn shown(todos: &[Task]) -> ToolOutput {
         "cancelled": count(Status::Cancelled),
     });
     let metadata = JsonObject::from_iter([("todos".to_owned(), json!(todos))]);
-    ToolOutput { metadata, ..titled(format!("{done} of {} tasks done", open + done), output) }
+    ToolOutput {
+        metadata,
+        ..titled(format!("{done} of {} tasks done", open + done), output)
+    }
 }

@@ -12,12 +12,24 @@ struct ToolChain {
     parts: &'static [&'static str],
 }
 
-const fn at(variable: &'static str, usual: &'static str, parts: &'static [&'static str]) -> ToolChain {
-    ToolChain { variable, usual, parts }
+const fn at(
+    variable: &'static str,
+    usual: &'static str,
+    parts: &'static [&'static str],
+) -> ToolChain {
+    ToolChain {
+        variable,
+        usual,
+        parts,
+    }
 }
 
 const TOOL_CHAINS: [ToolChain; 14] = [
-    at("CARGO_HOME", ".cargo", &["bin", "config.toml", "env", "git", "registry"]),
+    at(
+        "CARGO_HOME",
+        ".cargo",
+        &["bin", "config.toml", "env", "git", "registry"],
+    ),
     at("RUSTUP_HOME", ".rustup", &[]),
     at("PYENV_ROOT", ".pyenv", &[]),
     at("NVM_DIR", ".nvm", &[]),
@@ -42,18 +54,28 @@ pub(crate) fn is_variable(name: &str) -> bool {
 /// What programs read of the tool chains of this process's user.
 pub(crate) fn readable() -> Vec<PathBuf> {
     let home = std::env::home_dir();
-    TOOL_CHAINS.iter().flat_map(|chain| chain.readable(std::env::var_os(chain.variable), home.as_deref())).collect()
+    TOOL_CHAINS
+        .iter()
+        .flat_map(|chain| chain.readable(std::env::var_os(chain.variable), home.as_deref()))
+        .collect()
 }
 
 impl ToolChain {
     /// What is read, where the variable is `set` so.
     fn readable(&self, set: Option<std::ffi::OsString>, home: Option<&Path>) -> Vec<PathBuf> {
-        let set = set.iter().flat_map(std::env::split_paths).filter(|folder| folder.is_absolute());
-        let usual = home.filter(|_| !self.usual.is_empty()).map(|home| home.join(self.usual));
+        let set = set
+            .iter()
+            .flat_map(std::env::split_paths)
+            .filter(|folder| folder.is_absolute());
+        let usual = home
+            .filter(|_| !self.usual.is_empty())
+            .map(|home| home.join(self.usual));
         let folders = set.chain(usual);
         match self.parts {
             [] => folders.collect(),
-            parts => folders.flat_map(|folder| parts.iter().map(move |part| folder.join(part))).collect(),
+            parts => folders
+                .flat_map(|folder| parts.iter().map(move |part| folder.join(part)))
+                .collect(),
         }
     }
 }
@@ -67,11 +89,22 @@ mod tests {
         let [cargo, .., java] = &TOOL_CHAINS;
         let read = |chain: &ToolChain, set: Option<&str>| {
             let paths = chain.readable(set.map(Into::into), Some(Path::new("/home/u")));
-            paths.into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+            paths
+                .into_iter()
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
         };
         let moved = read(cargo, Some("/srv/cargo"));
-        assert!(moved.contains(&"/srv/cargo/registry".to_owned()) && moved.contains(&"/home/u/.cargo/bin".to_owned()));
-        assert!(!moved.iter().any(|path| path.ends_with("credentials.toml") || path == "/srv/cargo"), "{moved:?}");
+        assert!(
+            moved.contains(&"/srv/cargo/registry".to_owned())
+                && moved.contains(&"/home/u/.cargo/bin".to_owned())
+        );
+        assert!(
+            !moved
+                .iter()
+                .any(|path| path.ends_with("credentials.toml") || path == "/srv/cargo"),
+            "{moved:?}"
+        );
         assert_eq!(read(java, Some("/opt/java")), ["/opt/java"]);
         assert!(read(java, None).is_empty() && read(java, Some("relative")).is_empty());
     }

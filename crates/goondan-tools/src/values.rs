@@ -6,9 +6,18 @@ use serde_json::Value;
 use crate::table::ConfigError;
 
 /// What `source` stands for: `{value: …}`, `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: {ref: Secret/NAME}}}`.
-pub(crate) fn resolve(source: &Value, field: &str, environment: &Environment) -> Result<Secret, ConfigError> {
+pub(crate) fn resolve(
+    source: &Value,
+    field: &str,
+    environment: &Environment,
+) -> Result<Secret, ConfigError> {
     let source = parse(source).ok_or_else(|| ConfigError::NoSource(field.to_owned()))?;
-    environment.resolve(&source, field).map_err(|tried| ConfigError::Unset { field: field.to_owned(), tried })
+    environment
+        .resolve(&source, field)
+        .map_err(|tried| ConfigError::Unset {
+            field: field.to_owned(),
+            tried,
+        })
 }
 
 fn parse(source: &Value) -> Option<ValueSource> {
@@ -18,8 +27,15 @@ fn parse(source: &Value) -> Option<ValueSource> {
         "valueFrom" => match only(value)? {
             ("env", name) => Some(ValueSource::Env(name.as_str()?.to_owned())),
             ("secretRef", reference) => {
-                let name = reference.get("ref")?.as_str()?.strip_prefix("Secret/")?.to_owned();
-                let key = reference.get("key").and_then(Value::as_str).map(str::to_owned);
+                let name = reference
+                    .get("ref")?
+                    .as_str()?
+                    .strip_prefix("Secret/")?
+                    .to_owned();
+                let key = reference
+                    .get("key")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned);
                 Some(ValueSource::SecretRef { name, key })
             }
             _ => None,
@@ -43,20 +59,42 @@ mod tests {
 
     #[test]
     fn a_value_comes_from_where_it_says() {
-        let environment: Environment =
-            [("HOOK".to_owned(), "h".to_owned()), ("SECRET_CHAT".to_owned(), "s".to_owned())].into_iter().collect();
+        let environment: Environment = [
+            ("HOOK".to_owned(), "h".to_owned()),
+            ("SECRET_CHAT".to_owned(), "s".to_owned()),
+        ]
+        .into_iter()
+        .collect();
         let of = |source: Value| {
             resolve(&source, "url", &environment)
                 .map(|secret| secret.expose().to_owned())
                 .map_err(|error| error.to_string())
         };
         assert_eq!(of(json!({"value": "v"})), Ok("v".to_owned()));
-        assert_eq!(of(json!({"valueFrom": {"env": "HOOK"}})), Ok("h".to_owned()));
-        assert_eq!(of(json!({"valueFrom": {"secretRef": {"ref": "Secret/chat"}}})), Ok("s".to_owned()));
-        assert!(of(json!({"valueFrom": {"env": "NONE"}})).unwrap_err().contains("`NONE`"));
-        for wrong in [json!("https://secret"), json!({}), json!({"value": 1}), json!({"value": "a", "valueFrom": {}})] {
+        assert_eq!(
+            of(json!({"valueFrom": {"env": "HOOK"}})),
+            Ok("h".to_owned())
+        );
+        assert_eq!(
+            of(json!({"valueFrom": {"secretRef": {"ref": "Secret/chat"}}})),
+            Ok("s".to_owned())
+        );
+        assert!(
+            of(json!({"valueFrom": {"env": "NONE"}}))
+                .unwrap_err()
+                .contains("`NONE`")
+        );
+        for wrong in [
+            json!("https://secret"),
+            json!({}),
+            json!({"value": 1}),
+            json!({"value": "a", "valueFrom": {}}),
+        ] {
             let error = of(wrong).unwrap_err();
-            assert!(error.contains("value source") && !error.contains("secret"), "{error}");
+            assert!(
+                error.contains("value source") && !error.contains("secret"),
+                "{error}"
+            );
         }
     }
 }

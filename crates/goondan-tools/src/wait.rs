@@ -20,7 +20,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Waits.",
     error_message_limit: Some(600),
     timeout: Some(Duration::from_secs(310)),
-    open: |_| Ok(vec![Export::new::<Seconds>("seconds", &Arc::new(())).read_only()]),
+    open: |_| {
+        Ok(vec![
+            Export::new::<Seconds>("seconds", &Arc::new(())).read_only(),
+        ])
+    },
     ..Builtin::BLANK
 };
 
@@ -38,11 +42,15 @@ impl Operation for Seconds {
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         if !(0.0..=LONGEST).contains(&self.seconds) {
-            return Err(errors::invalid(format!("seconds must be from 0 to {LONGEST}, not {}", self.seconds)));
+            return Err(errors::invalid(format!(
+                "seconds must be from 0 to {LONGEST}, not {}",
+                self.seconds
+            )));
         }
         let wait = Duration::from_secs_f64(self.seconds);
         tokio::time::sleep(wait).await;
-        let output = json!({"waitedSeconds": number(self.seconds), "waitedMs": wait.as_millis() as u64});
+        let output =
+            json!({"waitedSeconds": number(self.seconds), "waitedMs": wait.as_millis() as u64});
         Ok(titled(format!("Waited {} s", self.seconds), output))
     }
 }

@@ -32,15 +32,21 @@ pub(crate) fn replace(root: &Root, place: &Place, content: &[u8]) -> Result<(), 
 /// Makes a file that was not there; false if there is something of that name. The folder must exist.
 pub(crate) fn create(root: &Root, place: &Place, content: &[u8]) -> Result<bool, ToolError> {
     let what = format!("write `{}`", place.given);
-    root.in_folder(place, &what, |folder, name| match folder.put_new(name, content) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        made => made.map(|()| true),
+    root.in_folder(place, &what, |folder, name| {
+        match folder.put_new(name, content) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            made => made.map(|()| true),
+        }
     })
 }
 
 /// Removes a file.
 pub(crate) fn remove(root: &Root, place: &Place) -> Result<(), ToolError> {
-    root.in_folder(place, &format!("delete `{}`", place.given), Folder::remove_file)
+    root.in_folder(
+        place,
+        &format!("delete `{}`", place.given),
+        Folder::remove_file,
+    )
 }
 
 /// Gives a file the mode of another.
@@ -49,7 +55,11 @@ pub(crate) fn copy_mode(root: &Root, from: &Place, to: &Place) -> Result<(), Too
     set_mode(root, to, |_| metadata.permissions())
 }
 
-fn set_mode(root: &Root, place: &Place, mode: impl FnOnce(Permissions) -> Permissions) -> Result<(), ToolError> {
+fn set_mode(
+    root: &Root,
+    place: &Place,
+    mode: impl FnOnce(Permissions) -> Permissions,
+) -> Result<(), ToolError> {
     let (file, metadata) = root.open(place)?;
     file.set_permissions(mode(metadata.permissions()))
         .map_err(|error| errors::io(format_args!("write `{}`", place.given), &error))
@@ -62,11 +72,16 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 pub(crate) fn read_text(root: &Root, place: &Place) -> Result<String, ToolError> {
     let (mut file, metadata) = root.open(place)?;
     if metadata.len() > LARGEST {
-        let message = format!("`{}` has {} bytes, too many to change ({LARGEST})", place.given, metadata.len());
+        let message = format!(
+            "`{}` has {} bytes, too many to change ({LARGEST})",
+            place.given,
+            metadata.len()
+        );
         return Err(ToolError::new(message).code(Code::TOOL_TOO_LARGE));
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
+    file.read_to_end(&mut bytes)
+        .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
     text_of(bytes).map_err(|bytes| not_text(&place.given, &bytes))
 }
 
@@ -83,7 +98,9 @@ pub(crate) fn make_executable(root: &Root, place: &Place) -> Result<(), ToolErro
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        set_mode(root, place, |mode| Permissions::from_mode(mode.mode() | (mode.mode() & 0o444) >> 2))?;
+        set_mode(root, place, |mode| {
+            Permissions::from_mode(mode.mode() | (mode.mode() & 0o444) >> 2)
+        })?;
     }
     #[cfg(not(unix))]
     let _ = (root, place);
@@ -93,5 +110,9 @@ pub(crate) fn make_executable(root: &Root, place: &Place) -> Result<(), ToolErro
 /// What becomes of a file, as a diff.
 pub(crate) fn diff(path: &str, before: &str, after: &str) -> String {
     let hunks = crate::diff::unified(before, after, 3);
-    if hunks.is_empty() { hunks } else { format!("--- {path}\n+++ {path}\n{hunks}") }
+    if hunks.is_empty() {
+        hunks
+    } else {
+        format!("--- {path}\n+++ {path}\n{hunks}")
+    }
 }

@@ -96,7 +96,8 @@ spec: {modelConfig: {modelRef: Model/m}, extensions: [{ref: Extension/bun}]}
 ";
 
 /// A layer that does nothing.
-const LAYER: &str = "export function register(api) {\n  api.pipeline.register('step', (ctx) => ctx.next());\n}\n";
+const LAYER: &str =
+    "export function register(api) {\n  api.pipeline.register('step', (ctx) => ctx.next());\n}\n";
 
 /// Sends each line back, read and written as the program in a host does.
 const ECHO: &str = "
@@ -113,15 +114,28 @@ fn has_bun() -> bool {
 /// Builds with the profile of this program, and gives the one file that came of it.
 fn build(arguments: &[&str]) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]).args(arguments);
+    cargo
+        .args([
+            "build",
+            "--quiet",
+            "--message-format=json-render-diagnostics",
+        ])
+        .args(arguments);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
-    let output = cargo.stderr(std::process::Stdio::inherit()).output().unwrap();
+    let output = cargo
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{arguments:?} is not built");
     let lines = String::from_utf8(output.stdout).unwrap();
-    let mut artifacts = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let last = artifacts.rfind(|message| message["reason"] == "compiler-artifact").unwrap();
+    let mut artifacts = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let last = artifacts
+        .rfind(|message| message["reason"] == "compiler-artifact")
+        .unwrap();
     PathBuf::from(last["filenames"][0].as_str().unwrap())
 }
 
@@ -132,19 +146,37 @@ fn start(runtime: &Runtime, folder: &Path) -> Swarm {
         true => (BUN, "{ref: Tool/bun}", "{ref: Agent/layered-bun}"),
         false => ("", "", ""),
     };
-    let manifest = PROJECT.replace("BUN_TOOL", tool).replace("BUN_AGENT", agent).replace("BUN", bun);
+    let manifest = PROJECT
+        .replace("BUN_TOOL", tool)
+        .replace("BUN_AGENT", agent)
+        .replace("BUN", bun);
     std::fs::write(project.join("goondan.yaml"), manifest).unwrap();
     std::fs::write(project.join("extension.mjs"), LAYER).unwrap();
     std::fs::write(project.join("echo.mjs"), ECHO).unwrap();
-    std::fs::write(project.join("tool.mjs"), "export const handlers = { current: () => 1 };\n").unwrap();
-    std::fs::write(project.join("tool.py"), "handlers = {\"current\": lambda ctx, input: 1}\n").unwrap();
+    std::fs::write(
+        project.join("tool.mjs"),
+        "export const handlers = { current: () => 1 };\n",
+    )
+    .unwrap();
+    std::fs::write(
+        project.join("tool.py"),
+        "handlers = {\"current\": lambda ctx, input: 1}\n",
+    )
+    .unwrap();
     let library = build(&["-p", "counter"]);
     std::fs::copy(&library, project.join(library.file_name().unwrap())).unwrap();
     let program = build(&["-p", "goondan-dylib", "--example", "tool-host"]);
     let loaded = goondan::load(&project);
-    let bundle = loaded.bundle.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
-    let builder = Swarm::builder(bundle).environment(Environment::default()).state_root(folder.join("state"));
-    let builder = builder.tool_host(HostCommand { program, args: Vec::new() });
+    let bundle = loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
+    let builder = Swarm::builder(bundle)
+        .environment(Environment::default())
+        .state_root(folder.join("state"));
+    let builder = builder.tool_host(HostCommand {
+        program,
+        args: Vec::new(),
+    });
     runtime.block_on(builder.start()).unwrap()
 }
 
@@ -187,7 +219,8 @@ fn calls(criterion: &mut Criterion) {
                     timed(&runtime, times, move || {
                         let (swarm, arguments) = (swarm.clone(), arguments.clone());
                         async move {
-                            let result = swarm.call_tool(None, None, tool, arguments).await.unwrap();
+                            let result =
+                                swarm.call_tool(None, None, tool, arguments).await.unwrap();
                             assert_eq!(result.status, ToolCallStatus::Ok, "{:?}", result.error);
                         }
                     })
@@ -204,14 +237,20 @@ fn calls(criterion: &mut Criterion) {
 /// A turn of one step, without a layer and with one: a call of the layer, in which it asks for the step, is twice to a process and back.
 fn turns(criterion: &mut Criterion, runtime: &Runtime, swarm: &Swarm) {
     let mut group = criterion.benchmark_group("turn");
-    let agents = ["plain", "layered"].into_iter().chain(has_bun().then_some("layered-bun"));
+    let agents = ["plain", "layered"]
+        .into_iter()
+        .chain(has_bun().then_some("layered-bun"));
     for agent in agents {
         let mut count = 0_u32;
         let mut turn = async || {
             // Of many conversations, so that none grows long, and of no more than stay in memory.
             count += 1;
             let instance_key = Some(format!("k{}", count % 1000));
-            let input = Input { agent: Some(agent.to_owned()), instance_key, ..Input::text("hello") };
+            let input = Input {
+                agent: Some(agent.to_owned()),
+                instance_key,
+                ..Input::text("hello")
+            };
             let result = swarm.send(input).await.unwrap().result().await.unwrap();
             assert!(result.error.is_none(), "{:?}", result.error);
         };
@@ -223,11 +262,21 @@ fn turns(criterion: &mut Criterion, runtime: &Runtime, swarm: &Swarm) {
 /// A line to a process and back.
 fn pipes(criterion: &mut Criterion, runtime: &Runtime, echo: &Path) {
     let mut group = criterion.benchmark_group("pipe");
-    for program in ["node", "bun"].into_iter().filter(|program| *program == "node" || has_bun()) {
+    for program in ["node", "bun"]
+        .into_iter()
+        .filter(|program| *program == "node" || has_bun())
+    {
         let mut command = tokio::process::Command::new(program);
-        command.arg(echo).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        command
+            .arg(echo)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
         let mut child = runtime.block_on(async { command.spawn().unwrap() });
-        let streams = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let streams = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
         let process = Arc::new(Mutex::new(streams));
         for (size, length) in [("small", 700), ("10-kb", 10 * 1024 + 700)] {
             // As long as the line of such a call.

@@ -24,13 +24,21 @@ use tokio::runtime::Runtime;
 /// Builds the example server with the profile of this program.
 fn server() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics", "-p", "notes-server"]);
+    cargo.args([
+        "build",
+        "--quiet",
+        "--message-format=json-render-diagnostics",
+        "-p",
+        "notes-server",
+    ]);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
     let output = cargo.stderr(Stdio::inherit()).output().unwrap();
     let lines = String::from_utf8(output.stdout).unwrap();
-    let mut artifacts = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut artifacts = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let program = artifacts.find_map(|message| message["executable"].as_str().map(PathBuf::from));
     program.expect("the server is built")
 }
@@ -41,7 +49,9 @@ fn project(folder: &Path, servers: &[String]) {
                     spec: {provider: scripted, model: any, options: {default: {calls: [{tool: text-transform__slice, \
                     args: {text: hi, start: 0, end: 1}}]}}}\n"
         .to_owned();
-    let mut uses: Vec<String> = (0..servers.len()).map(|number| format!("{{ref: Tool/t{number}}}")).collect();
+    let mut uses: Vec<String> = (0..servers.len())
+        .map(|number| format!("{{ref: Tool/t{number}}}"))
+        .collect();
     uses.push("{ref: Tool/text-transform}".to_owned());
     for (number, server) in servers.iter().enumerate() {
         text.push_str(&format!(
@@ -60,11 +70,17 @@ fn project(folder: &Path, servers: &[String]) {
 
 async fn start(folder: &Path, stand_ins: Option<Arc<dyn StandIns>>) -> Swarm {
     let bundle = goondan::load(folder).bundle.unwrap();
-    let mut builder = Swarm::builder(bundle).state_root(folder.join("state")).environment(Environment::default());
+    let mut builder = Swarm::builder(bundle)
+        .state_root(folder.join("state"))
+        .environment(Environment::default());
     if let Some(stand_ins) = stand_ins {
         builder = builder.mcp_stand_ins(stand_ins);
     }
-    builder.start().await.map_err(|error| error.to_string()).unwrap()
+    builder
+        .start()
+        .await
+        .map_err(|error| error.to_string())
+        .unwrap()
 }
 
 fn round_trip(stdin: &mut ChildStdin, stdout: &mut BufReader<ChildStdout>, message: &Value) {
@@ -74,17 +90,35 @@ fn round_trip(stdin: &mut ChildStdin, stdout: &mut BufReader<ChildStdout>, messa
 }
 
 fn calls(criterion: &mut Criterion) {
-    let (program, folder, runtime) = (server(), tempfile::tempdir().unwrap(), Runtime::new().unwrap());
-    let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let (program, folder, runtime) = (
+        server(),
+        tempfile::tempdir().unwrap(),
+        Runtime::new().unwrap(),
+    );
+    let mut child = Command::new(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stdin, mut stdout) = (
+        child.stdin.take().unwrap(),
+        BufReader::new(child.stdout.take().unwrap()),
+    );
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list", "arguments": {}}});
     let mut group = criterion.benchmark_group("mcp call");
-    group.bench_function("raw round trip", |bench| bench.iter(|| round_trip(&mut stdin, &mut stdout, &call)));
-    project(folder.path(), &[format!("{{command: '{}'}}", program.display())]);
+    group.bench_function("raw round trip", |bench| {
+        bench.iter(|| round_trip(&mut stdin, &mut stdout, &call))
+    });
+    project(
+        folder.path(),
+        &[format!("{{command: '{}'}}", program.display())],
+    );
     let swarm = runtime.block_on(start(folder.path(), None));
     group.bench_function("through a swarm", |bench| {
         bench.iter(|| {
-            let result = runtime.block_on(swarm.call_tool(None, None, "t0__list", json!({}))).unwrap();
+            let result = runtime
+                .block_on(swarm.call_tool(None, None, "t0__list", json!({})))
+                .unwrap();
             assert_eq!(result.status, ToolCallStatus::Ok);
         });
     });
@@ -101,7 +135,10 @@ fn starts(criterion: &mut Criterion) {
     let one = format!("{{command: '{}'}}", program.display());
     let mut ten = vec![one; 9];
     ten.push("{command: sleep, args: [600]}".to_owned());
-    for (name, servers) in [("without servers", Vec::new()), ("ten servers, one of which hangs", ten)] {
+    for (name, servers) in [
+        ("without servers", Vec::new()),
+        ("ten servers, one of which hangs", ten),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         project(folder.path(), &servers);
         // Here they are met for the first time.
@@ -139,20 +176,34 @@ impl StandIns for Many {
             let mut lines = tokio::io::BufReader::new(input).lines();
             while let Ok(Some(line)) = lines.next_line().await {
                 let message: Value = serde_json::from_str(&line).unwrap();
-                let Some(id) = message.get("id") else { continue };
+                let Some(id) = message.get("id") else {
+                    continue;
+                };
                 let answer = match message["method"].as_str().unwrap() {
                     "initialize" => json!({"id": id, "jsonrpc": "2.0", "result": {
                         "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                         "serverInfo": {"name": "many", "version": "1"},
                     }}),
-                    "tools/list" => json!({"id": id, "jsonrpc": "2.0", "result": {"tools": tools(count)}}),
-                    _ => json!({"id": id, "jsonrpc": "2.0", "error": {"code": -32601, "message": "no"}}),
+                    "tools/list" => {
+                        json!({"id": id, "jsonrpc": "2.0", "result": {"tools": tools(count)}})
+                    }
+                    _ => {
+                        json!({"id": id, "jsonrpc": "2.0", "error": {"code": -32601, "message": "no"}})
+                    }
                 };
-                output.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+                output
+                    .write_all(format!("{answer}\n").as_bytes())
+                    .await
+                    .unwrap();
             }
         });
         let (input, output) = tokio::io::split(near);
-        Some(Ok(Stream { input: Box::new(input), output: Box::new(output), errors: None, program: None }))
+        Some(Ok(Stream {
+            input: Box::new(input),
+            output: Box::new(output),
+            errors: None,
+            program: None,
+        }))
     }
 }
 
@@ -173,7 +224,10 @@ fn tools(count: usize) -> Vec<Value> {
 fn steps(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let mut group = criterion.benchmark_group("mcp turn of 20 steps");
-    group.sample_size(20).measurement_time(Duration::from_secs(2)).warm_up_time(Duration::from_millis(500));
+    group
+        .sample_size(20)
+        .measurement_time(Duration::from_secs(2))
+        .warm_up_time(Duration::from_millis(500));
     // Both stay to the end: a file system takes longer to make files where many were removed a moment ago.
     let swarms = [5, 500].map(|count| {
         let folder = tempfile::tempdir().unwrap();
@@ -186,7 +240,10 @@ fn steps(criterion: &mut Criterion) {
         group.bench_function(format!("{count} tools"), |bench| {
             bench.iter(|| {
                 number += 1;
-                let input = Input { instance_key: Some(format!("k{number}")), ..Input::text("hi") };
+                let input = Input {
+                    instance_key: Some(format!("k{number}")),
+                    ..Input::text("hi")
+                };
                 runtime.block_on(async { swarm.send(input).await.unwrap().result().await.unwrap() })
             });
         });

@@ -48,7 +48,10 @@ impl ToolSources {
         environment: Environment,
     ) -> Self {
         let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper.clone())));
-        let modules = Modules::new(state_root, Arc::new(HostStarter(ServerPrograms::new(helper.clone()))));
+        let modules = Modules::new(
+            state_root,
+            Arc::new(HostStarter(ServerPrograms::new(helper.clone()))),
+        );
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(Libraries::new(staging, Limits::default()));
         let builtin = BuiltinTools::new()
@@ -77,7 +80,11 @@ impl ToolSources {
     /// What a plan is made with.
     pub(crate) fn ports(self: &Arc<Self>, models: Arc<dyn ModelFactory>) -> PlanPorts {
         let tools = Arc::clone(self) as Arc<dyn ToolSource>;
-        PlanPorts { tools, extensions: Arc::clone(self) as Arc<dyn ExtensionSource>, models }
+        PlanPorts {
+            tools,
+            extensions: Arc::clone(self) as Arc<dyn ExtensionSource>,
+            models,
+        }
     }
 
     /// Runs a connector that is a file or a library until it ends. One that is built in is run elsewhere.
@@ -93,10 +100,16 @@ impl ToolSources {
     ) -> Result<(), ToolError> {
         match entry {
             ConnectorEntry::Builtin(_) => Ok(()),
-            ConnectorEntry::Module(module) => self.modules.run_connector(id, module, bundle_root, values, desk).await,
+            ConnectorEntry::Module(module) => {
+                self.modules
+                    .run_connector(id, module, bundle_root, values, desk)
+                    .await
+            }
             ConnectorEntry::Library(path) => {
                 let libraries = self.hosted.as_ref().unwrap_or(&self.libraries);
-                libraries.run_connector(id, path, bundle_root, values, desk).await
+                libraries
+                    .run_connector(id, path, bundle_root, values, desk)
+                    .await
             }
         }
     }
@@ -108,7 +121,11 @@ impl ToolSources {
 
     /// Ends what tools have running, and closes all libraries.
     pub(crate) async fn shutdown(&self) {
-        tokio::join!(self.builtin.shutdown(), self.modules.shutdown(), self.mcp.shutdown());
+        tokio::join!(
+            self.builtin.shutdown(),
+            self.modules.shutdown(),
+            self.mcp.shutdown()
+        );
         let mut stuck = self.libraries.shutdown(PATIENCE).await;
         if let Some(hosted) = &self.hosted {
             stuck.extend(hosted.shutdown(PATIENCE).await);
@@ -118,13 +135,20 @@ impl ToolSources {
         }
     }
 
-    async fn open_library(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
+    async fn open_library(
+        &self,
+        tool: &Resource<Tool>,
+        bundle_root: &Path,
+    ) -> Result<ToolSet, OpenError> {
         match (tool.spec.isolation, &self.hosted) {
-            (Isolation::None, _) => ToolSource::open(self.libraries.as_ref(), tool, bundle_root).await,
+            (Isolation::None, _) => {
+                ToolSource::open(self.libraries.as_ref(), tool, bundle_root).await
+            }
             (Isolation::Process, Some(hosted)) => ToolSource::open(hosted, tool, bundle_root).await,
             (Isolation::Process, None) => {
                 let cause = "`isolation: process` needs a program that can host libraries, and this one cannot";
-                let suggestion = "give `SwarmBuilder::tool_host` a command, or leave `isolation` out";
+                let suggestion =
+                    "give `SwarmBuilder::tool_host` a command, or leave `isolation` out";
                 Err(OpenError::new(&tool.id, cause).suggest(suggestion))
             }
         }

@@ -55,7 +55,10 @@ struct Stamp {
 impl Stamp {
     fn of(path: &Path) -> Option<Stamp> {
         let metadata = std::fs::metadata(path).ok()?;
-        Some(Stamp { changed: metadata.modified().ok(), length: metadata.len() })
+        Some(Stamp {
+            changed: metadata.modified().ok(),
+            length: metadata.len(),
+        })
     }
 }
 
@@ -72,8 +75,15 @@ impl ApprovalFile {
     /// overwritten with the next approval.
     pub fn of(workspace: &Path, root: &Path) -> Result<Self, Diagnostic> {
         let path = workspace.join(FILE);
-        let project = real_path(root).unwrap_or_else(|_| root.to_owned()).display().to_string();
-        let file = ApprovalFile { path, project, known: Mutex::default() };
+        let project = real_path(root)
+            .unwrap_or_else(|_| root.to_owned())
+            .display()
+            .to_string();
+        let file = ApprovalFile {
+            path,
+            project,
+            known: Mutex::default(),
+        };
         drop(file.read().map_err(|cause| unusable(&file.path, &*cause))?);
         file.tell_of_old(root);
         Ok(file)
@@ -98,15 +108,25 @@ impl ApprovalFile {
 
     /// Changes the approvals of the project, and nobody else meanwhile.
     fn change(&self, change: impl FnOnce(&mut Vec<Grant>)) -> Result<(), StoreError> {
-        self.try_change(change).map_err(|cause| StoreError::file("write", &self.path, cause))
+        self.try_change(change)
+            .map_err(|cause| StoreError::file("write", &self.path, cause))
     }
 
-    fn try_change(&self, change: impl FnOnce(&mut Vec<Grant>)) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn try_change(
+        &self,
+        change: impl FnOnce(&mut Vec<Grant>),
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
         let lock = File::create(self.path.with_extension("lock"))?;
         lock.lock()?;
         let mut known = self.read()?;
-        change(known.content.projects.entry(self.project.clone()).or_default());
+        change(
+            known
+                .content
+                .projects
+                .entry(self.project.clone())
+                .or_default(),
+        );
         self.write(&known.content)?;
         known.stamp = Stamp::of(&self.path);
         Ok(())
@@ -159,7 +179,12 @@ impl ApprovalFile {
 impl ApprovalBook for ApprovalFile {
     fn grants(&self) -> Vec<Grant> {
         match self.read() {
-            Ok(known) => known.content.projects.get(&self.project).cloned().unwrap_or_default(),
+            Ok(known) => known
+                .content
+                .projects
+                .get(&self.project)
+                .cloned()
+                .unwrap_or_default(),
             Err(error) => {
                 tracing::warn!(file = %self.path.display(), error, "no approval holds until it can be read");
                 Vec::new()
@@ -184,14 +209,22 @@ impl ApprovalBook for ApprovalFile {
 /// They can't be read.
 pub fn of_conversation(workspace: &Workspace, id: &InstanceId) -> std::io::Result<Vec<Grant>> {
     let name = format!("{}.json", layout::file_name(APPROVALS));
-    let text = match std::fs::read(workspace.instance_dir(id).join(layout::EXTENSIONS).join(name)) {
+    let text = match std::fs::read(
+        workspace
+            .instance_dir(id)
+            .join(layout::EXTENSIONS)
+            .join(name),
+    ) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let all: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap_or_default();
     // What has another shape is of an older version, and holds no more.
-    Ok(all.into_iter().filter_map(|grant| serde_json::from_value(grant).ok()).collect())
+    Ok(all
+        .into_iter()
+        .filter_map(|grant| serde_json::from_value(grant).ok())
+        .collect())
 }
 
 /// Takes approvals of a conversation back. The workspace must not be held by a running swarm.
@@ -204,9 +237,12 @@ pub async fn forget_of_conversation(
     taken: &[Grant],
 ) -> Result<(), OpenWorkspaceError> {
     let store = JsonlStore::open(&workspace.dir)?;
-    let left =
-        of_conversation(workspace, id).map_err(|cause| StoreError::file("read", &workspace.instance_dir(id), cause))?;
-    let left: Vec<Grant> = left.into_iter().filter(|grant| !taken.contains(grant)).collect();
+    let left = of_conversation(workspace, id)
+        .map_err(|cause| StoreError::file("read", &workspace.instance_dir(id), cause))?;
+    let left: Vec<Grant> = left
+        .into_iter()
+        .filter(|grant| !taken.contains(grant))
+        .collect();
     update(&store, id, APPROVALS, |_| Some(serde_json::json!(left))).await?;
     Ok(())
 }
@@ -216,7 +252,10 @@ fn parse(text: &str) -> Result<Content, YamlError> {
 }
 
 fn unusable(path: &Path, cause: &dyn std::error::Error) -> Diagnostic {
-    let message = format!("The approvals in {} can't be read: {cause}.", path.display());
+    let message = format!(
+        "The approvals in {} can't be read: {cause}.",
+        path.display()
+    );
     Diagnostic::new(Code::PARSE_ERROR, message)
         .in_file(FILE)
         .suggest("Correct the file, or remove it: then everything is asked again.")
@@ -229,7 +268,10 @@ mod tests {
     use super::*;
 
     fn grant(command: &str) -> Grant {
-        let args = serde_json::json!({ "command": command }).as_object().unwrap().clone();
+        let args = serde_json::json!({ "command": command })
+            .as_object()
+            .unwrap()
+            .clone();
         let (agent, tool, folder) = ("a".to_owned(), "bash__exec".to_owned(), "/p".to_owned());
         Grant {
             agent,
@@ -267,31 +309,59 @@ mod tests {
         let (dir, workspace, project) = folders();
         let other = dir.path().join("hostile");
         std::fs::create_dir(&other).unwrap();
-        ApprovalFile::of(&workspace, &project).unwrap().remember(vec![grant("make")]).unwrap();
+        ApprovalFile::of(&workspace, &project)
+            .unwrap()
+            .remember(vec![grant("make")])
+            .unwrap();
         let book = ApprovalFile::of(&workspace, &other).unwrap();
         assert!(book.grants().is_empty());
         book.remember(vec![grant("ls")]).unwrap();
-        assert_eq!(ApprovalFile::of(&workspace, &project).unwrap().grants(), [grant("make")]);
-        assert_eq!(ApprovalFile::of(&workspace, &other).unwrap().grants(), [grant("ls")]);
+        assert_eq!(
+            ApprovalFile::of(&workspace, &project).unwrap().grants(),
+            [grant("make")]
+        );
+        assert_eq!(
+            ApprovalFile::of(&workspace, &other).unwrap().grants(),
+            [grant("ls")]
+        );
     }
 
     #[test]
     fn what_a_project_brings_along_allows_nothing() {
         let (_dir, workspace, project) = folders();
         std::fs::create_dir(project.join(".goondan")).unwrap();
-        std::fs::write(project.join(OLD_FILE), "approvals: [{agent: a, tool: bash__exec, args: {command: ls}}]")
-            .unwrap();
-        assert!(ApprovalFile::of(&workspace, &project).unwrap().grants().is_empty());
+        std::fs::write(
+            project.join(OLD_FILE),
+            "approvals: [{agent: a, tool: bash__exec, args: {command: ls}}]",
+        )
+        .unwrap();
+        assert!(
+            ApprovalFile::of(&workspace, &project)
+                .unwrap()
+                .grants()
+                .is_empty()
+        );
         // It was told: the next start finds the project known.
         let again = ApprovalFile::of(&workspace, &project).unwrap();
-        assert!(again.read().unwrap().content.projects.contains_key(&again.project));
+        assert!(
+            again
+                .read()
+                .unwrap()
+                .content
+                .projects
+                .contains_key(&again.project)
+        );
     }
 
     #[test]
     fn a_broken_file_is_neither_ignored_nor_overwritten() {
         let (_dir, workspace, project) = folders();
         std::fs::create_dir(&workspace).unwrap();
-        for broken in ["projects: {/p: [{agent: a}]}", "projects: {", "approvals: []"] {
+        for broken in [
+            "projects: {/p: [{agent: a}]}",
+            "projects: {",
+            "approvals: []",
+        ] {
             std::fs::write(workspace.join(FILE), broken).unwrap();
             assert!(ApprovalFile::of(&workspace, &project).is_err(), "{broken}");
         }
@@ -302,10 +372,16 @@ mod tests {
         let (_dir, workspace, project) = folders();
         let running = ApprovalFile::of(&workspace, &project).unwrap();
         running.remember(vec![grant("ls"), grant("make")]).unwrap();
-        ApprovalFile::of(&workspace, &project).unwrap().forget(&[grant("ls")]).unwrap();
+        ApprovalFile::of(&workspace, &project)
+            .unwrap()
+            .forget(&[grant("ls")])
+            .unwrap();
         assert_eq!(running.grants(), [grant("make")]);
         running.remember(vec![grant("pwd")]).unwrap();
-        assert_eq!(ApprovalFile::of(&workspace, &project).unwrap().grants(), [grant("make"), grant("pwd")]);
+        assert_eq!(
+            ApprovalFile::of(&workspace, &project).unwrap().grants(),
+            [grant("make"), grant("pwd")]
+        );
         std::fs::write(workspace.join(FILE), "{").unwrap();
         assert!(running.grants().is_empty() && running.remember(vec![grant("ls")]).is_err());
     }

@@ -81,14 +81,27 @@ impl Broker {
     }
 
     /// Somebody is there from now on for the questions that `takes` picks. Where nobody else is, the others are not waited for.
-    pub fn listen_for(&self, takes: impl Fn(&ApprovalRequest) -> bool + Send + Sync + 'static) -> Listener {
+    pub fn listen_for(
+        &self,
+        takes: impl Fn(&ApprovalRequest) -> bool + Send + Sync + 'static,
+    ) -> Listener {
         let mut state = self.state();
         let (sender, questions) = mpsc::unbounded_channel();
-        let there = There { questions: sender, takes: Box::new(takes) };
-        state.open.values().for_each(|open| there.tell(&open.question));
+        let there = There {
+            questions: sender,
+            takes: Box::new(takes),
+        };
+        state
+            .open
+            .values()
+            .for_each(|open| there.tell(&open.question));
         let number = state.number();
         state.listeners.insert(number, there);
-        Listener { number, questions, broker: self.clone() }
+        Listener {
+            number,
+            questions,
+            broker: self.clone(),
+        }
     }
 
     /// Whether there is anybody who could answer.
@@ -98,7 +111,11 @@ impl Broker {
 
     /// The questions that nobody has answered yet, oldest first.
     pub fn open(&self) -> Vec<Question> {
-        self.state().open.values().map(|open| open.question.clone()).collect()
+        self.state()
+            .open
+            .values()
+            .map(|open| open.question.clone())
+            .collect()
     }
 
     /// Takes a question out, with the way to its asker.
@@ -142,8 +159,17 @@ impl Approver for Broker {
                 ended: CancellationToken::new(),
                 broker: self.clone(),
             };
-            state.listeners.values().for_each(|there| there.tell(&question));
-            state.open.insert(question.number, Open { question: question.clone(), answer });
+            state
+                .listeners
+                .values()
+                .for_each(|there| there.tell(&question));
+            state.open.insert(
+                question.number,
+                Open {
+                    question: question.clone(),
+                    answer,
+                },
+            );
             question
         };
         let _withdrawn = Asking(&question);
@@ -192,8 +218,9 @@ impl Drop for Listener {
             let mut state = self.broker.state();
             state.listeners.remove(&self.number);
             let open = std::mem::take(&mut state.open);
-            let (kept, hopeless): (BTreeMap<_, _>, BTreeMap<_, _>) =
-                open.into_iter().partition(|(_, open)| state.is_for_anybody(&open.question.request));
+            let (kept, hopeless): (BTreeMap<_, _>, BTreeMap<_, _>) = open
+                .into_iter()
+                .partition(|(_, open)| state.is_for_anybody(&open.question.request));
             state.open = kept;
             hopeless
         };
@@ -306,6 +333,10 @@ mod tests {
             tokio::task::yield_now().await;
         }
         drop(everybody);
-        assert_eq!(asked.await.unwrap(), ApprovalAnswer::NobodyThere, "who is left does not take it");
+        assert_eq!(
+            asked.await.unwrap(),
+            ApprovalAnswer::NobodyThere,
+            "who is left does not take it"
+        );
     }
 }

@@ -30,7 +30,8 @@ use crate::database::{Database, Node, Standby, mark_of, serve_letters};
 use crate::generation::Notebook;
 use crate::identity::Owner;
 use crate::reload::{
-    FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, follow_servers, plan_swarm, take_stock,
+    FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, follow_servers,
+    plan_swarm, take_stock,
 };
 use crate::secrets;
 use crate::stand_ins::{StoodIn, ToolStandIns};
@@ -125,7 +126,9 @@ impl SwarmBuilder {
     /// Reads this environment file before `.env.local` and `.env` (`--env-file`). A reload reads all of them again.
     #[must_use]
     pub fn env_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.variables = Variables::OfProject { env_file: Some(path.into()) };
+        self.variables = Variables::OfProject {
+            env_file: Some(path.into()),
+        };
         self
     }
 
@@ -182,7 +185,11 @@ impl SwarmBuilder {
     /// Answers every approval with yes (`--yes`).
     #[must_use]
     pub fn approve_all(self, yes: bool) -> Self {
-        if yes { self.approver(Arc::new(ApproveAll)) } else { self }
+        if yes {
+            self.approver(Arc::new(ApproveAll))
+        } else {
+            self
+        }
     }
 
     /// Takes time and ids from there.
@@ -256,40 +263,69 @@ impl SwarmBuilder {
     }
 
     /// Where tools and extensions come from.
-    pub(crate) fn tool_sources(&self, root: &StateRoot, environment: &Environment) -> Arc<ToolSources> {
-        let (host, helper, stand_ins) = (&self.tool_host, &self.sandbox_helper, &self.mcp_stand_ins);
-        let sources = ToolSources::new(&root.0, host.clone(), helper.clone(), stand_ins.clone(), environment.clone());
+    pub(crate) fn tool_sources(
+        &self,
+        root: &StateRoot,
+        environment: &Environment,
+    ) -> Arc<ToolSources> {
+        let (host, helper, stand_ins) =
+            (&self.tool_host, &self.sandbox_helper, &self.mcp_stand_ins);
+        let sources = ToolSources::new(
+            &root.0,
+            host.clone(),
+            helper.clone(),
+            stand_ins.clone(),
+            environment.clone(),
+        );
         Arc::new(sources)
     }
 
     /// As [`SwarmBuilder::start`], with a subscription that misses nothing, not even what resumes at once.
-    pub async fn start_watched(mut self) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
+    pub async fn start_watched(
+        mut self,
+    ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
         let mut first = self.first_generation().await?;
         let workspace = self.workspace_to_run(&first)?;
         let swarm = self.bundle.choose_swarm(Some(&first.swarm.name))?;
-        let Begun { telemetry, watchers, tracing } =
-            telemetry::begin(self.telemetry.take(), swarm, &self.redactor, &*self.clock);
+        let Begun {
+            telemetry,
+            watchers,
+            tracing,
+        } = telemetry::begin(self.telemetry.take(), swarm, &self.redactor, &*self.clock);
         let (store, node) = self.opened_store(&mut first, &workspace, &tracing).await?;
         let bundle = Arc::clone(&first.generation.bundle);
-        workspace.claim(&Owner::of(&bundle, bundle.choose_swarm(Some(&first.swarm.name))?))?;
+        workspace.claim(&Owner::of(
+            &bundle,
+            bundle.choose_swarm(Some(&first.swarm.name))?,
+        ))?;
         let reloader = Arc::new(ToolReloads::default());
         let approvals = match self.approvals.take() {
             Some(book) => book,
             None => Arc::new(ApprovalFile::of(&workspace.dir, self.bundle.root())?),
         };
         let parts = RuntimeParts {
-            crew: node.as_ref().map(|node| Arc::clone(&node.crew) as Arc<dyn Crew>),
+            crew: node
+                .as_ref()
+                .map(|node| Arc::clone(&node.crew) as Arc<dyn Crew>),
             node: self.node_parts(&first.tools, &tracing)(Arc::clone(&first.generation), store),
             watchers,
             approvals,
             approver: Arc::clone(&self.approver),
             reloader: Some(Arc::clone(&reloader) as _),
         };
-        let (runtime, events) = Runtime::start(parts).await.map_err(OpenWorkspaceError::from)?;
+        let (runtime, events) = Runtime::start(parts)
+            .await
+            .map_err(OpenWorkspaceError::from)?;
         let environment = first.environment.clone();
-        let swarm = Swarm::of(Arc::new(self.inner(first, workspace, runtime, node, telemetry)));
+        let swarm = Swarm::of(Arc::new(
+            self.inner(first, workspace, runtime, node, telemetry),
+        ));
         let stocktaking = take_stock(&swarm, environment);
-        *swarm.inner().stocktaking.lock().unwrap_or_else(PoisonError::into_inner) = Some(stocktaking);
+        *swarm
+            .inner()
+            .stocktaking
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(stocktaking);
         reloader.serve(&swarm);
         follow_servers(&swarm);
         serve_letters(&swarm);
@@ -304,17 +340,40 @@ impl SwarmBuilder {
         let root = StateRoot::find(self.state_root.as_deref());
         root.prepare_or_warn();
         let tools = self.tool_sources(&root, &environment);
-        let source = self.tools.take().unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
+        let source = self
+            .tools
+            .take()
+            .unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
         let source = match self.tool_stand_ins.take() {
             Some(stand_ins) => Arc::new(StoodIn { source, stand_ins }) as Arc<dyn ToolSource>,
             None => source,
         };
-        let ports = PlanPorts { tools: source, ..tools.ports(Arc::clone(&self.models)) };
+        let ports = PlanPorts {
+            tools: source,
+            ..tools.ports(Arc::clone(&self.models))
+        };
         tools.mcp().prepare(&self.bundle, swarm);
-        let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);
+        let planned = plan_swarm(
+            &self.bundle,
+            swarm,
+            FIRST_GENERATION,
+            &ports,
+            &environment,
+            None,
+            &self.redactor,
+        );
         let mut generation = planned.await.map_err(StartError::Diagnostics)?;
-        generation.warnings.extend(tools.mcp().notices(&self.bundle));
-        Ok(First { swarm: swarm.id.clone(), root, environment, tools, ports, generation: Arc::new(generation) })
+        generation
+            .warnings
+            .extend(tools.mcp().notices(&self.bundle));
+        Ok(First {
+            swarm: swarm.id.clone(),
+            root,
+            environment,
+            tools,
+            ports,
+            generation: Arc::new(generation),
+        })
     }
 
     /// The workspace that was stated, or the project's own.
@@ -323,9 +382,15 @@ impl SwarmBuilder {
             return Ok(workspace);
         }
         let swarm = self.bundle.choose_swarm(Some(&first.swarm.name))?;
-        first.root.workspace_to_run(&self.bundle, swarm)?.map_err(|stranger| {
-            StartError::BelongsToAnother(first.root.workspace_of(&self.bundle, swarm), Box::new(stranger))
-        })
+        first
+            .root
+            .workspace_to_run(&self.bundle, swarm)?
+            .map_err(|stranger| {
+                StartError::BelongsToAnother(
+                    first.root.workspace_of(&self.bundle, swarm),
+                    Box::new(stranger),
+                )
+            })
     }
 
     /// The store of the workspace. With a database, that takes until this node leads there; what it leads with may be another
@@ -339,7 +404,9 @@ impl SwarmBuilder {
         if let Some(store) = self.store.take() {
             return Ok((store, None));
         }
-        let Some(database) = self.database.take() else { return Ok((open_store(workspace).await?, None)) };
+        let Some(database) = self.database.take() else {
+            return Ok((open_store(workspace).await?, None));
+        };
         let mut standby = Standby {
             mark: mark_of(&self.bundle, &first.swarm).await,
             generation: Arc::clone(&first.generation),
@@ -351,8 +418,18 @@ impl SwarmBuilder {
             reload_check: self.reload_check.as_ref(),
             redactor: &self.redactor,
         };
-        let node = database.join(workspace, &mut standby, self.node_parts(&first.tools, tracing)).await?;
-        let Standby { generation, environment, .. } = standby;
+        let node = database
+            .join(
+                workspace,
+                &mut standby,
+                self.node_parts(&first.tools, tracing),
+            )
+            .await?;
+        let Standby {
+            generation,
+            environment,
+            ..
+        } = standby;
         (first.generation, first.environment) = (generation, environment);
         Ok((Arc::clone(&node.store) as Arc<dyn Store>, Some(node)))
     }
@@ -363,8 +440,11 @@ impl SwarmBuilder {
         tools: &Arc<ToolSources>,
         tracing: &Arc<dyn Tracing>,
     ) -> impl Fn(Arc<Generation>, Arc<dyn Store>) -> NodeParts + use<> {
-        let (clock, redactor, workdir) =
-            (Arc::clone(&self.clock), self.redactor.clone(), self.workdir.as_deref().map(absolute));
+        let (clock, redactor, workdir) = (
+            Arc::clone(&self.clock),
+            self.redactor.clone(),
+            self.workdir.as_deref().map(absolute),
+        );
         let (tools, tracing) = (Arc::clone(tools), Arc::clone(tracing));
         move |generation, store| NodeParts {
             generation,
@@ -424,7 +504,11 @@ struct First {
 
 async fn open_store(workspace: &Workspace) -> Result<Arc<dyn Store>, StartError> {
     let dir = workspace.dir.clone();
-    Ok(Arc::new(tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await.map_err(io::Error::from)??))
+    Ok(Arc::new(
+        tokio::task::spawn_blocking(move || JsonlStore::open(&dir))
+            .await
+            .map_err(io::Error::from)??,
+    ))
 }
 
 fn absolute(path: &Path) -> PathBuf {

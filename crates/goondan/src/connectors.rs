@@ -10,8 +10,8 @@ use goondan_core::connecting::ConnectorValues;
 use goondan_core::ports::tool::ToolError;
 use goondan_engine::delivery::schedule::cron::Schedule;
 use goondan_spec::kinds::{
-    Allow, Connection, ConnectorEntry, ConnectorEvent, ConnectorManifest, Entry, IngressRule, Need, PropertyType,
-    Reply, Setting,
+    Allow, Connection, ConnectorEntry, ConnectorEvent, ConnectorManifest, Entry, IngressRule, Need,
+    PropertyType, Reply, Setting,
 };
 use goondan_spec::{Bundle, Environment, Fingerprint, Resource, ResourceId, Secret, ValueSource};
 /// Stands at the end of comments on GitHub that agents have written.
@@ -65,10 +65,18 @@ impl ConnectorFile {
             ConnectorEntry::Library(path) => std::slice::from_ref(path),
         };
         // What can't be read is told by whoever runs it.
-        let of_file =
-            |file: &String| File::open(bundle.root().join(file)).and_then(Fingerprint::of_stream).unwrap_or_default();
+        let of_file = |file: &String| {
+            File::open(bundle.root().join(file))
+                .and_then(Fingerprint::of_stream)
+                .unwrap_or_default()
+        };
         let contents = files.iter().map(of_file).collect();
-        Some(ConnectorFile { id: id.clone(), entry: entry.clone(), root: bundle.root().to_owned(), contents })
+        Some(ConnectorFile {
+            id: id.clone(),
+            entry: entry.clone(),
+            root: bundle.root().to_owned(),
+            contents,
+        })
     }
 }
 
@@ -87,7 +95,9 @@ pub(crate) fn unusable(
     connection: &Resource<Connection>,
     environment: &Environment,
 ) -> Option<String> {
-    Bound::of(bundle, connection, environment)?.err().map(|unusable| unusable.problem)
+    Bound::of(bundle, connection, environment)?
+        .err()
+        .map(|unusable| unusable.problem)
 }
 
 impl Bound {
@@ -96,15 +106,28 @@ impl Bound {
         let spec = &connection.spec;
         let connector = &bundle.connectors().get(&spec.connector)?.spec;
         let file = ConnectorFile::of(&spec.connector, &connector.entry, bundle);
-        let name = connector.builtin().unwrap_or(&spec.connector.name).to_owned();
-        let tool = base_connector(&name).filter(|_| file.is_none()).and_then(|manifest| manifest.tool);
+        let name = connector
+            .builtin()
+            .unwrap_or(&spec.connector.name)
+            .to_owned();
+        let tool = base_connector(&name)
+            .filter(|_| file.is_none())
+            .and_then(|manifest| manifest.tool);
         let answers_by_tool = tool.is_some_and(|tool| all_have(bundle, connection, tool));
-        let default = if answers_by_tool { Reply::None } else { Reply::Auto };
+        let default = if answers_by_tool {
+            Reply::None
+        } else {
+            Reply::Auto
+        };
         Some(Bound {
             name: connection.id.name.clone(),
             connector: name,
             file,
-            events: connector.events.iter().map(|event| event.name.clone()).collect(),
+            events: connector
+                .events
+                .iter()
+                .map(|event| event.name.clone())
+                .collect(),
             config: BTreeMap::new(),
             secrets: BTreeMap::new(),
             ingress: spec.ingress.clone(),
@@ -123,13 +146,21 @@ impl Bound {
         let bound = Bound::without_values(bundle, connection)?;
         let spec = &connection.spec;
         let known = base_connector(&bound.connector).filter(|_| bound.file.is_none());
-        let (config, secrets) = known.map_or((&[][..], &[][..]), |known| (&known.config, &known.secrets));
+        let (config, secrets) =
+            known.map_or((&[][..], &[][..]), |known| (&known.config, &known.secrets));
         let how = (bound.reply, spec.config.contains_key("apiBaseUrl"));
         let values = values(&spec.config, config, how, environment)
             .and_then(|config| Ok((config, values(&spec.secrets, secrets, how, environment)?)));
         Some(match values {
-            Ok((config, secrets)) => Ok(Bound { config, secrets, ..bound }),
-            Err(problem) => Err(Unusable { name: bound.name, problem }),
+            Ok((config, secrets)) => Ok(Bound {
+                config,
+                secrets,
+                ..bound
+            }),
+            Err(problem) => Err(Unusable {
+                name: bound.name,
+                problem,
+            }),
         })
     }
 
@@ -159,10 +190,22 @@ impl Swarm {
     ///
     /// # Errors
     /// It can't be started, has failed, or its process has ended.
-    pub async fn run_connector(&self, bound: &Bound, desk: Arc<dyn ConnectorDesk>) -> Result<(), ToolError> {
-        let Some(ConnectorFile { id, entry, root, .. }) = &bound.file else { return Ok(()) };
+    pub async fn run_connector(
+        &self,
+        bound: &Bound,
+        desk: Arc<dyn ConnectorDesk>,
+    ) -> Result<(), ToolError> {
+        let Some(ConnectorFile {
+            id, entry, root, ..
+        }) = &bound.file
+        else {
+            return Ok(());
+        };
         let expose = |values: &BTreeMap<String, Secret>| {
-            values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
+            values
+                .iter()
+                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                .collect()
         };
         let values = ConnectorValues {
             connection: bound.name.clone(),
@@ -170,15 +213,23 @@ impl Swarm {
             config: expose(&bound.config),
             secrets: expose(&bound.secrets),
         };
-        self.inner().tools.run_connector((id, entry), root, values, desk).await
+        self.inner()
+            .tools
+            .run_connector((id, entry), root, values, desk)
+            .await
     }
 
     /// The connections that feed it as it is now.
     pub async fn connections(&self) -> Vec<Result<Bound, Unusable>> {
         let environment = self.inner().reloading.lock().await.environment().clone();
         let bundle = self.bundle();
-        let Ok(swarm) = bundle.choose_swarm(Some(&self.name())) else { return Vec::new() };
-        bundle.connections_of(&swarm.id).filter_map(|connection| Bound::of(&bundle, connection, &environment)).collect()
+        let Ok(swarm) = bundle.choose_swarm(Some(&self.name())) else {
+            return Vec::new();
+        };
+        bundle
+            .connections_of(&swarm.id)
+            .filter_map(|connection| Bound::of(&bundle, connection, &environment))
+            .collect()
     }
 }
 
@@ -190,15 +241,27 @@ fn all_have(bundle: &Bundle, connection: &Resource<Connection>, tool: &str) -> b
     };
     let entry = swarm.map(|swarm| &swarm.spec.entry_agent);
     let rules = &connection.spec.ingress;
-    let routed = rules.iter().filter_map(|rule| rule.agent.as_ref().or(entry));
+    let routed = rules
+        .iter()
+        .filter_map(|rule| rule.agent.as_ref().or(entry));
     // What no rule matches goes to the entry agent; where all is routed, it gets nothing.
-    let mut agents: Vec<&ResourceId> = if rules.is_empty() { entry.into_iter().collect() } else { routed.collect() };
+    let mut agents: Vec<&ResourceId> = if rules.is_empty() {
+        entry.into_iter().collect()
+    } else {
+        routed.collect()
+    };
     agents.dedup();
     let is_it = |id: &ResourceId| {
-        bundle.tools().get(id).is_some_and(|found| found.spec.entry == Entry::Builtin(tool.to_owned()))
+        bundle
+            .tools()
+            .get(id)
+            .is_some_and(|found| found.spec.entry == Entry::Builtin(tool.to_owned()))
     };
     let has = |agent: &&ResourceId| {
-        bundle.agents().get(*agent).is_some_and(|agent| agent.spec.tools.iter().any(|used| is_it(&used.tool)))
+        bundle
+            .agents()
+            .get(*agent)
+            .is_some_and(|agent| agent.spec.tools.iter().any(|used| is_it(&used.tool)))
     };
     !agents.is_empty() && agents.iter().all(has)
 }
@@ -211,20 +274,36 @@ fn values(
     environment: &Environment,
 ) -> Result<BTreeMap<String, Secret>, String> {
     let missing = |name: &str, tried: &[String]| {
-        format!("The value of `{name}` is not there: {} is not set.", tried.join(" or "))
+        format!(
+            "The value of `{name}` is not there: {} is not set.",
+            tried.join(" or ")
+        )
     };
     let mut sources = sources.clone();
     // What the Connection does not say is where it customarily is. It belongs to the platform, not to whoever else listens.
-    for setting in
-        known.iter().filter(|_| !is_elsewhere).filter(|setting| !sources.contains_key(setting.name)).collect::<Vec<_>>()
+    for setting in known
+        .iter()
+        .filter(|_| !is_elsewhere)
+        .filter(|setting| !sources.contains_key(setting.name))
+        .collect::<Vec<_>>()
     {
-        let is_replaced = setting.unless.is_some_and(|other| sources.contains_key(other));
-        let is_needed = setting.need == Need::Always || (setting.need == Need::ForReplies && reply != Reply::None);
-        let Some(variable) = setting.variable.filter(|_| is_needed && !is_replaced) else { continue };
-        sources.insert(setting.name.to_owned(), ValueSource::Env(variable.to_owned()));
+        let is_replaced = setting
+            .unless
+            .is_some_and(|other| sources.contains_key(other));
+        let is_needed = setting.need == Need::Always
+            || (setting.need == Need::ForReplies && reply != Reply::None);
+        let Some(variable) = setting.variable.filter(|_| is_needed && !is_replaced) else {
+            continue;
+        };
+        sources.insert(
+            setting.name.to_owned(),
+            ValueSource::Env(variable.to_owned()),
+        );
     }
     let value = |(name, source): (&String, &ValueSource)| {
-        let value = environment.resolve(source, name).map_err(|tried| missing(name, &tried))?;
+        let value = environment
+            .resolve(source, name)
+            .map_err(|tried| missing(name, &tried))?;
         let setting = known.iter().find(|setting| setting.name == name);
         setting
             .map_or(Ok(()), |setting| (setting.check)(value.expose()))
@@ -237,8 +316,20 @@ fn values(
 /// All built-in connectors.
 pub(crate) fn manifests() -> Vec<ConnectorManifest> {
     // The one name under which bots that fetch are known elsewhere.
-    let telegram_polling = ConnectorManifest { name: "telegram-polling".to_owned(), ..telegram() };
-    vec![webhook(), cron(), cli(), telegram(), telegram_polling, slack(), github(), discord()]
+    let telegram_polling = ConnectorManifest {
+        name: "telegram-polling".to_owned(),
+        ..telegram()
+    };
+    vec![
+        webhook(),
+        cron(),
+        cli(),
+        telegram(),
+        telegram_polling,
+        slack(),
+        github(),
+        discord(),
+    ]
 }
 
 fn webhook() -> ConnectorManifest {
@@ -253,9 +344,17 @@ fn webhook() -> ConnectorManifest {
 fn cron() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
-            needed("schedule", |text| Schedule::parse(text, "UTC").map(drop).map_err(|error| wrong(&error))),
+            needed("schedule", |text| {
+                Schedule::parse(text, "UTC")
+                    .map(drop)
+                    .map_err(|error| wrong(&error))
+            }),
             needed("text", filled),
-            optional("timezone", |zone| Schedule::parse("0 0 * * *", zone).map(drop).map_err(|error| wrong(&error))),
+            optional("timezone", |zone| {
+                Schedule::parse("0 0 * * *", zone)
+                    .map(drop)
+                    .map_err(|error| wrong(&error))
+            }),
         ],
         ..manifest("cron", &[("cron_tick", &["scheduledAt"])])
     }
@@ -267,7 +366,11 @@ fn wrong(error: &impl std::fmt::Display) -> String {
 }
 
 fn cli() -> ConnectorManifest {
-    ConnectorManifest { takes_any_event: true, answers: true, ..manifest("cli", &[("stdin_message", &[])]) }
+    ConnectorManifest {
+        takes_any_event: true,
+        answers: true,
+        ..manifest("cli", &[("stdin_message", &[])])
+    }
 }
 
 fn telegram() -> ConnectorManifest {
@@ -276,7 +379,8 @@ fn telegram() -> ConnectorManifest {
             optional("apiBaseUrl", address).also(&["TELEGRAM_API_BASE_URL"]),
             optional("webhookUrl", public_address),
             optional("files", files),
-            optional("pollTimeoutSeconds", |text| within(text, 0, 50)).also(&["TELEGRAM_POLL_TIMEOUT_SECONDS"]),
+            optional("pollTimeoutSeconds", |text| within(text, 0, 50))
+                .also(&["TELEGRAM_POLL_TIMEOUT_SECONDS"]),
         ],
         secrets: vec![
             needed("botToken", filled)
@@ -290,13 +394,31 @@ fn telegram() -> ConnectorManifest {
         tool: Some("telegram"),
         ..manifest(
             "telegram",
-            &[("telegram_message", &["chatId", "chatType", "messageId", "threadId", "senderId", "username", "fileId"])],
+            &[(
+                "telegram_message",
+                &[
+                    "chatId",
+                    "chatType",
+                    "messageId",
+                    "threadId",
+                    "senderId",
+                    "username",
+                    "fileId",
+                ],
+            )],
         )
     }
 }
 
 fn slack() -> ConnectorManifest {
-    let properties: &[&str] = &["channelId", "channelType", "messageTs", "threadTs", "userId", "teamId"];
+    let properties: &[&str] = &[
+        "channelId",
+        "channelType",
+        "messageTs",
+        "threadTs",
+        "userId",
+        "teamId",
+    ];
     ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address),
@@ -319,23 +441,36 @@ fn slack() -> ConnectorManifest {
                 .customarily("SLACK_SIGNING_SECRET")
                 .unless("appToken"),
             optional("appToken", app_token).also(&["SLACK_APP_TOKEN"]),
-            for_replies("botToken", filled).also(&["SLACK_BOT_TOKEN", "SLACK_TOKEN"]).customarily("SLACK_BOT_TOKEN"),
+            for_replies("botToken", filled)
+                .also(&["SLACK_BOT_TOKEN", "SLACK_TOKEN"])
+                .customarily("SLACK_BOT_TOKEN"),
         ],
         answers: true,
         streams: true,
         asks: true,
         knows_senders: true,
         tool: Some("slack"),
-        ..manifest("slack", &[("app_mention", properties), ("message_im", properties)])
+        ..manifest(
+            "slack",
+            &[("app_mention", properties), ("message_im", properties)],
+        )
     }
 }
 
 fn github() -> ConnectorManifest {
     let properties: &[&str] = &["repository", "action", "number", "ref", "sender"];
-    let events = ["github_push", "github_pull_request", "github_issue", "github_issue_comment"];
+    let events = [
+        "github_push",
+        "github_pull_request",
+        "github_issue",
+        "github_issue_comment",
+    ];
     ConnectorManifest {
         config: vec![optional("apiBaseUrl", address)],
-        secrets: vec![needed("webhookSecret", signing_key), for_replies("token", filled)],
+        secrets: vec![
+            needed("webhookSecret", signing_key),
+            for_replies("token", filled),
+        ],
         answers: true,
         asks: true,
         knows_senders: true,
@@ -355,7 +490,10 @@ fn discord() -> ConnectorManifest {
                 if is_key {
                     Ok(())
                 } else {
-                    Err("must be the 64 hexadecimal digits of the application's public key".to_owned())
+                    Err(
+                        "must be the 64 hexadecimal digits of the application's public key"
+                            .to_owned(),
+                    )
                 }
             }),
         ],
@@ -364,7 +502,13 @@ fn discord() -> ConnectorManifest {
         asks: true,
         knows_senders: true,
         tool: Some("discord"),
-        ..manifest("discord", &[("slash_command", properties), ("component_interaction", properties)])
+        ..manifest(
+            "discord",
+            &[
+                ("slash_command", properties),
+                ("component_interaction", properties),
+            ],
+        )
     }
 }
 
@@ -372,7 +516,10 @@ fn discord() -> ConnectorManifest {
 fn manifest(name: &str, events: &[(&str, &[&str])]) -> ConnectorManifest {
     let event = |(name, properties): &(&str, &[&str])| ConnectorEvent {
         name: (*name).to_owned(),
-        properties: properties.iter().map(|name| ((*name).to_owned(), (PropertyType::String, true))).collect(),
+        properties: properties
+            .iter()
+            .map(|name| ((*name).to_owned(), (PropertyType::String, true)))
+            .collect(),
     };
     ConnectorManifest {
         name: name.to_owned(),
@@ -396,7 +543,11 @@ fn optional(name: &'static str, check: Check) -> Setting {
 }
 
 fn filled(text: &str) -> Result<(), String> {
-    if text.trim().is_empty() { Err("must not be empty".to_owned()) } else { Ok(()) }
+    if text.trim().is_empty() {
+        Err("must not be empty".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 /// A short key can be guessed.
@@ -417,9 +568,17 @@ fn files(text: &str) -> Result<(), String> {
 }
 
 fn address(text: &str) -> Result<(), String> {
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let host = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
     match host {
-        Some(host) if !host.is_empty() && !host.starts_with('/') && !host.contains(char::is_whitespace) => Ok(()),
+        Some(host)
+            if !host.is_empty()
+                && !host.starts_with('/')
+                && !host.contains(char::is_whitespace) =>
+        {
+            Ok(())
+        }
         _ => Err("must be an address that begins with `http://` or `https://`".to_owned()),
     }
 }
@@ -442,8 +601,15 @@ fn app_token(text: &str) -> Result<(), String> {
 }
 
 fn header_name(text: &str) -> Result<(), String> {
-    let is_name = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if is_name { Ok(()) } else { Err("must be the name of a header".to_owned()) }
+    let is_name = !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if is_name {
+        Ok(())
+    } else {
+        Err("must be the name of a header".to_owned())
+    }
 }
 
 fn within(text: &str, least: u64, most: u64) -> Result<(), String> {

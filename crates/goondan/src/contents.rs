@@ -26,34 +26,53 @@ impl Contents {
         let mut known = HashMap::new();
         let mut fingerprint = |id: &ResourceId, files: Vec<String>| {
             let of_file = |file: String| {
-                known.entry(file).or_insert_with_key(|file| self.of_file(&bundle.root().join(file))).clone()
+                known
+                    .entry(file)
+                    .or_insert_with_key(|file| self.of_file(&bundle.root().join(file)))
+                    .clone()
             };
             let all: Vec<Fingerprint> = files.into_iter().map(of_file).collect();
             (!all.is_empty()).then(|| (id.clone(), Fingerprint::of_all(&all)))
         };
         let tools = bundle.tools().values().filter(|tool| !tool.id.is_base());
-        let mut contents: Fingerprints = tools.filter_map(|tool| fingerprint(&tool.id, files_of(&tool.spec))).collect();
-        let extensions = bundle.extensions().values().filter(|extension| !extension.id.is_base());
-        contents.extend(extensions.filter_map(|extension| match &extension.spec.entry {
-            ExtensionEntry::Module(module) => fingerprint(&extension.id, module.files.clone()),
-            ExtensionEntry::Library(path) => fingerprint(&extension.id, vec![path.clone()]),
-            ExtensionEntry::Builtin(_) => None,
-        }));
-        let connectors = bundle.connectors().values().filter(|connector| !connector.id.is_base());
-        contents.extend(connectors.filter_map(|connector| match &connector.spec.entry {
-            ConnectorEntry::Module(module) => fingerprint(&connector.id, module.files.clone()),
-            ConnectorEntry::Library(path) => fingerprint(&connector.id, vec![path.clone()]),
-            ConnectorEntry::Builtin(_) => None,
-        }));
+        let mut contents: Fingerprints = tools
+            .filter_map(|tool| fingerprint(&tool.id, files_of(&tool.spec)))
+            .collect();
+        let extensions = bundle
+            .extensions()
+            .values()
+            .filter(|extension| !extension.id.is_base());
+        contents.extend(
+            extensions.filter_map(|extension| match &extension.spec.entry {
+                ExtensionEntry::Module(module) => fingerprint(&extension.id, module.files.clone()),
+                ExtensionEntry::Library(path) => fingerprint(&extension.id, vec![path.clone()]),
+                ExtensionEntry::Builtin(_) => None,
+            }),
+        );
+        let connectors = bundle
+            .connectors()
+            .values()
+            .filter(|connector| !connector.id.is_base());
+        contents.extend(
+            connectors.filter_map(|connector| match &connector.spec.entry {
+                ConnectorEntry::Module(module) => fingerprint(&connector.id, module.files.clone()),
+                ConnectorEntry::Library(path) => fingerprint(&connector.id, vec![path.clone()]),
+                ConnectorEntry::Builtin(_) => None,
+            }),
+        );
         contents.extend(bundle.models().values().filter_map(|model| {
-            let files = goondan_models::files_of(&model.spec).map(str::to_owned).collect();
+            let files = goondan_models::files_of(&model.spec)
+                .map(str::to_owned)
+                .collect();
             fingerprint(&model.id, files)
         }));
         contents
     }
 
     fn of_file(&self, path: &Path) -> Fingerprint {
-        let Stamp::File(stamp) = Stamp::of(path) else { return Fingerprint::default() };
+        let Stamp::File(stamp) = Stamp::of(path) else {
+            return Fingerprint::default();
+        };
         if stamp.size < WORTH_KEEPING {
             return read(path);
         }
@@ -71,7 +90,9 @@ impl Contents {
 
 /// What can't be read is told by whoever needs it.
 fn read(path: &Path) -> Fingerprint {
-    File::open(path).and_then(Fingerprint::of_stream).unwrap_or_default()
+    File::open(path)
+        .and_then(Fingerprint::of_stream)
+        .unwrap_or_default()
 }
 
 fn files_of(tool: &Tool) -> Vec<String> {

@@ -14,8 +14,8 @@ use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::message::Message;
 use goondan_core::ports::clock::{Clock as _, SystemClock};
 use goondan_core::ports::store::{
-    Conversations as _, DEAD_LETTERS, DeadLetter, EventLog as _, InstanceMeta, Instances as _, Records as _, Store,
-    StoreError, Workspace as Folders,
+    Conversations as _, DEAD_LETTERS, DeadLetter, EventLog as _, InstanceMeta, Instances as _,
+    Records as _, Store, StoreError, Workspace as Folders,
 };
 use goondan_core::private::make_folder;
 use goondan_engine::plan::Generation;
@@ -23,7 +23,9 @@ use goondan_engine::runtime::{self, NodeParts, Orders};
 use goondan_spec::{Basis, Bundle, Code, Environment, ResourceId};
 use goondan_store::jsonl::{OpenWorkspaceError, WorkspaceLock};
 use goondan_store::workdirs::Workdirs;
-use goondan_store_postgres::{Address, Arrival, PostgresCrew, PostgresStore, RecordedEffect, Wait, arrive};
+use goondan_store_postgres::{
+    Address, Arrival, PostgresCrew, PostgresStore, RecordedEffect, Wait, arrive,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
@@ -94,7 +96,10 @@ pub(crate) async fn mark_of(bundle: &Arc<Bundle>, swarm: &ResourceId) -> String 
     let (bundle, swarm) = (Arc::clone(bundle), swarm.clone());
     let marked = tokio::task::spawn_blocking(move || {
         let contents = Contents::default().of(&bundle);
-        mark(&Basis::new(bundle, &swarm, contents, &Environment::default(), None), &swarm)
+        mark(
+            &Basis::new(bundle, &swarm, contents, &Environment::default(), None),
+            &swarm,
+        )
     });
     // A panic was told; a node without a mark gets no turns.
     marked.await.unwrap_or_default()
@@ -177,15 +182,24 @@ impl Database {
         let name = self.name(&workspace.id);
         let folders = || Box::new(Workdirs::below(workspace.dir.clone())) as Box<dyn Folders>;
         let (store, lock) = if self.waits {
-            let store = self.work_until_leading(&name, folders, standby, parts).await?;
+            let store = self
+                .work_until_leading(&name, folders, standby, parts)
+                .await?;
             (store, lock()?)
         } else {
             // A process of this machine can be talked to: whoever does not wait is told of it.
             let lock = lock()?;
-            (PostgresStore::open(&self.address, &name, folders(), Wait::For(BRIEFLY)).await?, lock)
+            (
+                PostgresStore::open(&self.address, &name, folders(), Wait::For(BRIEFLY)).await?,
+                lock,
+            )
         };
         let crew = Arc::new(store.crew(&standby.mark, self.turns));
-        Ok(Node { store: Arc::new(store), crew, _lock: lock })
+        Ok(Node {
+            store: Arc::new(store),
+            crew,
+            _lock: lock,
+        })
     }
 
     async fn work_until_leading(
@@ -210,9 +224,15 @@ impl Database {
                 Ok(Arrival::Works(mut membership)) => {
                     was_there = true;
                     tracing::info!("this node works for another one");
-                    let (store, leader) = (Arc::clone(&membership.store), Arc::clone(&membership.leader));
+                    let (store, leader) = (
+                        Arc::clone(&membership.store),
+                        Arc::clone(&membership.leader),
+                    );
                     let (sender, generations) = unbounded_channel();
-                    let orders = Orders { generations, leave: self.leave.clone() };
+                    let orders = Orders {
+                        generations,
+                        leave: self.leave.clone(),
+                    };
                     let parts = parts(Arc::clone(&standby.generation), store as _);
                     let succession = tokio::select! {
                         succession = membership.over() => succession,
@@ -265,15 +285,27 @@ impl Database {
         input: Input,
         patience: Duration,
     ) -> Result<Posted, OpenError> {
-        let Input { text, agent, instance_key, .. } = input;
-        let posting = json!(Posting { id, text, agent, instance_key });
+        let Input {
+            text,
+            agent,
+            instance_key,
+            ..
+        } = input;
+        let posting = json!(Posting {
+            id,
+            text,
+            agent,
+            instance_key
+        });
         goondan_store_postgres::post(&self.address, &self.name(workspace), &posting, patience).await
     }
 
     /// Looks into a workspace, whoever holds it.
     pub async fn look(&self, workspace: &Workspace) -> Result<Looking, OpenError> {
         let folders = Box::new(Workdirs::below(workspace.dir.clone()));
-        Ok(Looking(PostgresStore::look(&self.address, &self.name(&workspace.id), folders).await?))
+        Ok(Looking(
+            PostgresStore::look(&self.address, &self.name(&workspace.id), folders).await?,
+        ))
     }
 }
 
@@ -318,13 +350,21 @@ impl Looking {
 
     /// Events of an instance whose turns failed, oldest first.
     pub async fn dead_letters(&self, id: &InstanceId) -> Result<Vec<DeadLetter>, StoreError> {
-        let Some(record) = self.0.get(id, DEAD_LETTERS).await? else { return Ok(Vec::new()) };
-        serde_json::from_value(record.value)
-            .map_err(|cause| StoreError::Damaged { what: "the dead letters".to_owned(), cause: Arc::new(cause) })
+        let Some(record) = self.0.get(id, DEAD_LETTERS).await? else {
+            return Ok(Vec::new());
+        };
+        serde_json::from_value(record.value).map_err(|cause| StoreError::Damaged {
+            what: "the dead letters".to_owned(),
+            cause: Arc::new(cause),
+        })
     }
 
     /// The runtime events of an instance behind `after`, oldest first.
-    pub async fn events(&self, id: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+    pub async fn events(
+        &self,
+        id: &InstanceId,
+        after: u64,
+    ) -> Result<Vec<RuntimeEvent>, StoreError> {
         self.0.events(id, after).await
     }
 }
@@ -334,7 +374,9 @@ pub(crate) fn serve_letters(swarm: &Swarm) {
     let inner = Arc::downgrade(swarm.inner());
     tokio::spawn(async move {
         loop {
-            let Some(may_have_come) = letters(&inner).await else { return };
+            let Some(may_have_come) = letters(&inner).await else {
+                return;
+            };
             may_have_come.await;
         }
     });
@@ -370,8 +412,22 @@ async fn letters(inner: &Weak<Inner>) -> Option<impl Future<Output = ()> + use<>
 }
 
 async fn hand_in(swarm: &Swarm, posting: Posting) -> Result<(), SendError> {
-    let Posting { id, text, agent, instance_key } = posting;
-    swarm.send(Input { id: Some(id), text, agent, instance_key, ..Input::default() }).await.map(drop)
+    let Posting {
+        id,
+        text,
+        agent,
+        instance_key,
+    } = posting;
+    swarm
+        .send(Input {
+            id: Some(id),
+            text,
+            agent,
+            instance_key,
+            ..Input::default()
+        })
+        .await
+        .map(drop)
 }
 
 fn refusal(error: SendError) -> Value {

@@ -20,15 +20,27 @@ impl HostPrograms for HostStarter {
             sandboxes: &program.sandboxes,
             project: &program.project,
             workdir: &program.workdir,
-            runtime: Some(RuntimeFiles { reads: &program.reads, starts: &program.starts }),
+            runtime: Some(RuntimeFiles {
+                reads: &program.reads,
+                starts: &program.starts,
+            }),
         };
         let mut started = self.0.start(&command).await?;
-        let (input, output, printed) = (started.stdout.take(), started.stdin.take(), started.stderr.take());
+        let (input, output, printed) = (
+            started.stdout.take(),
+            started.stdin.take(),
+            started.stderr.take(),
+        );
         let (Some(input), Some(output), Some(printed)) = (input, output, printed) else {
             return Err(ToolError::new("its descriptors could not be opened"));
         };
         let (input, output, printed) = (Box::new(input), Box::new(output), Box::new(printed));
-        Ok(Streams { input, output, printed, program: Box::new(Host(started)) })
+        Ok(Streams {
+            input,
+            output,
+            printed,
+            program: Box::new(Host(started)),
+        })
     }
 }
 

@@ -80,9 +80,21 @@ impl Owner {
     /// The project that `swarm` is run from.
     pub fn of(bundle: &Bundle, swarm: &Resource<Swarm>) -> Owner {
         let path = canonical(bundle.root());
-        let folder = || path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = bundle.package().map(|package| package.id.name.clone()).or_else(folder).unwrap_or_default();
-        Owner { name, path, swarm: swarm.id.name.clone(), created_at: Utc::now() }
+        let folder = || {
+            path.file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+        };
+        let name = bundle
+            .package()
+            .map(|package| package.id.name.clone())
+            .or_else(folder)
+            .unwrap_or_default();
+        Owner {
+            name,
+            path,
+            swarm: swarm.id.name.clone(),
+            created_at: Utc::now(),
+        }
     }
 
     /// The id of the workspace of its own: a name for people, and what no other folder or swarm has.
@@ -121,7 +133,9 @@ impl StateRoot {
         swarm: &Resource<Swarm>,
     ) -> io::Result<Result<Workspace, Owner>> {
         let (own, me) = (self.workspace_of(bundle, swarm), Owner::of(bundle, swarm));
-        let stranger = own.owner()?.filter(|owner| swarm.spec.instance_key.is_none() && owner.path != me.path);
+        let stranger = own
+            .owner()?
+            .filter(|owner| swarm.spec.instance_key.is_none() && owner.path != me.path);
         Ok(stranger.map_or(Ok(own), Err))
     }
 
@@ -129,13 +143,27 @@ impl StateRoot {
     /// that say so themselves.
     pub fn workspaces_of(&self, root: &Path) -> io::Result<Vec<Workspace>> {
         let bundle = project::load(root).bundle;
-        let swarms = bundle.iter().flat_map(|bundle| bundle.swarms().values().map(move |swarm| (bundle, swarm)));
+        let swarms = bundle
+            .iter()
+            .flat_map(|bundle| bundle.swarms().values().map(move |swarm| (bundle, swarm)));
         let root = canonical(root);
         // A project may state the name of a workspace that another one has begun.
-        let is_own = |workspace: &Workspace| workspace.owner().ok().flatten().is_none_or(|owner| owner.path == root);
+        let is_own = |workspace: &Workspace| {
+            workspace
+                .owner()
+                .ok()
+                .flatten()
+                .is_none_or(|owner| owner.path == root)
+        };
         let used = swarms.map(|(bundle, swarm)| self.workspace_of(bundle, swarm));
         let mut found: Vec<Workspace> = used.filter(is_own).collect();
-        let says_so = |workspace: &Workspace| workspace.owner().ok().flatten().is_some_and(|owner| owner.path == root);
+        let says_so = |workspace: &Workspace| {
+            workspace
+                .owner()
+                .ok()
+                .flatten()
+                .is_some_and(|owner| owner.path == root)
+        };
         found.extend(self.workspaces()?.into_iter().filter(says_so));
         found.sort_by(|a, b| a.id.cmp(&b.id));
         found.dedup();
@@ -144,18 +172,33 @@ impl StateRoot {
 
     /// State that the project may have had before: under its swarm's name alone, when it stood elsewhere, or under other names.
     /// There is none for a Swarm that states where its state is.
-    pub fn elsewhere(&self, bundle: &Bundle, swarm: &Resource<Swarm>) -> io::Result<Vec<Elsewhere>> {
+    pub fn elsewhere(
+        &self,
+        bundle: &Bundle,
+        swarm: &Resource<Swarm>,
+    ) -> io::Result<Vec<Elsewhere>> {
         if swarm.spec.instance_key.is_some() {
             return Ok(Vec::new());
         }
         let (me, shared) = (Owner::of(bundle, swarm), self.workspace(&swarm.id.name));
-        let used: Vec<Workspace> = bundle.swarms().values().map(|swarm| self.workspace_of(bundle, swarm)).collect();
+        let used: Vec<Workspace> = bundle
+            .swarms()
+            .values()
+            .map(|swarm| self.workspace_of(bundle, swarm))
+            .collect();
         let mut found = Vec::new();
-        for workspace in self.workspaces()?.into_iter().filter(|workspace| !used.contains(workspace)) {
+        for workspace in self
+            .workspaces()?
+            .into_iter()
+            .filter(|workspace| !used.contains(workspace))
+        {
             match workspace.owner()? {
                 None if workspace == shared => found.push(Elsewhere::Shared(workspace)),
                 Some(owner) if owner.path == me.path => found.push(Elsewhere::Renamed(workspace)),
-                Some(owner) if (&owner.name, &owner.swarm) == (&me.name, &me.swarm) && !owner.is_there() => {
+                Some(owner)
+                    if (&owner.name, &owner.swarm) == (&me.name, &me.swarm)
+                        && !owner.is_there() =>
+                {
                     found.push(Elsewhere::Moved(workspace, owner));
                 }
                 _ => {}
@@ -175,7 +218,10 @@ impl StateRoot {
         if *from == own {
             return Err(AdoptError::Own(own));
         }
-        match from.owner()?.filter(|owner| owner.path != me.path && owner.is_there()) {
+        match from
+            .owner()?
+            .filter(|owner| owner.path != me.path && owner.is_there())
+        {
             Some(owner) => Err(AdoptError::Owned(from.clone(), owner)),
             None => Ok(own),
         }
@@ -188,7 +234,10 @@ impl StateRoot {
         bundle: &Bundle,
         swarm: &Resource<Swarm>,
     ) -> Result<Option<Workspace>, AdoptError> {
-        let (me, own) = (Owner::of(bundle, swarm), self.adopter_of(from, bundle, swarm)?);
+        let (me, own) = (
+            Owner::of(bundle, swarm),
+            self.adopter_of(from, bundle, swarm)?,
+        );
         // Opened, so that nobody runs in them, and closed again: an open folder can't be renamed everywhere.
         drop(JsonlStore::open(&from.dir)?);
         let aside = own.dir.exists().then(|| self.free_beside(&own));
@@ -206,7 +255,10 @@ impl StateRoot {
     /// A workspace that does not exist, named after `workspace`.
     fn free_beside(&self, workspace: &Workspace) -> Workspace {
         let named = |number: usize| self.workspace(&format!("{}-aside-{number}", workspace.id));
-        (1..).map(named).find(|candidate| !candidate.dir.exists()).expect("numbers do not end")
+        (1..)
+            .map(named)
+            .find(|candidate| !candidate.dir.exists())
+            .expect("numbers do not end")
     }
 }
 
@@ -214,7 +266,9 @@ impl Elsewhere {
     /// Where it lies.
     pub fn workspace(&self) -> &Workspace {
         match self {
-            Elsewhere::Shared(workspace) | Elsewhere::Moved(workspace, _) | Elsewhere::Renamed(workspace) => workspace,
+            Elsewhere::Shared(workspace)
+            | Elsewhere::Moved(workspace, _)
+            | Elsewhere::Renamed(workspace) => workspace,
         }
     }
 }
@@ -252,7 +306,9 @@ impl Workspace {
 
 /// `path` without symbolic links; absolute where it does not exist.
 pub(crate) fn canonical(path: &Path) -> PathBuf {
-    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+    path.canonicalize()
+        .or_else(|_| std::path::absolute(path))
+        .unwrap_or_else(|_| path.to_owned())
 }
 
 #[cfg(test)]
@@ -260,16 +316,36 @@ mod tests {
     use super::*;
 
     fn owner(name: &str, path: &str, swarm: &str) -> Owner {
-        Owner { name: name.to_owned(), path: path.into(), swarm: swarm.to_owned(), created_at: Utc::now() }
+        Owner {
+            name: name.to_owned(),
+            path: path.into(),
+            swarm: swarm.to_owned(),
+            created_at: Utc::now(),
+        }
     }
 
     #[test]
     fn an_id_tells_projects_folders_and_swarms_apart() {
         let id = owner("@acme/News Room", "/a/b", "default").workspace_id();
-        assert!(id.starts_with("acme-news-room-") && id.len() == "acme-news-room-".len() + 2 * HASH_BYTES, "{id}");
-        assert_eq!(layout::workspace_id(&id), id, "an id is a key that means itself");
-        for other in [("x", "/a/c", "default"), ("x", "/a/b", "other"), ("x", "/a", "b\0default")] {
-            let (mine, theirs) = (owner("x", "/a/b", "default"), owner(other.0, other.1, other.2));
+        assert!(
+            id.starts_with("acme-news-room-")
+                && id.len() == "acme-news-room-".len() + 2 * HASH_BYTES,
+            "{id}"
+        );
+        assert_eq!(
+            layout::workspace_id(&id),
+            id,
+            "an id is a key that means itself"
+        );
+        for other in [
+            ("x", "/a/c", "default"),
+            ("x", "/a/b", "other"),
+            ("x", "/a", "b\0default"),
+        ] {
+            let (mine, theirs) = (
+                owner("x", "/a/b", "default"),
+                owner(other.0, other.1, other.2),
+            );
             assert_ne!(mine.workspace_id(), theirs.workspace_id(), "{other:?}");
         }
         assert!(owner(&"long".repeat(80), "/", "s").workspace_id().len() < 100);

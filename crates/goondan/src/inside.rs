@@ -32,5 +32,9 @@ pub fn contents(folder: &std::path::Path) -> std::io::Result<String> {
 
 /// What the certain fixes make of the project at `root`.
 pub fn repair(root: &std::path::Path, files: &dyn Files) -> Vec<Repair> {
-    goondan_spec::repair::repair(goondan_spec::LoadInput { root, files, base: base() })
+    goondan_spec::repair::repair(goondan_spec::LoadInput {
+        root,
+        files,
+        base: base(),
+    })
 }

@@ -46,7 +46,9 @@ pub use checks::check;
 pub use database::Database;
 pub use generation::{LastGeneration, LastReload};
 pub use goondan_engine::delivery::schedule::cron::Schedule;
-pub use goondan_engine::tooling::registry::{Catalog, LazyTool, RegisteredTool, Registry, ToolLimits, ToolName};
+pub use goondan_engine::tooling::registry::{
+    Catalog, LazyTool, RegisteredTool, Registry, ToolLimits, ToolName,
+};
 pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};
 pub use goondan_store::transfer::ImportError;
 pub use identity::{AdoptError, Elsewhere, Owner};
@@ -69,8 +71,8 @@ pub use goondan_core::{ids, message, ports};
 /// What happens in a swarm, for whoever watches it.
 pub mod event {
     pub use goondan_core::event::{
-        FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall, ShownResult, SwarmEvent,
-        TurnError, TurnResult,
+        FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall,
+        ShownResult, SwarmEvent, TurnError, TurnResult,
     };
     pub use goondan_core::inbound::{RESPONSE, turn_id};
     pub use goondan_core::reserved::{FIRED, INPUT};
@@ -81,15 +83,17 @@ pub mod policy {
     pub use goondan_core::run_mode::{Containment, Direct, RunMode};
     pub use goondan_core::shell::What;
     pub use goondan_engine::policy::{
-        AskedAbout, Because, Decision, Ground, PartDecision, Places, PolicyQuestion, decide, stricter,
+        AskedAbout, Because, Decision, Ground, PartDecision, Places, PolicyQuestion, decide,
+        stricter,
     };
 }
 
 /// What a project consists of.
 pub mod spec {
     pub use goondan_spec::{
-        AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject, Kind, ReloadPlan,
-        Resource, ResourceId, Secret, Severity, Sources, check_name, check_schema, codes, kinds, pattern_fault, reason,
+        AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject,
+        Kind, ReloadPlan, Resource, ResourceId, Secret, Severity, Sources, check_name,
+        check_schema, codes, kinds, pattern_fault, reason,
     };
 }
 

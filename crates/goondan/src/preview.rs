@@ -63,31 +63,64 @@ impl SwarmBuilder {
         };
         drop(planned);
         tools.shutdown().await;
-        problems.into_iter().filter(|problem| problem.code != Code::ENV_MISSING).collect()
+        problems
+            .into_iter()
+            .filter(|problem| problem.code != Code::ENV_MISSING)
+            .collect()
     }
 
     /// Plans the bundle as a reload would, opening its libraries, and compares it with what runs or ran last. Nothing is
     /// started and nothing is written.
     pub async fn preview(self) -> Result<Preview, PreviewError> {
         let refused = |problem: Diagnostic| PreviewError::Diagnostics(vec![problem]);
-        let environment = self.variables.read(&OsFiles, self.bundle.root()).map_err(refused)?;
-        let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(refused)?;
+        let environment = self
+            .variables
+            .read(&OsFiles, self.bundle.root())
+            .map_err(refused)?;
+        let swarm = self
+            .bundle
+            .choose_swarm(self.swarm.as_deref())
+            .map_err(refused)?;
         let root = StateRoot::find(self.state_root.as_deref());
-        let workspace = self.workspace.clone().unwrap_or_else(|| root.workspace_of(&self.bundle, swarm));
-        let Some(last) = workspace.last_generation()? else { return Err(PreviewError::NothingRan(workspace)) };
+        let workspace = self
+            .workspace
+            .clone()
+            .unwrap_or_else(|| root.workspace_of(&self.bundle, swarm));
+        let Some(last) = workspace.last_generation()? else {
+            return Err(PreviewError::NothingRan(workspace));
+        };
         if !last.is_comparable() {
             return Err(PreviewError::OtherVersion(last.version));
         }
-        let environment = secrets::complete(&self.bundle, &swarm.id, environment).await.map_err(refused)?;
+        let environment = secrets::complete(&self.bundle, &swarm.id, environment)
+            .await
+            .map_err(refused)?;
         let tools = self.tool_sources(&root, &environment);
         tools.mcp().keep_quiet();
         let ports = tools.ports(self.models);
-        let planned =
-            plan_swarm(&self.bundle, swarm, last.generation + 1, &ports, &environment, None, &self.redactor).await;
+        let planned = plan_swarm(
+            &self.bundle,
+            swarm,
+            last.generation + 1,
+            &ports,
+            &environment,
+            None,
+            &self.redactor,
+        )
+        .await;
         drop(planned.map_err(PreviewError::Diagnostics)?);
         tools.shutdown().await;
-        let snapshot = Snapshot::of(&self.bundle, &swarm.id, &Contents::default().of(&self.bundle), None);
+        let snapshot = Snapshot::of(
+            &self.bundle,
+            &swarm.id,
+            &Contents::default().of(&self.bundle),
+            None,
+        );
         let plan = diff(&last.snapshot, &snapshot);
-        Ok(Preview { workspace, last, plan })
+        Ok(Preview {
+            workspace,
+            last,
+            plan,
+        })
     }
 }

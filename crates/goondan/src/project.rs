@@ -9,7 +9,9 @@ use goondan_engine::middleware::builtin_names;
 use goondan_spec::files::{Files, OsFiles};
 use goondan_spec::kinds::{ConnectorManifest, ExportSpec, ToolBuild};
 use goondan_spec::source::Sources;
-use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, KnownFiles, LoadInput};
+use goondan_spec::{
+    BasePackage, Bundle, Diagnostic, Environment, JsonObject, KnownFiles, LoadInput,
+};
 
 /// What is built in does not change while the program runs.
 static BASE: LazyLock<BasePackage> = LazyLock::new(base_package);
@@ -33,7 +35,13 @@ impl Project {
     pub fn of(root: &Path, bundle: Arc<Bundle>) -> Self {
         let builds = bundle.builds().to_vec();
         let (diagnostics, sources) = (Vec::new(), Sources::default());
-        Project { root: root.to_owned(), bundle: Some(bundle), diagnostics, sources, builds }
+        Project {
+            root: root.to_owned(),
+            bundle: Some(bundle),
+            diagnostics,
+            sources,
+            builds,
+        }
     }
 }
 
@@ -49,7 +57,14 @@ pub fn load(path: &Path) -> Project {
 
 /// As [`load`], with files from elsewhere, and without parsing those that are known.
 pub(crate) fn load_again(path: &Path, files: &dyn Files, known: &KnownFiles) -> Project {
-    let loaded = goondan_spec::load_again(LoadInput { root: path, files, base: &BASE }, known);
+    let loaded = goondan_spec::load_again(
+        LoadInput {
+            root: path,
+            files,
+            base: &BASE,
+        },
+        known,
+    );
     Project {
         root: folder(path),
         bundle: loaded.bundle.map(Arc::new),
@@ -68,8 +83,14 @@ pub fn environment(root: &Path, env_file: Option<&Path>) -> Result<Environment, 
 /// What `@goondan/base` holds.
 pub fn base_package() -> BasePackage {
     // Defaults of the configs live with the extensions.
-    let extensions = builtin_names().map(|name| (name.to_owned(), JsonObject::new())).collect();
-    BasePackage { tools: goondan_tools::base_tools(), extensions, connectors: connectors::manifests() }
+    let extensions = builtin_names()
+        .map(|name| (name.to_owned(), JsonObject::new()))
+        .collect();
+    BasePackage {
+        tools: goondan_tools::base_tools(),
+        extensions,
+        connectors: connectors::manifests(),
+    }
 }
 
 /// What runs the built-in connector `name`.
@@ -88,13 +109,19 @@ pub const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
 
 /// The file that makes `folder` a project, if there is one.
 pub fn manifest_in(folder: &Path) -> Option<PathBuf> {
-    MANIFESTS.iter().map(|name| folder.join(name)).find(|path| path.is_file())
+    MANIFESTS
+        .iter()
+        .map(|name| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 /// The project that `folder` lies in: it, or the nearest folder above that is one.
 pub fn around(folder: &Path) -> Option<PathBuf> {
     let folder = std::path::absolute(folder).ok()?;
-    folder.ancestors().find(|folder| manifest_in(folder).is_some()).map(Path::to_owned)
+    folder
+        .ancestors()
+        .find(|folder| manifest_in(folder).is_some())
+        .map(Path::to_owned)
 }
 
 /// The top of the git repository that `folder` lies in, or will lie in once it is there.

@@ -27,7 +27,10 @@ pub(crate) async fn complete(
     mut environment: Environment,
 ) -> Result<Environment, Diagnostic> {
     for (name, key) in bundle.secret_refs(swarm) {
-        let source = ValueSource::SecretRef { name: name.clone(), key: Some(key.clone()) };
+        let source = ValueSource::SecretRef {
+            name: name.clone(),
+            key: Some(key.clone()),
+        };
         if environment.resolve(&source, &key).is_ok() || !is_plain(&name) || !is_plain(&key) {
             continue;
         }
@@ -54,12 +57,21 @@ fn is_plain(name: &str) -> bool {
 /// A file that is there and can't be read is an error: silence would look like a missing secret.
 fn in_folder(folder: &Path, name: &str, key: &str) -> Result<Option<String>, Diagnostic> {
     let places: [PathBuf; 2] = [folder.join(name).join(key), folder.join(name)];
-    let Some(place) = places.iter().find(|place| place.is_file()) else { return Ok(None) };
-    let unusable = |cause: String| {
-        let message = format!("The secret `Secret/{name}` can't be read from {}: {cause}.", place.display());
-        Diagnostic::new(Code::ENV_MISSING, message).suggest("make it a small text file that this user may read")
+    let Some(place) = places.iter().find(|place| place.is_file()) else {
+        return Ok(None);
     };
-    let size = place.metadata().map_err(|error| unusable(error.to_string()))?.len();
+    let unusable = |cause: String| {
+        let message = format!(
+            "The secret `Secret/{name}` can't be read from {}: {cause}.",
+            place.display()
+        );
+        Diagnostic::new(Code::ENV_MISSING, message)
+            .suggest("make it a small text file that this user may read")
+    };
+    let size = place
+        .metadata()
+        .map_err(|error| unusable(error.to_string()))?
+        .len();
     if size > LARGEST {
         return Err(unusable(format!("it is larger than {LARGEST} bytes")));
     }
@@ -71,18 +83,44 @@ fn in_folder(folder: &Path, name: &str, key: &str) -> Result<Option<String>, Dia
 async fn in_keyring(name: &str, key: &str) -> Result<Option<String>, Diagnostic> {
     let account = format!("{name}/{key}");
     let arguments: &[&str] = match std::env::consts::OS {
-        "macos" => &["security", "find-generic-password", "-w", "-s", SERVICE, "-a", &account],
-        "linux" | "freebsd" => &["secret-tool", "lookup", "service", SERVICE, "account", &account],
+        "macos" => &[
+            "security",
+            "find-generic-password",
+            "-w",
+            "-s",
+            SERVICE,
+            "-a",
+            &account,
+        ],
+        "linux" | "freebsd" => &[
+            "secret-tool",
+            "lookup",
+            "service",
+            SERVICE,
+            "account",
+            &account,
+        ],
         _ => return Err(no_keyring("this operating system has none that gdn knows")),
     };
     let mut command = tokio::process::Command::new(arguments[0]);
-    command.args(&arguments[1..]).stdin(Stdio::null()).kill_on_drop(true);
-    let output = match tokio::time::timeout(std::time::Duration::from_secs(30), command.output()).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(no_keyring(&format!("`{}` can't be started: {error}", arguments[0]))),
-        Err(_) => return Err(no_keyring("it did not answer within 30 seconds")),
-    };
-    let text = String::from_utf8_lossy(&output.stdout).trim_end_matches(['\r', '\n']).to_owned();
+    command
+        .args(&arguments[1..])
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output =
+        match tokio::time::timeout(std::time::Duration::from_secs(30), command.output()).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => {
+                return Err(no_keyring(&format!(
+                    "`{}` can't be started: {error}",
+                    arguments[0]
+                )));
+            }
+            Err(_) => return Err(no_keyring("it did not answer within 30 seconds")),
+        };
+    let text = String::from_utf8_lossy(&output.stdout)
+        .trim_end_matches(['\r', '\n'])
+        .to_owned();
     if output.status.success() {
         return Ok(Some(text).filter(|text| !text.trim().is_empty()));
     }
@@ -91,13 +129,19 @@ async fn in_keyring(name: &str, key: &str) -> Result<Option<String>, Diagnostic>
     if complaint.is_empty() || output.status.code() == Some(NOT_IN_KEYCHAIN) {
         return Ok(None);
     }
-    Err(no_keyring(&format!("`{}` says: {}", arguments[0], complaint.trim_end_matches('.'))))
+    Err(no_keyring(&format!(
+        "`{}` says: {}",
+        arguments[0],
+        complaint.trim_end_matches('.')
+    )))
 }
 
 fn no_keyring(cause: &str) -> Diagnostic {
-    let message = format!("`{KEYRING}=1` asks for the keyring of the operating system, but {cause}.");
-    Diagnostic::new(Code::ENV_MISSING, message)
-        .suggest(format!("install or unlock it, or put the secret into a variable or a file of `{FOLDER}`"))
+    let message =
+        format!("`{KEYRING}=1` asks for the keyring of the operating system, but {cause}.");
+    Diagnostic::new(Code::ENV_MISSING, message).suggest(format!(
+        "install or unlock it, or put the secret into a variable or a file of `{FOLDER}`"
+    ))
 }
 
 #[cfg(test)]

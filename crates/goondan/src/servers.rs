@@ -32,7 +32,9 @@ impl Dialer for ServerDialer {
         };
         let mut started = self.0.start(&command).await?;
         let (Some(input), Some(output)) = (started.stdout.take(), started.stdin.take()) else {
-            return Err(ToolError::new("its standard input and output could not be opened"));
+            return Err(ToolError::new(
+                "its standard input and output could not be opened",
+            ));
         };
         Ok(Stream {
             input: Box::new(input),

@@ -40,7 +40,9 @@ impl StartError {
                 [only] => only.code,
                 _ => Code::CONFIG_ERROR,
             },
-            StartError::Database(OpenError::Address(_) | OpenError::Unusable { .. }) => Code::DATABASE_ERROR,
+            StartError::Database(OpenError::Address(_) | OpenError::Unusable { .. }) => {
+                Code::DATABASE_ERROR
+            }
             StartError::Left => Code::SWARM_STOPPED,
             StartError::Workspace(_)
             | StartError::BelongsToAnother(..)
@@ -57,17 +59,21 @@ impl StartError {
                 _ => None,
             },
             StartError::Workspace(OpenWorkspaceError::Locked(LockError::Held { .. })) => {
-                let suggestion = "talk to that process with `gdn send` and `gdn attach`, or end it first";
+                let suggestion =
+                    "talk to that process with `gdn send` and `gdn attach`, or end it first";
                 Some(suggestion.to_owned())
             }
-            StartError::BelongsToAnother(workspace, _) => {
-                Some(format!("look at the `instanceKey` of that project, then move {} away", workspace.dir.display()))
-            }
+            StartError::BelongsToAnother(workspace, _) => Some(format!(
+                "look at the `instanceKey` of that project, then move {} away",
+                workspace.dir.display()
+            )),
             StartError::Database(OpenError::Held { .. }) => {
                 let suggestion = "hand the input to that node with `gdn send --store`, or let `gdn serve --store` wait";
                 Some(suggestion.to_owned())
             }
-            StartError::Database(_) => Some("try the address of the database with `psql`".to_owned()),
+            StartError::Database(_) => {
+                Some("try the address of the database with `psql`".to_owned())
+            }
             StartError::Left => None,
             StartError::Workspace(_) | StartError::Io(_) => {
                 Some("choose a folder that you may write to with `--state-root`".to_owned())

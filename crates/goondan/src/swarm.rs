@@ -88,7 +88,10 @@ pub struct Input {
 impl Input {
     /// An input for the entry agent's main conversation.
     pub fn text(text: impl Into<String>) -> Self {
-        Input { text: text.into(), ..Input::default() }
+        Input {
+            text: text.into(),
+            ..Input::default()
+        }
     }
 }
 
@@ -129,8 +132,17 @@ pub struct Turn {
 
 impl Turn {
     fn of(accepted: Accepted, instance: InstanceId) -> Self {
-        let Accepted { event_id, trace_id, result } = accepted;
-        Turn { event_id, trace_id, instance, result }
+        let Accepted {
+            event_id,
+            trace_id,
+            result,
+        } = accepted;
+        Turn {
+            event_id,
+            trace_id,
+            instance,
+            result,
+        }
     }
 
     /// Waits until the turn is over. `None` where the swarm ended first; the turn then resumes at the next start.
@@ -174,11 +186,34 @@ impl Swarm {
     /// Hands in an input, in the order of the calls, and does not wait: many that are handed in together are accepted together.
     pub fn submit(&self, input: Input) -> Result<Submission, SendError> {
         let instance = self.instance(input.agent.as_deref(), input.instance_key.as_deref());
-        let Input { text, id, files, history, instructions, metadata, caller, output, .. } = input;
+        let Input {
+            text,
+            id,
+            files,
+            history,
+            instructions,
+            metadata,
+            caller,
+            output,
+            ..
+        } = input;
         let target = instance.clone();
         let output = output.map(Arc::new);
-        let external = ExternalInput { target, text, id, files, history, instructions, metadata, caller, output };
-        Ok(Submission { submitted: self.inner.runtime.submit_input(external)?, instance })
+        let external = ExternalInput {
+            target,
+            text,
+            id,
+            files,
+            history,
+            instructions,
+            metadata,
+            caller,
+            output,
+        };
+        Ok(Submission {
+            submitted: self.inner.runtime.submit_input(external)?,
+            instance,
+        })
     }
 
     /// Starts an event again whose turn failed, as a new event, and takes it off the list of dead letters.
@@ -200,12 +235,21 @@ impl Swarm {
     /// Says that the conversation `to`, which is yet to begin, will hold what was said in `source`: where that has read untrusted output,
     /// so has `to`.
     pub async fn inherit(&self, source: &InstanceId, to: &InstanceId) -> Result<(), SendError> {
-        Ok(self.inner.runtime.inherit(source, to).await.map_err(Refusal::from)?)
+        Ok(self
+            .inner
+            .runtime
+            .inherit(source, to)
+            .await
+            .map_err(Refusal::from)?)
     }
 
     /// Makes a new conversation of the same agent that begins with the messages of `instance` up to `message_id`, or with all
     /// of them. It is on disk when this is back. `None` where there is no such message.
-    pub async fn fork(&self, instance: &InstanceId, message_id: Option<&str>) -> Result<Option<InstanceId>, SendError> {
+    pub async fn fork(
+        &self,
+        instance: &InstanceId,
+        message_id: Option<&str>,
+    ) -> Result<Option<InstanceId>, SendError> {
         Ok(self.inner.runtime.fork(instance, message_id).await?)
     }
 
@@ -218,10 +262,18 @@ impl Swarm {
         arguments: Value,
     ) -> Result<ToolCallResult, SendError> {
         let instance = self.instance(agent, instance_key);
-        let result = self.inner.runtime.call_tool(instance.clone(), tool, arguments).await;
+        let result = self
+            .inner
+            .runtime
+            .call_tool(instance.clone(), tool, arguments)
+            .await;
         result.ok_or_else(|| SendError {
             code: Code::AGENT_NOT_FOUND,
-            message: format!("the swarm {} has no agent `{}`", self.name(), instance.agent),
+            message: format!(
+                "the swarm {} has no agent `{}`",
+                self.name(),
+                instance.agent
+            ),
             suggestion: Some(format!("its agents are: {}", self.agents().join(", "))),
         })
     }
@@ -246,14 +298,25 @@ impl Swarm {
     pub async fn find(&self, event_id: &str) -> Option<Found> {
         Some(match self.inner.runtime.find(event_id).await? {
             engine::Found::Over(result) => Found::Over(result),
-            engine::Found::Open { target, trace_id, result } => {
-                Found::Open(Turn { event_id: event_id.to_owned(), trace_id, instance: target, result })
-            }
+            engine::Found::Open {
+                target,
+                trace_id,
+                result,
+            } => Found::Open(Turn {
+                event_id: event_id.to_owned(),
+                trace_id,
+                instance: target,
+                result,
+            }),
         })
     }
 
     /// The events of an instance whose [sequence](RuntimeEvent::sequence) is greater than `after`, oldest first.
-    pub async fn events(&self, instance: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+    pub async fn events(
+        &self,
+        instance: &InstanceId,
+        after: u64,
+    ) -> Result<Vec<RuntimeEvent>, StoreError> {
         self.inner.runtime.events(instance, after).await
     }
 
@@ -265,7 +328,9 @@ impl Swarm {
     /// What `agent`'s model is offered at the first step of a turn.
     pub fn catalog(&self, agent: &str) -> Option<Vec<ToolDefinition>> {
         let generation = self.inner.runtime.generation();
-        generation.agent(agent).map(|agent| agent.catalog.definitions().to_vec())
+        generation
+            .agent(agent)
+            .map(|agent| agent.catalog.definitions().to_vec())
     }
 
     /// Everything that happens from now on. Unbounded: a subscriber that stops reading should drop the receiver.
@@ -280,7 +345,10 @@ impl Swarm {
     }
 
     /// The conversation of `instance` as it stands.
-    pub async fn conversation(&self, instance: &InstanceId) -> Result<Vec<Arc<Message>>, StoreError> {
+    pub async fn conversation(
+        &self,
+        instance: &InstanceId,
+    ) -> Result<Vec<Arc<Message>>, StoreError> {
         self.inner.runtime.conversation(instance).await
     }
 
@@ -321,19 +389,36 @@ impl Swarm {
 
     /// The names of all agents, sorted.
     pub fn agents(&self) -> Vec<String> {
-        self.inner.runtime.generation().agents().map(|agent| agent.name.clone()).collect()
+        self.inner
+            .runtime
+            .generation()
+            .agents()
+            .map(|agent| agent.name.clone())
+            .collect()
     }
 
     /// The schema that an agent's answers fit, where its `output` states one.
     pub fn output_of(&self, agent: &str) -> Option<Arc<Value>> {
         let bundle = self.bundle();
-        let agent = bundle.agents().values().find(|known| known.id.name == agent)?;
-        agent.spec.output.as_ref().map(|format| Arc::clone(&format.schema))
+        let agent = bundle
+            .agents()
+            .values()
+            .find(|known| known.id.name == agent)?;
+        agent
+            .spec
+            .output
+            .as_ref()
+            .map(|format| Arc::clone(&format.schema))
     }
 
     /// What an agent is there for, where its annotation `description` says so.
     pub fn description(&self, agent: &str) -> Option<String> {
-        self.inner.runtime.generation().agent(agent)?.description.clone()
+        self.inner
+            .runtime
+            .generation()
+            .agent(agent)?
+            .description
+            .clone()
     }
 
     /// Where this swarm keeps its state.
@@ -346,7 +431,12 @@ impl Swarm {
         let grace = self.inner.runtime.generation().policy.shutdown_grace;
         self.inner.runtime.shutdown(grace).await;
         self.inner.tools.shutdown().await;
-        let stocktaking = self.inner.stocktaking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stocktaking = self
+            .inner
+            .stocktaking
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(stocktaking) = stocktaking {
             // A panic was told, and what runs no more need not be written down.
             let _ = stocktaking.await;
@@ -393,6 +483,10 @@ impl Swarm {
 
 impl From<Refusal> for SendError {
     fn from(refusal: Refusal) -> Self {
-        SendError { code: refusal.code(), message: refusal.to_string(), suggestion: refusal.suggestion() }
+        SendError {
+            code: refusal.code(),
+            message: refusal.to_string(),
+            suggestion: refusal.suggestion(),
+        }
     }
 }

@@ -12,12 +12,17 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub use goondan_core::caller::{Caller, TraceParent};
 pub use goondan_telemetry::{
-    Assembler, Endpoint, Identity, PostError, Poster, Protocol, Sampler, Settings, Telemetry, otlp, requests,
+    Assembler, Endpoint, Identity, PostError, Poster, Protocol, Sampler, Settings, Telemetry, otlp,
+    requests,
 };
 
 /// Who sends.
 pub fn identity(swarm: Option<&str>, clock: &dyn Clock) -> Identity {
-    Identity { version: env!("CARGO_PKG_VERSION").to_owned(), swarm: swarm.map(str::to_owned), instance: clock.hex(32) }
+    Identity {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        swarm: swarm.map(str::to_owned),
+        instance: clock.hex(32),
+    }
 }
 
 /// What a swarm has of telemetry.
@@ -37,12 +42,26 @@ pub(crate) fn begin(
     redactor: &Redactor,
     clock: &dyn Clock,
 ) -> Begun {
-    let nothing = Begun { telemetry: None, watchers: Vec::new(), tracing: Arc::new(PassOn) };
-    let Some(settings) = settings else { return nothing };
+    let nothing = Begun {
+        telemetry: None,
+        watchers: Vec::new(),
+        tracing: Arc::new(PassOn),
+    };
+    let Some(settings) = settings else {
+        return nothing;
+    };
     redactor.learn(settings.secrets());
     let (sender, receiver) = unbounded_channel();
-    match Telemetry::start(settings.clone(), &identity(Some(&swarm.id.name), clock), receiver) {
-        Some(telemetry) => Begun { telemetry: Some(telemetry), watchers: vec![sender], tracing: Arc::new(settings) },
+    match Telemetry::start(
+        settings.clone(),
+        &identity(Some(&swarm.id.name), clock),
+        receiver,
+    ) {
+        Some(telemetry) => Begun {
+            telemetry: Some(telemetry),
+            watchers: vec![sender],
+            tracing: Arc::new(settings),
+        },
         None => nothing,
     }
 }

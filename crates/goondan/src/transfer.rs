@@ -41,7 +41,9 @@ impl Workspace {
     /// Writes an instance as JSON Lines; false where there is none. A running swarm may go on meanwhile. What `mask` hides is
     /// hidden in texts, arguments, results and metadata.
     pub fn export(&self, id: &InstanceId, mask: &Mask, out: &mut dyn Write) -> io::Result<bool> {
-        let Some(meta) = self.meta(id)? else { return Ok(false) };
+        let Some(meta) = self.meta(id)? else {
+            return Ok(false);
+        };
         let (messages, _) = self.conversation(id)?;
         write(&meta, &messages, mask, out).map(|()| true)
     }
@@ -67,8 +69,10 @@ pub(crate) fn write(
     mask: &Mask,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let masked: Vec<Arc<Message>> =
-        messages.iter().map(|message| masked(message, mask).map(Arc::new)).collect::<io::Result<_>>()?;
+    let masked: Vec<Arc<Message>> = messages
+        .iter()
+        .map(|message| masked(message, mask).map(Arc::new))
+        .collect::<io::Result<_>>()?;
     transfer::export(meta, &masked, out)
 }
 

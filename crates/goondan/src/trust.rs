@@ -51,7 +51,9 @@ struct Content {
 impl TrustList {
     /// That of a state root.
     pub fn of(state_root: &StateRoot) -> Self {
-        TrustList { folder: state_root.0.clone() }
+        TrustList {
+            folder: state_root.0.clone(),
+        }
     }
 
     /// Where it lies.
@@ -80,7 +82,10 @@ impl TrustList {
     /// Adds packages with the content that they have now.
     pub fn add_packages(&self, added: &[TrustedPackage]) -> io::Result<()> {
         let mut content = self.read()?;
-        if added.iter().all(|package| content.packages.contains(package)) {
+        if added
+            .iter()
+            .all(|package| content.packages.contains(package))
+        {
             return Ok(());
         }
         content.packages.retain(|known| !added.contains(known));
@@ -107,7 +112,10 @@ impl TrustList {
         if self.lies_in(&root) {
             return Ok(None);
         }
-        Ok(self.folders()?.into_iter().find(|trusted| root.starts_with(&trusted.path)))
+        Ok(self
+            .folders()?
+            .into_iter()
+            .find(|trusted| root.starts_with(&trusted.path)))
     }
 
     /// Whether the list lies in that folder, so that it can't speak for it.
@@ -117,9 +125,16 @@ impl TrustList {
 
     /// Adds a folder, which must exist.
     pub fn add(&self, folder: &Path) -> io::Result<Trusted> {
-        let added = Trusted { path: folder.canonicalize()?, since: Utc::now() };
+        let added = Trusted {
+            path: folder.canonicalize()?,
+            since: Utc::now(),
+        };
         let mut content = self.read()?;
-        if let Some(known) = content.folders.iter().find(|known| known.path == added.path) {
+        if let Some(known) = content
+            .folders
+            .iter()
+            .find(|known| known.path == added.path)
+        {
             return Ok(known.clone());
         }
         content.folders.push(added.clone());
@@ -142,7 +157,9 @@ impl TrustList {
     /// Replaces the list as a whole.
     fn write(&self, mut content: Content) -> io::Result<()> {
         content.folders.sort_by(|a, b| a.path.cmp(&b.path));
-        content.packages.sort_by(|a, b| (&a.name, &a.version, &a.contents).cmp(&(&b.name, &b.version, &b.contents)));
+        content.packages.sort_by(|a, b| {
+            (&a.name, &a.version, &a.contents).cmp(&(&b.name, &b.version, &b.contents))
+        });
         fs::create_dir_all(&self.folder)?;
         private::replace_durably(&self.path(), &serde_json::to_vec_pretty(&content)?).map(drop)
     }
@@ -167,9 +184,17 @@ mod tests {
         assert!(!trusts("src/a"));
         list.add(&place.path().join("src")).unwrap();
         list.add(&place.path().join("src")).unwrap();
-        assert!(trusts("src/a") && trusts("src") && !trusts("src-of-others") && !trusts("src/../src-of-others"));
+        assert!(
+            trusts("src/a")
+                && trusts("src")
+                && !trusts("src-of-others")
+                && !trusts("src/../src-of-others")
+        );
         assert_eq!(list.folders().unwrap().len(), 1);
-        assert!(list.remove(&place.path().join("src")).unwrap() && !list.remove(&place.path().join("src")).unwrap());
+        assert!(
+            list.remove(&place.path().join("src")).unwrap()
+                && !list.remove(&place.path().join("src")).unwrap()
+        );
         assert!(!trusts("src/a"));
     }
 
@@ -178,10 +203,17 @@ mod tests {
     fn a_link_is_trusted_as_what_it_leads_to_and_the_list_is_its_owners_alone() {
         use std::os::unix::fs::PermissionsExt;
         let (place, list) = place();
-        std::os::unix::fs::symlink(place.path().join("src-of-others"), place.path().join("src/link")).unwrap();
+        std::os::unix::fs::symlink(
+            place.path().join("src-of-others"),
+            place.path().join("src/link"),
+        )
+        .unwrap();
         list.add(&place.path().join("src")).unwrap();
         assert_eq!(list.trusts(&place.path().join("src/link")).unwrap(), None);
-        assert_eq!(fs::metadata(list.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(list.path()).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 
     #[test]
@@ -195,8 +227,11 @@ mod tests {
     #[test]
     fn a_package_is_trusted_by_its_content() {
         let (place, list) = place();
-        let package =
-            |contents: &str| TrustedPackage { name: "@a/b".into(), version: "1.0.0".into(), contents: contents.into() };
+        let package = |contents: &str| TrustedPackage {
+            name: "@a/b".into(),
+            version: "1.0.0".into(),
+            contents: contents.into(),
+        };
         list.add(&place.path().join("src")).unwrap();
         list.add_packages(&[package("sha256-1")]).unwrap();
         list.add_packages(&[package("sha256-1")]).unwrap();

@@ -41,11 +41,26 @@ impl UsageLedger {
 
     /// Takes note of an event, where it is about the end of a turn of a chain that is counted.
     pub fn note(&mut self, event: &SwarmEvent) {
-        let SwarmEvent::Runtime(event) = event else { return };
-        let RuntimeEvent { kind, agent_name, trace, .. } = &**event;
+        let SwarmEvent::Runtime(event) = event else {
+            return;
+        };
+        let RuntimeEvent {
+            kind,
+            agent_name,
+            trace,
+            ..
+        } = &**event;
         let (turn_id, usage) = match kind {
-            RuntimeEventKind::TurnCompleted { turn_id, token_usage, .. }
-            | RuntimeEventKind::TurnFailed { turn_id, token_usage, .. } => (turn_id, token_usage.unwrap_or_default()),
+            RuntimeEventKind::TurnCompleted {
+                turn_id,
+                token_usage,
+                ..
+            }
+            | RuntimeEventKind::TurnFailed {
+                turn_id,
+                token_usage,
+                ..
+            } => (turn_id, token_usage.unwrap_or_default()),
             _ => return,
         };
         if let Some(turns) = self.chains.get_mut(&trace.trace_id) {
@@ -56,7 +71,12 @@ impl UsageLedger {
     /// What a chain has used up so far; nothing, where it is not counted.
     pub fn of(&self, trace_id: &str) -> ChainUsage {
         let mut usage = ChainUsage::default();
-        for (agent, share) in self.chains.get(trace_id).into_iter().flat_map(BTreeMap::values) {
+        for (agent, share) in self
+            .chains
+            .get(trace_id)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+        {
             usage.total += *share;
             *usage.by_agent.entry(agent.clone()).or_default() += *share;
         }
@@ -73,7 +93,12 @@ mod tests {
     use super::*;
 
     fn tokens(total: u64) -> TokenUsage {
-        TokenUsage { prompt_tokens: total - 1, completion_tokens: 1, total_tokens: total, cached_tokens: 0 }
+        TokenUsage {
+            prompt_tokens: total - 1,
+            completion_tokens: 1,
+            total_tokens: total,
+            cached_tokens: 0,
+        }
     }
 
     fn failed(agent: &str, turn: &str, trace: &str, total: u64) -> SwarmEvent {
@@ -110,7 +135,13 @@ mod tests {
         }
         let usage = ledger.of("t");
         assert_eq!(usage.total.total_tokens, 18);
-        assert_eq!((usage.by_agent["boss"].total_tokens, usage.by_agent["worker"].total_tokens), (13, 5));
+        assert_eq!(
+            (
+                usage.by_agent["boss"].total_tokens,
+                usage.by_agent["worker"].total_tokens
+            ),
+            (13, 5)
+        );
         assert_eq!(ledger.of("other"), ChainUsage::default());
         ledger.forget("t");
         assert!(!ledger.follows("t"));

@@ -20,9 +20,12 @@ impl Variables {
     pub(crate) fn read(&self, files: &dyn Files, root: &Path) -> Result<Environment, Diagnostic> {
         match self {
             Variables::Given(environment) => Ok(environment.clone()),
-            Variables::OfProject { env_file } => {
-                goondan_spec::env_files::read_env_files(files, root, env_file.as_deref(), Environment::of_process())
-            }
+            Variables::OfProject { env_file } => goondan_spec::env_files::read_env_files(
+                files,
+                root,
+                env_file.as_deref(),
+                Environment::of_process(),
+            ),
         }
     }
 }

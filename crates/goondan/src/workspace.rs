@@ -11,7 +11,9 @@ use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::journal::EffectKind;
-use goondan_core::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, Instances as _, StoredConversation};
+use goondan_core::ports::store::{
+    DeadLetter, InstanceMeta, InstanceStatus, Instances as _, StoredConversation,
+};
 use goondan_core::private;
 use goondan_store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout, read_lines};
 use serde::Serialize;
@@ -24,9 +26,20 @@ pub struct StateRoot(pub PathBuf);
 impl StateRoot {
     /// `explicit`, or what the environment says.
     pub fn find(explicit: Option<&Path>) -> StateRoot {
-        let stated = || std::env::var_os("GOONDAN_STATE_ROOT").filter(|path| !path.is_empty()).map(PathBuf::from);
-        let home = || std::env::home_dir().unwrap_or_else(std::env::temp_dir).join(".goondan");
-        let path = explicit.map(Path::to_owned).or_else(stated).unwrap_or_else(home);
+        let stated = || {
+            std::env::var_os("GOONDAN_STATE_ROOT")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+        };
+        let home = || {
+            std::env::home_dir()
+                .unwrap_or_else(std::env::temp_dir)
+                .join(".goondan")
+        };
+        let path = explicit
+            .map(Path::to_owned)
+            .or_else(stated)
+            .unwrap_or_else(home);
         StateRoot(std::path::absolute(&path).unwrap_or(path))
     }
 
@@ -53,7 +66,10 @@ impl StateRoot {
         let mut workspaces = Vec::new();
         for dir in folders(&self.0.join(layout::WORKSPACES))? {
             if let Some(id) = dir.file_name().and_then(|name| name.to_str()) {
-                workspaces.push(Workspace { id: id.to_owned(), dir });
+                workspaces.push(Workspace {
+                    id: id.to_owned(),
+                    dir,
+                });
             }
         }
         workspaces.sort_by(|a, b| a.id.cmp(&b.id));
@@ -63,7 +79,10 @@ impl StateRoot {
     /// The workspace with that id, or with the one that is made of a stated instance key; it need not exist yet.
     /// [`StateRoot::workspace_of`] knows that of a project.
     pub fn workspace(&self, key: &str) -> Workspace {
-        Workspace { id: layout::workspace_id(key), dir: layout::workspace_dir(&self.0, key) }
+        Workspace {
+            id: layout::workspace_id(key),
+            dir: layout::workspace_dir(&self.0, key),
+        }
     }
 }
 
@@ -124,7 +143,11 @@ impl Workspace {
             // A folder without metadata is what a cut-off creation leaves.
             if let Ok(meta) = read_meta(&dir) {
                 let is_at_work = self.is_at_work(&meta.id());
-                summaries.push(summary(&meta, is_at_work, self.conversation(&meta.id())?.0.len()));
+                summaries.push(summary(
+                    &meta,
+                    is_at_work,
+                    self.conversation(&meta.id())?.0.len(),
+                ));
             }
         }
         summaries.sort_by(|a, b| (b.updated_at, &a.id).cmp(&(a.updated_at, &b.id)));
@@ -138,7 +161,8 @@ impl Workspace {
             match read_meta(&dir) {
                 Ok(meta) => ids.push(meta.id()),
                 Err(_) => {
-                    let (events, _) = read_lines::<RuntimeEvent>(&dir.join(layout::RUNTIME_EVENTS))?;
+                    let (events, _) =
+                        read_lines::<RuntimeEvent>(&dir.join(layout::RUNTIME_EVENTS))?;
                     ids.extend(events.first().map(RuntimeEvent::instance));
                 }
             }
@@ -153,8 +177,15 @@ impl Workspace {
         let (events, mut warnings) = read_lines(&dir.join(layout::EVENTS))?;
         let (base, more) = read_lines(&dir.join(layout::BASE))?;
         warnings.extend(more);
-        let stored = StoredConversation { base, events, warnings: Vec::new() };
-        Ok((Conversation::restore(stored).0.messages().to_vec(), warnings))
+        let stored = StoredConversation {
+            base,
+            events,
+            warnings: Vec::new(),
+        };
+        Ok((
+            Conversation::restore(stored).0.messages().to_vec(),
+            warnings,
+        ))
     }
 
     /// Events of an instance whose turns failed, oldest first.
@@ -174,7 +205,8 @@ impl Workspace {
 
     /// Where they lie, for those who follow them: what is put aside when the second file has grown large, and that file.
     pub fn runtime_events_paths(&self, id: &InstanceId) -> [PathBuf; 2] {
-        [layout::OLDER_RUNTIME_EVENTS, layout::RUNTIME_EVENTS].map(|name| self.instance_dir(id).join(name))
+        [layout::OLDER_RUNTIME_EVENTS, layout::RUNTIME_EVENTS]
+            .map(|name| self.instance_dir(id).join(name))
     }
 
     /// Where the instance's state lies.
@@ -210,13 +242,30 @@ impl Workspace {
         let mut effects: Vec<UnfinishedEffect> = Vec::new();
         for record in records {
             match record {
-                JournalRecord::Intent { turn_id, effect, kind, intent, may_repeat } => {
+                JournalRecord::Intent {
+                    turn_id,
+                    effect,
+                    kind,
+                    intent,
+                    may_repeat,
+                } => {
                     // Done once more by a resumed turn, it is still one effect.
                     effects.retain(|known| (&known.turn_id, &known.effect) != (&turn_id, &effect));
-                    effects.push(UnfinishedEffect { turn_id, effect, kind, intent, has_outcome: false, may_repeat });
+                    effects.push(UnfinishedEffect {
+                        turn_id,
+                        effect,
+                        kind,
+                        intent,
+                        has_outcome: false,
+                        may_repeat,
+                    });
                 }
-                JournalRecord::Outcome { turn_id, effect, .. } => {
-                    let done = effects.iter_mut().find(|known| known.turn_id == turn_id && known.effect == effect);
+                JournalRecord::Outcome {
+                    turn_id, effect, ..
+                } => {
+                    let done = effects
+                        .iter_mut()
+                        .find(|known| known.turn_id == turn_id && known.effect == effect);
                     done.into_iter().for_each(|known| known.has_outcome = true);
                 }
             }
@@ -257,6 +306,8 @@ fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let paths: Vec<PathBuf> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
+    let paths: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<_>>()?;
     Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
 }

@@ -23,9 +23,15 @@ impl Approver for Yes {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("project");
-    let bundle = goondan::load(&project).bundle.context("the project has mistakes: see `gdn validate`")?;
+    let bundle = goondan::load(&project)
+        .bundle
+        .context("the project has mistakes: see `gdn validate`")?;
     let state = std::env::temp_dir().join(format!("embedding-{}", std::process::id()));
-    let swarm = Swarm::builder(bundle).state_root(&state).approver(Arc::new(Yes)).start().await?;
+    let swarm = Swarm::builder(bundle)
+        .state_root(&state)
+        .approver(Arc::new(Yes))
+        .start()
+        .await?;
     let mut events = swarm.subscribe();
     let turn = swarm.send(Input::text("Buy milk.")).await?;
     let result = turn.result().await.context("the swarm has ended")?;
@@ -38,7 +44,10 @@ async fn main() -> anyhow::Result<()> {
     }
     say(&format!("answer: {}", result.response_text()));
     let reloaded = swarm.reload().await.result;
-    say(&format!("reloaded: generation {} serves", reloaded.map_err(|_| anyhow::anyhow!("the project has mistakes"))?));
+    say(&format!(
+        "reloaded: generation {} serves",
+        reloaded.map_err(|_| anyhow::anyhow!("the project has mistakes"))?
+    ));
     swarm.shutdown().await;
     Ok(std::fs::remove_dir_all(state)?)
 }

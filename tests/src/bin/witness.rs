@@ -25,7 +25,9 @@ fn main() -> ExitCode {
 }
 
 fn note() -> io::Result<ExitCode> {
-    let args: Vec<String> = std::env::args_os().map(|arg| calm(&arg.to_string_lossy())).collect();
+    let args: Vec<String> = std::env::args_os()
+        .map(|arg| calm(&arg.to_string_lossy()))
+        .collect();
     let program = std::env::current_exe()?;
     let work = PathBuf::from(fs::read_to_string(program.with_file_name(PLACE))?);
     let mut read = Vec::new();
@@ -33,8 +35,12 @@ fn note() -> io::Result<ExitCode> {
     let folder = std::env::current_dir()?;
     // Two folders up, all runs are in the same place.
     let base = work.parent().unwrap_or(&work);
-    let folder = folder.strip_prefix(base).map_or_else(|_| "above".to_owned(), |below| below.display().to_string());
-    let called = args.first().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned());
+    let folder = folder
+        .strip_prefix(base)
+        .map_or_else(|_| "above".to_owned(), |below| below.display().to_string());
+    let called = args
+        .first()
+        .map(|name| name.rsplit('/').next().unwrap_or(name).to_owned());
     let note = json!({
         "program": called,
         "args": args.get(1..),
@@ -42,10 +48,19 @@ fn note() -> io::Result<ExitCode> {
         "reads": calm(&String::from_utf8_lossy(&read)),
         "A": std::env::var("A").ok(),
     });
-    let mut notes = OpenOptions::new().append(true).create(true).open(work.join(NOTES))?;
+    let mut notes = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(work.join(NOTES))?;
     notes.write_all(format!("{note}\n").as_bytes())?;
     // Nobody may be there to read it.
-    let _ = writeln!(io::stdout(), "{}", args.get(1..).unwrap_or_default().join(" "));
+    let _ = writeln!(
+        io::stdout(),
+        "{}",
+        args.get(1..).unwrap_or_default().join(" ")
+    );
     let _ = writeln!(io::stderr(), "seen");
-    Ok(ExitCode::from(u8::from(args.iter().any(|arg| arg == "fail"))))
+    Ok(ExitCode::from(u8::from(
+        args.iter().any(|arg| arg == "fail"),
+    )))
 }

@@ -25,7 +25,11 @@ pub(super) enum Fault {
 impl Fault {
     /// Of something that is there so often, and should be there once.
     fn of_count(count: usize) -> Self {
-        if count == 0 { Fault::Lost } else { Fault::Doubled }
+        if count == 0 {
+            Fault::Lost
+        } else {
+            Fault::Doubled
+        }
     }
 }
 
@@ -54,7 +58,12 @@ const REFUSED: &str = "E_STORE";
 type Conversations = BTreeMap<String, Vec<Arc<Message>>>;
 
 /// Compares what was promised with what lies below `root`. Where the store may have failed, agents may be told so.
-pub(super) fn everything(root: &Path, store: Option<&str>, may_be_refused: bool, ledger: &Ledger) -> Report {
+pub(super) fn everything(
+    root: &Path,
+    store: Option<&str>,
+    may_be_refused: bool,
+    ledger: &Ledger,
+) -> Report {
     let mut report = Report::default();
     let conversations = read(root, store, &mut report);
     let lines = std::fs::read_to_string(root.join(project::LEDGER)).unwrap_or_default();
@@ -67,12 +76,17 @@ pub(super) fn everything(root: &Path, store: Option<&str>, may_be_refused: bool,
     }
     let mut interrupted = 0;
     for job in ledger.jobs.values() {
-        let conversation = conversations.get(&format!("coordinator:{}", job.key)).map_or(&[][..], Vec::as_slice);
+        let conversation = conversations
+            .get(&format!("coordinator:{}", job.key))
+            .map_or(&[][..], Vec::as_slice);
         has_one_turn(&job.id, conversation, ledger, &mut report);
-        interrupted += has_its_entries(&job.id, conversation, &entries, may_be_refused, &mut report);
+        interrupted +=
+            has_its_entries(&job.id, conversation, &entries, may_be_refused, &mut report);
     }
     for key in project::KEYS {
-        let conversation = conversations.get(&format!("coordinator:{key}")).map_or(&[][..], Vec::as_slice);
+        let conversation = conversations
+            .get(&format!("coordinator:{key}"))
+            .map_or(&[][..], Vec::as_slice);
         is_in_order(conversation, ledger, &mut report);
     }
     every_question_has_one_answer(&conversations, &mut report);
@@ -98,7 +112,9 @@ fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations 
     let workspace = StateRoot(root.join(project::STATE)).workspace("chaos");
     if let Some(store) = store {
         return read_database(store, root, &workspace).unwrap_or_else(|error| {
-            report.expect(Fault::Other, false, || format!("the database can't be read: {error:#}"));
+            report.expect(Fault::Other, false, || {
+                format!("the database can't be read: {error:#}")
+            });
             Conversations::new()
         });
     }
@@ -108,10 +124,14 @@ fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations 
             let id = InstanceId::new(agent, key);
             match workspace.conversation(&id) {
                 Ok((messages, warnings)) => {
-                    report.expect(Fault::Other, warnings.is_empty(), || format!("{id}: {warnings:?}"));
+                    report.expect(Fault::Other, warnings.is_empty(), || {
+                        format!("{id}: {warnings:?}")
+                    });
                     conversations.insert(id.to_string(), messages);
                 }
-                Err(error) => report.expect(Fault::Other, false, || format!("{id} can't be read: {error}")),
+                Err(error) => report.expect(Fault::Other, false, || {
+                    format!("{id} can't be read: {error}")
+                }),
             }
         }
     }
@@ -119,7 +139,9 @@ fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations 
 }
 
 fn read_database(store: &str, root: &Path, workspace: &Workspace) -> anyhow::Result<Conversations> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let looking = project::database(store, root)?.look(workspace).await?;
         let mut conversations = BTreeMap::new();
@@ -135,14 +157,18 @@ fn read_database(store: &str, root: &Path, workspace: &Workspace) -> anyhow::Res
 
 /// What was accepted before a job was handed in at all has its turn before it.
 fn is_in_order(conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Report) {
-    let jobs = conversation.iter().filter_map(|message| message.id.strip_prefix("turn-")?.strip_suffix("-m0"));
+    let jobs = conversation
+        .iter()
+        .filter_map(|message| message.id.strip_prefix("turn-")?.strip_suffix("-m0"));
     let places: HashMap<&str, usize> = jobs.enumerate().map(|(place, job)| (job, place)).collect();
     for (job, place) in &places {
         for earlier in ledger.before.get(*job).into_iter().flatten() {
             let before = places.get(earlier.as_str());
-            report.expect(Fault::Disordered, before.is_none_or(|before| before < place), || {
-                format!("{job} came before {earlier}")
-            });
+            report.expect(
+                Fault::Disordered,
+                before.is_none_or(|before| before < place),
+                || format!("{job} came before {earlier}"),
+            );
         }
     }
 }
@@ -151,12 +177,24 @@ fn is_in_order(conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Repo
 fn is_well_formed(conversation: &[Arc<Message>], report: &mut Report) {
     let mut seen = BTreeSet::new();
     for (index, message) in conversation.iter().enumerate() {
-        report.expect(Fault::Doubled, seen.insert(&message.id), || format!("message id {} stands twice", message.id));
-        let calls: Vec<&str> = message.tool_calls().map(|call| call.tool_call_id.as_str()).collect();
+        report.expect(Fault::Doubled, seen.insert(&message.id), || {
+            format!("message id {} stands twice", message.id)
+        });
+        let calls: Vec<&str> = message
+            .tool_calls()
+            .map(|call| call.tool_call_id.as_str())
+            .collect();
         if !calls.is_empty() {
-            let next = conversation.get(index + 1).filter(|next| next.data.role == Role::Tool);
-            let results: Vec<&str> =
-                next.map(|next| next.tool_results().map(|r| r.tool_call_id.as_str()).collect()).unwrap_or_default();
+            let next = conversation
+                .get(index + 1)
+                .filter(|next| next.data.role == Role::Tool);
+            let results: Vec<&str> = next
+                .map(|next| {
+                    next.tool_results()
+                        .map(|r| r.tool_call_id.as_str())
+                        .collect()
+                })
+                .unwrap_or_default();
             report.expect(Fault::Other, calls == results, || {
                 format!("{}: calls {calls:?}, results {results:?}", message.id)
             });
@@ -167,10 +205,17 @@ fn is_well_formed(conversation: &[Arc<Message>], report: &mut Report) {
 /// An accepted job has exactly one turn, and its result is the one that was told.
 fn has_one_turn(job: &str, conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Report) {
     let first = format!("turn-{job}-m0");
-    let turns = conversation.iter().filter(|message| message.id == first).count();
-    report.expect(Fault::of_count(turns), turns == 1, || format!("{job} has {turns} turns"));
+    let turns = conversation
+        .iter()
+        .filter(|message| message.id == first)
+        .count();
+    report.expect(Fault::of_count(turns), turns == 1, || {
+        format!("{job} has {turns} turns")
+    });
     let done = ledger.done.get(job).map(String::as_str);
-    report.expect(Fault::Lost, done == Some("text_response"), || format!("{job} ended with {done:?}"));
+    report.expect(Fault::Lost, done == Some("text_response"), || {
+        format!("{job} ended with {done:?}")
+    });
 }
 
 /// A call that succeeded left one line; one that was interrupted left one or none; a repeatable one at least one.
@@ -183,7 +228,10 @@ fn has_its_entries(
 ) -> usize {
     let count = |entry: &str| entries.get(entry).copied().unwrap_or_default();
     let mine = format!("turn-{job}-m");
-    let results = conversation.iter().filter(|message| message.id.starts_with(&mine)).flat_map(|m| m.tool_results());
+    let results = conversation
+        .iter()
+        .filter(|message| message.id.starts_with(&mine))
+        .flat_map(|m| m.tool_results());
     let (mut interrupted, mut asked) = (0, 0);
     for result in results {
         let ok = result.status == ToolCallStatus::Ok;
@@ -198,12 +246,17 @@ fn has_its_entries(
                 let lines = count(&format!("{job} once"));
                 let right = if ok { lines == 1 } else { lines <= 1 };
                 report.expect(Fault::of_count(lines), right, || {
-                    format!("{job}: {lines} lines of a call with status {:?}", result.status)
+                    format!(
+                        "{job}: {lines} lines of a call with status {:?}",
+                        result.status
+                    )
                 });
             }
             "again" => {
                 let lines = count(&format!("{job} repeatable"));
-                report.expect(Fault::Lost, ok && lines >= 1, || format!("{job}: {lines} lines of a repeatable call"));
+                report.expect(Fault::Lost, ok && lines >= 1, || {
+                    format!("{job}: {lines} lines of a repeatable call")
+                });
             }
             _ => {
                 asked += usize::from(call == "now");
@@ -226,30 +279,53 @@ fn has_its_entries(
 
 /// Every accepted asynchronous request is answered in its caller's conversation, once.
 fn every_question_has_one_answer(conversations: &Conversations, report: &mut Report) {
-    for (id, conversation) in conversations.iter().filter(|(id, _)| id.starts_with("coordinator:")) {
+    for (id, conversation) in conversations
+        .iter()
+        .filter(|(id, _)| id.starts_with("coordinator:"))
+    {
         let mut answers: HashMap<String, usize> = HashMap::new();
         for message in conversation {
-            if let Some(request) = message.metadata.get(INTER_AGENT_RESPONSE).and_then(|m| m["requestId"].as_str()) {
+            if let Some(request) = message
+                .metadata
+                .get(INTER_AGENT_RESPONSE)
+                .and_then(|m| m["requestId"].as_str())
+            {
                 *answers.entry(request.to_owned()).or_default() += 1;
             }
         }
-        let asked = conversation.iter().flat_map(|message| message.tool_results());
-        let asked = asked.filter_map(|result| result.output.as_ref()).filter(|output| output["async"] == true);
+        let asked = conversation
+            .iter()
+            .flat_map(|message| message.tool_results());
+        let asked = asked
+            .filter_map(|result| result.output.as_ref())
+            .filter(|output| output["async"] == true);
         for request in asked.filter_map(|output| output["correlationId"].as_str()) {
             let count = answers.remove(request).unwrap_or_default();
-            report
-                .expect(Fault::of_count(count), count == 1, || format!("{id}: request {request} has {count} answers"));
+            report.expect(Fault::of_count(count), count == 1, || {
+                format!("{id}: request {request} has {count} answers")
+            });
         }
-        report.expect(Fault::Doubled, answers.is_empty(), || format!("{id}: answers to nothing: {answers:?}"));
+        report.expect(Fault::Doubled, answers.is_empty(), || {
+            format!("{id}: answers to nothing: {answers:?}")
+        });
     }
 }
 
 /// Nothing that a tool started runs on.
 fn leaves_no_process(root: &Path, report: &mut Report) {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return };
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return;
+    };
     let mine = std::process::id().to_string();
-    for process in processes.flatten().filter(|entry| entry.file_name().to_string_lossy() != mine.as_str()) {
-        let Ok(folder) = std::fs::read_link(process.path().join("cwd")) else { continue };
-        report.expect(Fault::Other, !folder.starts_with(root), || format!("process {:?} runs on", process.file_name()));
+    for process in processes
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy() != mine.as_str())
+    {
+        let Ok(folder) = std::fs::read_link(process.path().join("cwd")) else {
+            continue;
+        };
+        report.expect(Fault::Other, !folder.starts_with(root), || {
+            format!("process {:?} runs on", process.file_name())
+        });
     }
 }

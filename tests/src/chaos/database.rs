@@ -33,26 +33,48 @@ impl Server {
         let control = std::env::var("GOONDAN_TEST_POSTGRES_CONTROL").ok()?;
         let control = control.split_whitespace().map(str::to_owned).collect();
         let log = std::env::var_os("GOONDAN_TEST_POSTGRES_LOG")?.into();
-        Some(Server { control, log, disk: std::env::var_os("GOONDAN_TEST_POSTGRES_DISK").map(PathBuf::from) })
+        Some(Server {
+            control,
+            log,
+            disk: std::env::var_os("GOONDAN_TEST_POSTGRES_DISK").map(PathBuf::from),
+        })
     }
 
     fn run(&self, arguments: &[&str]) -> anyhow::Result<bool> {
-        let (program, first) = self.control.split_first().context("how the database is ended and started")?;
+        let (program, first) = self
+            .control
+            .split_first()
+            .context("how the database is ended and started")?;
         let mut command = Command::new(program);
         // Its user need not see the folder that we are in.
-        command.args(first).args(arguments).arg("-l").arg(&self.log).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(first)
+            .args(arguments)
+            .arg("-l")
+            .arg(&self.log)
+            .current_dir("/");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Ok(command.status()?.success())
     }
 
     /// Ends it as a crash does.
     fn crash(&self) -> anyhow::Result<()> {
-        ensure!(self.run(&["stop", "-m", "immediate"])?, "the database could not be ended");
+        ensure!(
+            self.run(&["stop", "-m", "immediate"])?,
+            "the database could not be ended"
+        );
         Ok(())
     }
 
     fn start(&self) -> anyhow::Result<()> {
-        ensure!(self.run(&["start", "-w", "-t", "60"])?, "the database does not start; see {}", self.log.display());
+        ensure!(
+            self.run(&["start", "-w", "-t", "60"])?,
+            "the database does not start; see {}",
+            self.log.display()
+        );
         Ok(())
     }
 
@@ -61,7 +83,11 @@ impl Server {
     }
 
     fn filler(&self) -> anyhow::Result<PathBuf> {
-        Ok(self.disk.as_ref().context("a disk of its own")?.join("filler"))
+        Ok(self
+            .disk
+            .as_ref()
+            .context("a disk of its own")?
+            .join("filler"))
     }
 
     /// Takes all room.
@@ -77,7 +103,9 @@ impl Server {
     /// How often it has met a full disk.
     pub(super) fn full_disks(&self) -> usize {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        log.lines().filter(|line| line.contains("No space left on device")).count()
+        log.lines()
+            .filter(|line| line.contains("No space left on device"))
+            .count()
     }
 }
 
@@ -98,7 +126,10 @@ pub(super) struct Patient {
 
 impl Patient {
     pub(super) fn new(server: Server) -> Self {
-        Patient { server, matter: Matter::Nothing { since: None } }
+        Patient {
+            server,
+            matter: Matter::Nothing { since: None },
+        }
     }
 
     /// Whether it has been well for a while.
@@ -109,19 +140,25 @@ impl Patient {
     pub(super) fn crash(&mut self) -> anyhow::Result<()> {
         self.server.crash()?;
         self.server.start()?;
-        self.matter = Matter::Nothing { since: Some(Instant::now()) };
+        self.matter = Matter::Nothing {
+            since: Some(Instant::now()),
+        };
         Ok(())
     }
 
     pub(super) fn go_away(&mut self) -> anyhow::Result<()> {
         self.server.crash()?;
-        self.matter = Matter::IsAway { since: Instant::now() };
+        self.matter = Matter::IsAway {
+            since: Instant::now(),
+        };
         Ok(())
     }
 
     pub(super) fn fill(&mut self) -> anyhow::Result<()> {
         self.server.fill()?;
-        self.matter = Matter::IsFull { since: Instant::now() };
+        self.matter = Matter::IsFull {
+            since: Instant::now(),
+        };
         Ok(())
     }
 
@@ -138,7 +175,9 @@ impl Patient {
             }
             _ => return Ok(()),
         }
-        self.matter = Matter::Nothing { since: Some(Instant::now()) };
+        self.matter = Matter::Nothing {
+            since: Some(Instant::now()),
+        };
         Ok(())
     }
 }

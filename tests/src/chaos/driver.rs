@@ -42,7 +42,9 @@ impl Ledger {
 
     /// Jobs without a result.
     pub(super) fn open(&self) -> impl Iterator<Item = &Job> {
-        self.jobs.values().filter(|job| !self.done.contains_key(&job.id))
+        self.jobs
+            .values()
+            .filter(|job| !self.done.contains_key(&job.id))
     }
 
     /// Makes jobs until there are that many without a result.
@@ -50,7 +52,11 @@ impl Ledger {
         while self.jobs.len() - self.done.len() < open {
             let number = self.jobs.len();
             let key = project::KEYS[number % project::KEYS.len()].to_owned();
-            let job = Job { id: format!("job-{number}"), key, text: format!("job-{number}") };
+            let job = Job {
+                id: format!("job-{number}"),
+                key,
+                text: format!("job-{number}"),
+            };
             self.before.insert(job.id.clone(), self.accepted.clone());
             self.jobs.insert(job.id.clone(), job);
         }
@@ -76,15 +82,36 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     let store = plan.store.as_deref();
     wait_for_late_answers(&root, store);
     if plan.nodes > 1 {
-        println!("turns begun by node: {:?}", turns_by_node(&root, &nodes.processes));
+        println!(
+            "turns begun by node: {:?}",
+            turns_by_node(&root, &nodes.processes)
+        );
     }
     println!("{}", told(plan, &nodes));
     drop(nodes);
     let report = check::everything(&root, store, plan.may_fail(), &ledger);
-    println!("{} jobs, {} accepted; {}", ledger.jobs.len(), ledger.accepted.len(), report.figures);
-    let count = |kind| report.faults.iter().filter(|(fault, _)| *fault == kind).count();
-    let (lost, doubled, disordered) = (count(Fault::Lost), count(Fault::Doubled), count(Fault::Disordered));
-    println!("{lost} lost, {doubled} doubled, {disordered} out of order, {} else", count(Fault::Other));
+    println!(
+        "{} jobs, {} accepted; {}",
+        ledger.jobs.len(),
+        ledger.accepted.len(),
+        report.figures
+    );
+    let count = |kind| {
+        report
+            .faults
+            .iter()
+            .filter(|(fault, _)| *fault == kind)
+            .count()
+    };
+    let (lost, doubled, disordered) = (
+        count(Fault::Lost),
+        count(Fault::Doubled),
+        count(Fault::Disordered),
+    );
+    println!(
+        "{lost} lost, {doubled} doubled, {disordered} out of order, {} else",
+        count(Fault::Other)
+    );
     if report.faults.is_empty() {
         folder.disable_cleanup(false);
         println!("{} passed, 0 failed", report.checks);
@@ -93,14 +120,24 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     for (_, fault) in report.faults.iter().take(MOST_TOLD) {
         println!("  {fault}");
     }
-    bail!("{} faults with seed {}; the state is in {}", report.faults.len(), plan.seed, root.display())
+    bail!(
+        "{} faults with seed {}; the state is in {}",
+        report.faults.len(),
+        plan.seed,
+        root.display()
+    )
 }
 
 fn make_trouble(plan: &Plan, nodes: &mut Nodes<'_>, ledger: &mut Ledger) -> anyhow::Result<()> {
     let mut random = StdRng::seed_from_u64(plan.seed);
     let started = Instant::now();
     let is_enough = |nodes: &Nodes<'_>| {
-        plan.enough.is_some_and(|(trouble, count)| nodes.troubles.get(&trouble).is_some_and(|made| *made >= count))
+        plan.enough.is_some_and(|(trouble, count)| {
+            nodes
+                .troubles
+                .get(&trouble)
+                .is_some_and(|made| *made >= count)
+        })
     };
     while started.elapsed() < plan.seconds && !is_enough(nodes) {
         let life = random.random_range(Duration::ZERO..plan.life);
@@ -119,9 +156,16 @@ fn make_trouble(plan: &Plan, nodes: &mut Nodes<'_>, ledger: &mut Ledger) -> anyh
 fn told(plan: &Plan, nodes: &Nodes<'_>) -> String {
     let made = |trouble: &Trouble| nodes.troubles.get(trouble).copied().unwrap_or_default();
     let kinds: BTreeSet<Trouble> = plan.troubles.iter().copied().collect();
-    let mut told: Vec<String> = kinds.iter().map(|trouble| format!("{} {}", made(trouble), trouble.name())).collect();
+    let mut told: Vec<String> = kinds
+        .iter()
+        .map(|trouble| format!("{} {}", made(trouble), trouble.name()))
+        .collect();
     if kinds.contains(&Trouble::Disk) {
-        let met = plan.server.as_ref().map(|server| server.full_disks()).unwrap_or_default();
+        let met = plan
+            .server
+            .as_ref()
+            .map(|server| server.full_disks())
+            .unwrap_or_default();
         told.push(format!("no space left {met} times"));
     }
     format!("{}; {} lives", told.join(", "), nodes.takeovers)
@@ -130,9 +174,17 @@ fn told(plan: &Plan, nodes: &Nodes<'_>) -> String {
 /// How many turns each node has begun, in all its lives, by what its tools wrote down.
 fn turns_by_node(root: &Path, processes: &BTreeMap<u32, usize>) -> BTreeMap<String, usize> {
     let mut turns = BTreeMap::new();
-    for line in std::fs::read_to_string(root.join(project::TURNS)).unwrap_or_default().lines() {
-        let node = line.parse().ok().and_then(|process: u32| processes.get(&process));
-        *turns.entry(node.map_or("?".to_owned(), usize::to_string)).or_default() += 1;
+    for line in std::fs::read_to_string(root.join(project::TURNS))
+        .unwrap_or_default()
+        .lines()
+    {
+        let node = line
+            .parse()
+            .ok()
+            .and_then(|process: u32| processes.get(&process));
+        *turns
+            .entry(node.map_or("?".to_owned(), usize::to_string))
+            .or_default() += 1;
     }
     turns
 }

@@ -65,7 +65,10 @@ struct Node {
 impl Node {
     /// Whether nothing but a kill is the matter with it.
     fn is_well(&self) -> bool {
-        self.process.is_some() && self.paused.is_none() && self.hindered.is_none() && self.leaving.is_none()
+        self.process.is_some()
+            && self.paused.is_none()
+            && self.hindered.is_none()
+            && self.leaving.is_none()
     }
 
     fn go_on(&mut self) -> anyhow::Result<()> {
@@ -133,7 +136,15 @@ impl<'p> Nodes<'p> {
             };
             let (starts_at, generation) = (Instant::now(), 0);
             let (process, paused, hindered, leaving) = (None, None, None, None);
-            nodes.nodes.push(Node { process, starts_at, generation, proxy, paused, hindered, leaving });
+            nodes.nodes.push(Node {
+                process,
+                starts_at,
+                generation,
+                proxy,
+                paused,
+                hindered,
+                leaving,
+            });
             nodes.spawn(number)?;
         }
         Ok(nodes)
@@ -144,7 +155,11 @@ impl<'p> Nodes<'p> {
         let start = Start {
             root: self.root,
             // The first has the folder of a swarm that is alone.
-            state: if number == 0 { project::STATE.to_owned() } else { format!("{}-{number}", project::STATE) },
+            state: if number == 0 {
+                project::STATE.to_owned()
+            } else {
+                format!("{}-{number}", project::STATE)
+            },
             project: project::GENERATIONS[node.generation],
             store: self.plan.store.as_deref().unwrap_or_default(),
             proxy: node.proxy.as_ref().map(Proxy::place),
@@ -160,7 +175,8 @@ impl<'p> Nodes<'p> {
     /// Makes trouble, where there is not too much of it; says whether.
     pub(super) fn trouble(&mut self, trouble: Trouble, number: usize) -> anyhow::Result<bool> {
         // One node is left alone, so that something goes on.
-        let may_hinder = self.nodes[number].is_well() && self.nodes.iter().filter(|node| node.is_well()).count() > 1;
+        let may_hinder = self.nodes[number].is_well()
+            && self.nodes.iter().filter(|node| node.is_well()).count() > 1;
         let database_is_well = self.database.as_ref().is_some_and(Patient::is_well);
         let may_be = match trouble {
             Trouble::Kill => self.nodes[number].process.is_some(),
@@ -176,7 +192,10 @@ impl<'p> Nodes<'p> {
         match (trouble, &mut self.database) {
             (Trouble::Kill, _) => self.kill(number)?,
             (Trouble::Pause, _) => {
-                node.process.as_ref().map(|process| process.signal("STOP")).transpose()?;
+                node.process
+                    .as_ref()
+                    .map(|process| process.signal("STOP"))
+                    .transpose()?;
                 node.paused = Some(Instant::now());
             }
             (Trouble::Cut, _) => node.hinder(Flow::Cut, HITCH),
@@ -211,7 +230,10 @@ impl<'p> Nodes<'p> {
     }
 
     fn leads(&self, number: usize) -> bool {
-        self.nodes[number].process.as_ref().is_some_and(|process| Some(process.id()) == self.leader)
+        self.nodes[number]
+            .process
+            .as_ref()
+            .is_some_and(|process| Some(process.id()) == self.leader)
     }
 
     /// Replaces the next node, once the one before it is replaced.
@@ -230,7 +252,9 @@ impl<'p> Nodes<'p> {
 
     /// Whether any node stands still or is kept from the database.
     pub(super) fn are_hindered(&self) -> bool {
-        self.nodes.iter().any(|node| node.paused.is_some() || node.hindered.is_some())
+        self.nodes
+            .iter()
+            .any(|node| node.paused.is_some() || node.hindered.is_some())
     }
 
     /// Ends what has lasted for long enough, or all.
@@ -239,10 +263,16 @@ impl<'p> Nodes<'p> {
             database.heal(all)?;
         }
         for node in &mut self.nodes {
-            if node.paused.is_some_and(|since| all || since.elapsed() > LAPSE) {
+            if node
+                .paused
+                .is_some_and(|since| all || since.elapsed() > LAPSE)
+            {
                 node.go_on()?;
             }
-            if node.hindered.is_some_and(|until| all || Instant::now() > until) {
+            if node
+                .hindered
+                .is_some_and(|until| all || Instant::now() > until)
+            {
                 node.let_through();
             }
         }
@@ -250,16 +280,27 @@ impl<'p> Nodes<'p> {
     }
 
     /// Feeds the swarm and listens for as long as `life`, or until nothing is left.
-    pub(super) fn live(&mut self, ledger: &mut Ledger, life: Duration, feed: Feed) -> anyhow::Result<()> {
+    pub(super) fn live(
+        &mut self,
+        ledger: &mut Ledger,
+        life: Duration,
+        feed: Feed,
+    ) -> anyhow::Result<()> {
         let end = Instant::now() + life;
         let mut looked = Instant::now();
         loop {
             self.feed(ledger, feed);
-            if feed == Feed::OnlyWhatIsLeft && ledger.jobs.keys().all(|id| ledger.done.contains_key(id)) {
+            if feed == Feed::OnlyWhatIsLeft
+                && ledger.jobs.keys().all(|id| ledger.done.contains_key(id))
+            {
                 return Ok(());
             }
             // One that was killed may have said something before.
-            match self.heard.1.recv_timeout(end.saturating_duration_since(Instant::now()).min(LOOK)) {
+            match self
+                .heard
+                .1
+                .recv_timeout(end.saturating_duration_since(Instant::now()).min(LOOK))
+            {
                 Ok((process, said)) => self.hear(ledger, process, said),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
@@ -271,8 +312,15 @@ impl<'p> Nodes<'p> {
             }
             if Instant::now() >= end {
                 if feed == Feed::OnlyWhatIsLeft {
-                    let left: Vec<_> = ledger.jobs.keys().filter(|id| !ledger.done.contains_key(*id)).collect();
-                    bail!("after {} s these jobs have no result: {left:?}", life.as_secs());
+                    let left: Vec<_> = ledger
+                        .jobs
+                        .keys()
+                        .filter(|id| !ledger.done.contains_key(*id))
+                        .collect();
+                    bail!(
+                        "after {} s these jobs have no result: {left:?}",
+                        life.as_secs()
+                    );
                 }
                 return Ok(());
             }
@@ -282,8 +330,13 @@ impl<'p> Nodes<'p> {
     /// Jobs without a result are given again to each process that leads, under the same id.
     fn feed(&mut self, ledger: &mut Ledger, feed: Feed) {
         let leader = self.leader;
-        let mut processes = self.nodes.iter_mut().filter_map(|node| node.process.as_mut());
-        let Some(leader) = processes.find(|process| Some(process.id()) == leader) else { return };
+        let mut processes = self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.process.as_mut());
+        let Some(leader) = processes.find(|process| Some(process.id()) == leader) else {
+            return;
+        };
         if feed == Feed::Endless {
             ledger.make_jobs(UNDER_WAY);
         }
@@ -291,7 +344,10 @@ impl<'p> Nodes<'p> {
     }
 
     fn hear(&mut self, ledger: &mut Ledger, process: u32, said: Said) {
-        let mut processes = self.nodes.iter_mut().filter_map(|node| node.process.as_mut());
+        let mut processes = self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.process.as_mut());
         if said == Said::Ready && processes.any(|there| there.id() == process) {
             self.leader = Some(process);
             self.takeovers += 1;
@@ -300,12 +356,20 @@ impl<'p> Nodes<'p> {
             // The database was away, or another node leads by now: the turn goes on, and whoever asks again is told how it
             // ended.
             Said::Done(id, reason) if self.plan.may_fail() && reason == "error" => {
-                for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
+                for process in self
+                    .nodes
+                    .iter_mut()
+                    .filter_map(|node| node.process.as_mut())
+                {
                     process.given.remove(&id);
                 }
             }
             Said::Refused(id) if self.plan.may_fail() => {
-                for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
+                for process in self
+                    .nodes
+                    .iter_mut()
+                    .filter_map(|node| node.process.as_mut())
+                {
                     process.given.remove(&id);
                 }
             }

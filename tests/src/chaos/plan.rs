@@ -45,7 +45,10 @@ impl Trouble {
 
     /// As the command line calls it.
     pub(super) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(trouble, ..)| *trouble == self).map_or("", |(_, name, _)| name)
+        Self::ALL
+            .iter()
+            .find(|(trouble, ..)| *trouble == self)
+            .map_or("", |(_, name, _)| name)
     }
 }
 
@@ -85,7 +88,9 @@ impl Plan {
         };
         let mut with = None;
         for pair in arguments.chunks(2) {
-            let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
+            let [name, value] = pair else {
+                bail!("{} needs a value", pair[0])
+            };
             match name.as_str() {
                 "--store" => plan.store = Some(value.clone()),
                 "--with" => with = Some(value.as_str()),
@@ -106,7 +111,9 @@ impl Plan {
     }
 
     fn take_number(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
-        let number: u64 = value.parse().with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
+        let number: u64 = value
+            .parse()
+            .with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
         match name {
             "--seconds" => self.seconds = Duration::from_secs(number),
             "--kills" => self.enough = Some((Trouble::Kill, usize::try_from(number)?)),
@@ -137,9 +144,15 @@ impl Plan {
             }
         }
         let is_known = |wanted: &str| Trouble::ALL.iter().any(|(_, name, _)| *name == wanted);
-        if let Some(unknown) = with.split(',').find(|wanted| *wanted != "everything" && !is_known(wanted)) {
+        if let Some(unknown) = with
+            .split(',')
+            .find(|wanted| *wanted != "everything" && !is_known(wanted))
+        {
             let names: Vec<_> = Trouble::ALL.iter().map(|(_, name, _)| *name).collect();
-            bail!("--with takes everything, or some of {}; not `{unknown}`", names.join(","));
+            bail!(
+                "--with takes everything, or some of {}; not `{unknown}`",
+                names.join(",")
+            );
         }
         Ok(troubles)
     }
@@ -152,8 +165,15 @@ impl Plan {
             Trouble::Crash | Trouble::Outage if self.server.is_none() => {
                 Some("nothing says how the database is ended and started; see tests/postgres.sh")
             }
-            Trouble::Disk if self.server.as_ref().is_none_or(|server| server.disk.is_none()) => {
-                Some("the database has no disk of its own; see GOONDAN_POSTGRES_DISK in tests/postgres.sh")
+            Trouble::Disk
+                if self
+                    .server
+                    .as_ref()
+                    .is_none_or(|server| server.disk.is_none()) =>
+            {
+                Some(
+                    "the database has no disk of its own; see GOONDAN_POSTGRES_DISK in tests/postgres.sh",
+                )
             }
             _ => None,
         }
@@ -162,6 +182,9 @@ impl Plan {
     /// Whether a node may end by itself, as it does where it can't start without its database, and whether it and its agents may
     /// be told that the store has failed a turn.
     pub(super) fn may_fail(&self) -> bool {
-        !self.troubles.iter().all(|trouble| matches!(trouble, Trouble::Kill | Trouble::Deploy))
+        !self
+            .troubles
+            .iter()
+            .all(|trouble| matches!(trouble, Trouble::Kill | Trouble::Deploy))
     }
 }

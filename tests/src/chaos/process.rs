@@ -42,8 +42,14 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(start: &Start<'_>, heard: Sender<Word>) -> anyhow::Result<Self> {
-        let proxy = start.proxy.map(|proxy| proxy.to_string()).unwrap_or_default();
-        let turns = start.turns.map(|turns| turns.to_string()).unwrap_or_default();
+        let proxy = start
+            .proxy
+            .map(|proxy| proxy.to_string())
+            .unwrap_or_default();
+        let turns = start
+            .turns
+            .map(|turns| turns.to_string())
+            .unwrap_or_default();
         let mut child = Command::new(std::env::current_exe()?)
             .args(["chaos", "--child"])
             .arg(start.root)
@@ -51,7 +57,12 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A node that can't start while its database is away says so each time.
-            .stderr(File::options().create(true).append(true).open(start.root.join(COMPLAINTS))?)
+            .stderr(
+                File::options()
+                    .create(true)
+                    .append(true)
+                    .open(start.root.join(COMPLAINTS))?,
+            )
             .spawn()?;
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().context("a pipe from the swarm")?);
@@ -59,12 +70,18 @@ impl Process {
         std::thread::spawn(move || {
             // A line that was cut off by the kill was not said.
             for line in stdout.lines().map_while(Result::ok) {
-                if serde_json::from_str(&line).is_ok_and(|word: Said| heard.send((process, word)).is_err()) {
+                if serde_json::from_str(&line)
+                    .is_ok_and(|word: Said| heard.send((process, word)).is_err())
+                {
                     return;
                 }
             }
         });
-        Ok(Process { child, stdin, given: BTreeSet::new() })
+        Ok(Process {
+            child,
+            stdin,
+            given: BTreeSet::new(),
+        })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -87,7 +104,9 @@ impl Process {
     }
 
     pub(crate) fn signal(&self, signal: &str) -> anyhow::Result<()> {
-        let sent = Command::new("kill").args([format!("-{signal}"), self.id().to_string()]).status()?;
+        let sent = Command::new("kill")
+            .args([format!("-{signal}"), self.id().to_string()])
+            .status()?;
         anyhow::ensure!(sent.success(), "the signal {signal} could not be sent");
         Ok(())
     }

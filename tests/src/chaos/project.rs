@@ -96,13 +96,19 @@ pub(super) fn write(root: &Path, generation: usize) -> std::io::Result<()> {
     std::fs::create_dir_all(&folder)?;
     std::fs::write(
         folder.join("goondan.yaml"),
-        format!("{MODEL_AND_TOOL}{}", BUNDLE.replace("GENERATION", &generation.to_string())),
+        format!(
+            "{MODEL_AND_TOOL}{}",
+            BUNDLE.replace("GENERATION", &generation.to_string())
+        ),
     )?;
     std::fs::write(folder.join("script.yaml"), SCRIPT)
 }
 
 /// The database of a run, in which it has a workspace of its own.
 pub(crate) fn database(store: &str, root: &Path) -> anyhow::Result<Database> {
-    let name = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = root
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
     Ok(store.parse::<Database>()?.prefixed(&format!("{name}-")))
 }

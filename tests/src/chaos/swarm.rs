@@ -56,11 +56,17 @@ pub(crate) struct Told<'a> {
 /// its own.
 pub(crate) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
     let root = told.root;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let project = goondan::load(&root.join(told.project));
-        let bundle = project.bundle.ok_or_else(|| anyhow!("{:?}", project.diagnostics))?;
-        let mut builder = Swarm::builder(bundle).state_root(root.join(told.state)).environment(Environment::default());
+        let bundle = project
+            .bundle
+            .ok_or_else(|| anyhow!("{:?}", project.diagnostics))?;
+        let mut builder = Swarm::builder(bundle)
+            .state_root(root.join(told.state))
+            .environment(Environment::default());
         if let Some(store) = told.store {
             let database = project::database(store, root)?.waiting();
             let database = match told.turns {
@@ -72,7 +78,10 @@ pub(crate) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
                 None => database,
             });
         }
-        let swarm = builder.start().await.map_err(|error| anyhow!("{error}: {error:?}"))?;
+        let swarm = builder
+            .start()
+            .await
+            .map_err(|error| anyhow!("{error}: {error:?}"))?;
         say(&Said::Ready)?;
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
         let mut taken_over = std::pin::pin!(swarm.taken_over());
@@ -92,7 +101,12 @@ pub(crate) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
 }
 
 async fn handle(swarm: Swarm, job: Job) -> anyhow::Result<()> {
-    let input = Input { text: job.text, instance_key: Some(job.key), id: Some(job.id.clone()), ..Input::default() };
+    let input = Input {
+        text: job.text,
+        instance_key: Some(job.key),
+        id: Some(job.id.clone()),
+        ..Input::default()
+    };
     let turn = match swarm.send(input).await {
         Ok(turn) => turn,
         Err(_) => return say(&Said::Refused(job.id)),
@@ -100,7 +114,10 @@ async fn handle(swarm: Swarm, job: Job) -> anyhow::Result<()> {
     say(&Said::Accepted(job.id.clone()))?;
     if let Some(result) = turn.result().await {
         let reason = serde_json::to_value(result.finish_reason)?;
-        say(&Said::Done(job.id, reason.as_str().unwrap_or_default().to_owned()))?;
+        say(&Said::Done(
+            job.id,
+            reason.as_str().unwrap_or_default().to_owned(),
+        ))?;
     }
     Ok(())
 }

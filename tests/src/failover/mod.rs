@@ -19,7 +19,12 @@ const LOSSES: [(&str, Loss, Place, u32); 4] = [
     ("leader killed", Loss::Kill, Place::Leader, 1),
     ("worker killed", Loss::Kill, Place::Worker, 1),
     ("worker's connections closed", Loss::Cut, Place::Worker, 4),
-    ("worker's connections silent", Loss::Silence, Place::Worker, 4),
+    (
+        "worker's connections silent",
+        Loss::Silence,
+        Place::Worker,
+        4,
+    ),
 ];
 
 /// Measures each loss as often as the command line says, and prints what it took.
@@ -49,14 +54,24 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 fn parse(arguments: &[String]) -> anyhow::Result<(String, u32)> {
     let (mut store, mut times) = (None, 20);
     for pair in arguments.chunks(2) {
-        let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
+        let [name, value] = pair else {
+            bail!("{} needs a value", pair[0])
+        };
         match name.as_str() {
             "--store" => store = Some(value.clone()),
-            "--times" => times = value.parse::<u32>().context("--times takes a whole number")?.max(1),
+            "--times" => {
+                times = value
+                    .parse::<u32>()
+                    .context("--times takes a whole number")?
+                    .max(1)
+            }
             _ => bail!("there is no option {name}; there are --store and --times"),
         }
     }
-    Ok((store.context("nodes need a --store that they share")?, times))
+    Ok((
+        store.context("nodes need a --store that they share")?,
+        times,
+    ))
 }
 
 /// How long anything here may take.

@@ -63,7 +63,15 @@ pub(super) struct Nodes<'p> {
 impl<'p> Nodes<'p> {
     pub(super) fn start(root: &'p Path, store: &'p str) -> anyhow::Result<Self> {
         let (heard, open) = (channel(), BTreeMap::new());
-        let mut all = Nodes { root, store, nodes: Vec::new(), heard, leader: None, open, made: 0 };
+        let mut all = Nodes {
+            root,
+            store,
+            nodes: Vec::new(),
+            heard,
+            leader: None,
+            open,
+            made: 0,
+        };
         for number in 0..NODES {
             let proxy = Proxy::start(store.parse::<Database>()?.server())?;
             let process = all.process(number, &proxy)?;
@@ -125,7 +133,14 @@ impl<'p> Nodes<'p> {
         for _ in 0..JOBS {
             let id = format!("job-{}", self.made);
             // An instance would wait for the node that its last turn ran on.
-            self.open.insert(id.clone(), Job { id: id.clone(), key: id.clone(), text: id });
+            self.open.insert(
+                id.clone(),
+                Job {
+                    id: id.clone(),
+                    key: id.clone(),
+                    text: id,
+                },
+            );
             self.made += 1;
         }
         self.until("the turns have begun", |nodes| {
@@ -138,12 +153,23 @@ impl<'p> Nodes<'p> {
     fn who_runs(&self, place: Place) -> anyhow::Result<Option<(usize, Vec<String>)>> {
         let begun = project::begun(self.root)?;
         let turns_of = |process: u32| -> Vec<String> {
-            self.open.keys().filter(|job| begun.get(*job) == Some(&process)).cloned().collect()
+            self.open
+                .keys()
+                .filter(|job| begun.get(*job) == Some(&process))
+                .cloned()
+                .collect()
         };
-        let nodes = self.nodes.iter().enumerate().map(|(number, node)| (number, node.process.id()));
-        let of_place = nodes.filter(|(_, process)| (Some(*process) == self.leader) == (place == Place::Leader));
+        let nodes = self
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(number, node)| (number, node.process.id()));
+        let of_place = nodes
+            .filter(|(_, process)| (Some(*process) == self.leader) == (place == Place::Leader));
         let with_turns = of_place.map(|(number, process)| (number, turns_of(process)));
-        Ok(with_turns.filter(|(_, turns)| !turns.is_empty()).max_by_key(|(_, turns)| turns.len()))
+        Ok(with_turns
+            .filter(|(_, turns)| !turns.is_empty())
+            .max_by_key(|(_, turns)| turns.len()))
     }
 
     /// Lets all turns go on to their end.
@@ -165,30 +191,47 @@ impl<'p> Nodes<'p> {
     }
 
     /// Hands turns in to whoever leads, and listens, until something is so.
-    fn until(&mut self, what: &str, mut is_so: impl FnMut(&Self) -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    fn until(
+        &mut self,
+        what: &str,
+        mut is_so: impl FnMut(&Self) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
         let end = Instant::now() + PATIENCE;
         while !is_so(self)? {
             let leader = self.leader;
-            if let Some(leader) = self.nodes.iter_mut().find(|node| Some(node.process.id()) == leader) {
+            if let Some(leader) = self
+                .nodes
+                .iter_mut()
+                .find(|node| Some(node.process.id()) == leader)
+            {
                 self.open.values().for_each(|job| leader.process.give(job));
             }
             match self.heard.1.recv_timeout(LOOK) {
                 Ok((process, Said::Ready)) => self.leader = Some(process),
                 Ok((_, Said::Done(id, reason))) if reason != "error" => drop(self.open.remove(&id)),
                 // The leader is told of the database, too: it is asked again.
-                Ok((process, Said::Done(id, _) | Said::Refused(id))) => self.ask_again(process, &id),
+                Ok((process, Said::Done(id, _) | Said::Refused(id))) => {
+                    self.ask_again(process, &id)
+                }
                 Ok((_, Said::Accepted(_))) | Err(_) => {}
             }
             if Instant::now() >= end {
                 let open: Vec<_> = self.open.keys().collect();
-                bail!("after {} s it is not so that {what}; without a result: {open:?}", PATIENCE.as_secs());
+                bail!(
+                    "after {} s it is not so that {what}; without a result: {open:?}",
+                    PATIENCE.as_secs()
+                );
             }
         }
         Ok(())
     }
 
     fn ask_again(&mut self, process: u32, id: &str) {
-        if let Some(node) = self.nodes.iter_mut().find(|node| node.process.id() == process) {
+        if let Some(node) = self
+            .nodes
+            .iter_mut()
+            .find(|node| node.process.id() == process)
+        {
             node.process.given.remove(id);
         }
     }

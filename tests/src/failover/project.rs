@@ -47,7 +47,10 @@ pub(super) fn write(root: &Path) -> std::io::Result<()> {
     let folder = root.join(FOLDER);
     std::fs::create_dir_all(&folder)?;
     std::fs::write(root.join(BEGUN), "")?;
-    std::fs::write(folder.join("goondan.yaml"), format!("{MODEL_AND_TOOL}{BUNDLE}"))?;
+    std::fs::write(
+        folder.join("goondan.yaml"),
+        format!("{MODEL_AND_TOOL}{BUNDLE}"),
+    )?;
     std::fs::write(folder.join("script.yaml"), SCRIPT)
 }
 

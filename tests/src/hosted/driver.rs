@@ -23,9 +23,16 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let mut project = Project::write(folder.path().join("project"))?;
     let loaded = goondan::load(&project.folder);
-    let bundle = loaded.bundle.ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
-    let builder = Swarm::builder(bundle).state_root(folder.path().join("state")).environment(Environment::default());
-    let swarm = builder.start().await.map_err(|error| anyhow!("{error:?}"))?;
+    let bundle = loaded
+        .bundle
+        .ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
+    let builder = Swarm::builder(bundle)
+        .state_root(folder.path().join("state"))
+        .environment(Environment::default());
+    let swarm = builder
+        .start()
+        .await
+        .map_err(|error| anyhow!("{error:?}"))?;
     let load = Arc::new(Load::new(swarm.clone()));
     let sending = tokio::spawn(Arc::clone(&load).send(plan.calls));
     load.more_turns(u64::from(INSTANCES)).await?;
@@ -38,9 +45,15 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<()> {
         project.turn_into(edit)?;
         let at = Instant::now();
         let outcome = swarm.reload().await;
-        outcome.result.map_err(|diagnostics| anyhow!("reload {edit} failed: {diagnostics:?}"))?;
+        outcome
+            .result
+            .map_err(|diagnostics| anyhow!("reload {edit} failed: {diagnostics:?}"))?;
         latencies.push(at.elapsed());
-        ensure!(outcome.plan.changed.len() >= 5, "reload {edit} changed only {:?}", outcome.plan.changed);
+        ensure!(
+            outcome.plan.changed.len() >= 5,
+            "reload {edit} changed only {:?}",
+            outcome.plan.changed
+        );
         load.serving.store(edit, Ordering::SeqCst);
     }
     load.more_turns(u64::from(INSTANCES)).await?;
@@ -58,13 +71,21 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<()> {
         took.as_secs_f64(),
         calls as f64 / took.as_secs_f64()
     );
-    println!("a reload: {}; a turn with {CALLS} calls: {}", shown(&mut latencies), shown(&mut turn_times));
+    println!(
+        "a reload: {}; a turn with {CALLS} calls: {}",
+        shown(&mut latencies),
+        shown(&mut turn_times)
+    );
     Ok(())
 }
 
 fn shown(times: &mut [Duration]) -> String {
     times.sort();
-    let at = |part: usize| times.get(times.len() * part / 100).map_or(0.0, |took| took.as_secs_f64() * 1e3);
+    let at = |part: usize| {
+        times
+            .get(times.len() * part / 100)
+            .map_or(0.0, |took| took.as_secs_f64() * 1e3)
+    };
     format!("{:.1} ms (median), {:.1} ms (99 of 100)", at(50), at(99))
 }
 
@@ -90,15 +111,28 @@ struct Load {
 impl Load {
     fn new(swarm: Swarm) -> Self {
         let (serving, newest) = (AtomicU32::new(0), AtomicU32::new(0));
-        Load { swarm, stop: AtomicBool::new(false), serving, newest, turns: watch::Sender::new(0) }
+        Load {
+            swarm,
+            stop: AtomicBool::new(false),
+            serving,
+            newest,
+            turns: watch::Sender::new(0),
+        }
     }
 
     /// Waits for that many more turns; an error where none comes.
     async fn more_turns(&self, count: u64) -> anyhow::Result<()> {
         let mut turns = self.turns.subscribe();
         let target = *turns.borrow() + count;
-        let reached = tokio::time::timeout(Duration::from_secs(60), turns.wait_for(|turns| *turns >= target)).await;
-        ensure!(reached.is_ok() && !self.stop.load(Ordering::SeqCst), "a turn failed, or none ends");
+        let reached = tokio::time::timeout(
+            Duration::from_secs(60),
+            turns.wait_for(|turns| *turns >= target),
+        )
+        .await;
+        ensure!(
+            reached.is_ok() && !self.stop.load(Ordering::SeqCst),
+            "a turn failed, or none ends"
+        );
         Ok(())
     }
 
@@ -137,11 +171,24 @@ impl Load {
 
     async fn turn(&self, instance: u32) -> anyhow::Result<Duration> {
         let (began, first) = (Instant::now(), self.serving.load(Ordering::SeqCst));
-        let input = Input { instance_key: Some(format!("i{instance}")), ..Input::text("which?") };
-        let result = self.swarm.send(input).await?.result().await.context("a turn was dropped")?;
+        let input = Input {
+            instance_key: Some(format!("i{instance}")),
+            ..Input::text("which?")
+        };
+        let result = self
+            .swarm
+            .send(input)
+            .await?
+            .result()
+            .await
+            .context("a turn was dropped")?;
         let text = result.response_text();
         if result.finish_reason != FinishReason::TextResponse {
-            bail!("a turn ended with {:?} {:?}", result.finish_reason, result.error);
+            bail!(
+                "a turn ended with {:?} {:?}",
+                result.finish_reason,
+                result.error
+            );
         }
         check(&text, first, self.newest.load(Ordering::SeqCst))?;
         self.turns.send_modify(|turns| *turns += 1);

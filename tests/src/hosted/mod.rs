@@ -23,14 +23,25 @@ struct Plan {
 /// Runs the reloads of the command line.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let plan = parse(arguments)?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(driver::run(plan))
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(driver::run(plan))
 }
 
 fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
-    let mut plan = Plan { reloads: 100, calls: 100, between: 2 };
+    let mut plan = Plan {
+        reloads: 100,
+        calls: 100,
+        between: 2,
+    };
     for pair in arguments.chunks(2) {
-        let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
-        let number = value.parse().with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
+        let [name, value] = pair else {
+            bail!("{} needs a value", pair[0])
+        };
+        let number = value
+            .parse()
+            .with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
         match name.as_str() {
             "--reloads" => plan.reloads = number,
             "--calls" => plan.calls = number.max(1),

@@ -79,13 +79,24 @@ pub(super) struct Project {
 /// The first that reads TypeScript.
 fn runtime() -> anyhow::Result<&'static str> {
     let reads = |program: &str, arguments: &[&str]| {
-        Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+        Command::new(program)
+            .args(arguments)
+            .output()
+            .is_ok_and(|output| output.status.success())
     };
     match () {
         () if reads("bun", &["--version"]) => Ok("bun"),
-        () if reads("node", &["-e", "process.exit(process.features.typescript ? 0 : 1)"]) => Ok("node"),
+        () if reads(
+            "node",
+            &["-e", "process.exit(process.features.typescript ? 0 : 1)"],
+        ) =>
+        {
+            Ok("node")
+        }
         () if reads("deno", &["--version"]) => Ok("deno"),
-        () => anyhow::bail!("there is no runtime for TypeScript: install Bun, Node.js 22.18 or Deno"),
+        () => {
+            anyhow::bail!("there is no runtime for TypeScript: install Bun, Node.js 22.18 or Deno")
+        }
     }
 }
 
@@ -94,8 +105,15 @@ impl Project {
     pub(super) fn write(folder: PathBuf) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&folder)?;
         let runtime = runtime()?;
-        std::fs::write(folder.join("goondan.yaml"), BUNDLE.replace("RUNTIME", runtime))?;
-        let mut project = Project { folder, runtime, library: Library::build()? };
+        std::fs::write(
+            folder.join("goondan.yaml"),
+            BUNDLE.replace("RUNTIME", runtime),
+        )?;
+        let mut project = Project {
+            folder,
+            runtime,
+            library: Library::build()?,
+        };
         project.turn_into(0)?;
         Ok(project)
     }
@@ -103,8 +121,16 @@ impl Project {
     /// Puts an edit of all files in the place of what is there. The library has two versions that take turns.
     pub(super) fn turn_into(&mut self, edit: u32) -> anyhow::Result<()> {
         let files = [
-            ("tool.ts", format!("export const handlers = {{ which: (): object => ({{ edit: {edit} }}) }};\n")),
-            ("tool.py", format!("handlers = {{\"which\": lambda ctx, input: {{\"edit\": {edit}}}}}\n")),
+            (
+                "tool.ts",
+                format!(
+                    "export const handlers = {{ which: (): object => ({{ edit: {edit} }}) }};\n"
+                ),
+            ),
+            (
+                "tool.py",
+                format!("handlers = {{\"which\": lambda ctx, input: {{\"edit\": {edit}}}}}\n"),
+            ),
             (
                 "extension.ts",
                 format!(
@@ -133,11 +159,17 @@ impl Project {
 pub(super) fn check(answer: &str, first: u32, last: u32) -> anyhow::Result<()> {
     let mut words: Vec<&str> = answer.split(' ').collect();
     let marker = words.pop().unwrap_or_default();
-    ensure!([name(0), name(1)].iter().any(|known| known == marker), "the library says {marker:?} in {answer:?}");
+    ensure!(
+        [name(0), name(1)].iter().any(|known| known == marker),
+        "the library says {marker:?} in {answer:?}"
+    );
     ensure!(words.len() == 8, "something is missing in {answer:?}");
     for word in words {
         let edit: u32 = word.parse()?;
-        ensure!((first..=last).contains(&edit), "{answer:?} in a turn between the edits {first} and {last}");
+        ensure!(
+            (first..=last).contains(&edit),
+            "{answer:?} in a turn between the edits {first} and {last}"
+        );
     }
     Ok(())
 }

@@ -81,8 +81,17 @@ pub(super) fn languages() -> anyhow::Result<(Vec<Language>, Vec<&'static str>)> 
     let is_there = |one: &Language| Command::new(one.name).arg("--version").output().is_ok();
     let (mut there, missing): (Vec<_>, Vec<_>) = modules.into_iter().partition(is_there);
     let library = library::build("kills")?;
-    let file = library.file_name().and_then(|name| name.to_str()).context("the library has a name")?.to_owned();
-    there.push(Language { name: "a library", victims: &[Who::Gdn], file, module: std::fs::read(&library)? });
+    let file = library
+        .file_name()
+        .and_then(|name| name.to_str())
+        .context("the library has a name")?
+        .to_owned();
+    there.push(Language {
+        name: "a library",
+        victims: &[Who::Gdn],
+        file,
+        module: std::fs::read(&library)?,
+    });
     Ok((there, missing.into_iter().map(|one| one.name).collect()))
 }
 
@@ -103,11 +112,22 @@ impl Display for Who {
 }
 
 /// Writes the project in which `who` is killed at operation `number`.
-pub(super) fn write(folder: &Path, language: &Language, who: Who, number: u32) -> anyhow::Result<PathBuf> {
+pub(super) fn write(
+    folder: &Path,
+    language: &Language,
+    who: Who,
+    number: u32,
+) -> anyhow::Result<PathBuf> {
     let project = folder.join("project");
     std::fs::create_dir_all(&project)?;
-    std::fs::write(project.join("goondan.yaml"), BUNDLE.replace("FILE", &language.file))?;
+    std::fs::write(
+        project.join("goondan.yaml"),
+        BUNDLE.replace("FILE", &language.file),
+    )?;
     std::fs::write(project.join(&language.file), &language.module)?;
-    std::fs::write(project.join("plan"), json!({"number": number, "who": who.to_string()}).to_string())?;
+    std::fs::write(
+        project.join("plan"),
+        json!({"number": number, "who": who.to_string()}).to_string(),
+    )?;
     Ok(project)
 }

@@ -5,15 +5,15 @@ use rand::{RngExt as _, SeedableRng};
 
 /// What stands for itself, or nearly.
 const WORDS: [&str; 30] = [
-    "p1", "p2", "p2 a", "p3", "a", "a1", "*", "?1", "d/*", "*/*", ".h", "-n", "fail", "x=y", "A=1", "A=", "1", "2",
-    "{}", "[", "]", "!", "#", "a#b", "b~", "d", "d/e", "..", ".", "zz*",
+    "p1", "p2", "p2 a", "p3", "a", "a1", "*", "?1", "d/*", "*/*", ".h", "-n", "fail", "x=y", "A=1",
+    "A=", "1", "2", "{}", "[", "]", "!", "#", "a#b", "b~", "d", "d/e", "..", ".", "zz*",
 ];
 
 /// What a shell gives a meaning to.
 const SIGNS: [&str; 44] = [
-    " ", "  ", "\t", "\n", ";", ";;", "&", "&&", "|", "||", "|&", "(", ")", "{", "}", "<", ">", ">>", "<<", ">|", "<>",
-    ">&", "2>&1", "1>&2", "2>", "$", "$(", "\"$(", ")\"", "`", "'", "\"", "\\", "\\\\", "\\\"", "\\\n", "$A", "${A}",
-    "~", "*", "?", "[ab]1", "$'a'", "#",
+    " ", "  ", "\t", "\n", ";", ";;", "&", "&&", "|", "||", "|&", "(", ")", "{", "}", "<", ">",
+    ">>", "<<", ">|", "<>", ">&", "2>&1", "1>&2", "2>", "$", "$(", "\"$(", ")\"", "`", "'", "\"",
+    "\\", "\\\\", "\\\"", "\\\n", "$A", "${A}", "~", "*", "?", "[ab]1", "$'a'", "#",
 ];
 
 /// Commands of the shell itself.
@@ -53,10 +53,17 @@ impl Generator {
     /// Whether nobody knows what comes of the line: commands that run at the same time may write what others of them read.
     pub(super) fn is_open(line: &str) -> bool {
         let pipes = line.replace("||", "").contains('|');
-        let writes = line.replace("2>&1", "").replace("1>&2", "").replace(">&2", "").contains('>');
+        let writes = line
+            .replace("2>&1", "")
+            .replace("1>&2", "")
+            .replace(">&2", "")
+            .contains('>');
         let names = ["a1", "b1", "new", "q r", ".h", "2"];
         // `gdn` opens no folder to read it, where a shell opens it, goes on, and can't read it then.
-        if ["< d", "<d", "< 'd", "<'d", "< .", "<.", "<\"d", "<\td"].iter().any(|folder| line.contains(folder)) {
+        if ["< d", "<d", "< 'd", "<'d", "< .", "<.", "<\"d", "<\td"]
+            .iter()
+            .any(|folder| line.contains(folder))
+        {
             return true;
         }
         // Who of those that share a stream writes first is open, too.
@@ -75,7 +82,11 @@ impl Generator {
 
     /// Puts something in, takes something out, or doubles it.
     fn spoil(&mut self, line: &mut String) {
-        let places: Vec<usize> = line.char_indices().map(|(at, _)| at).chain([line.len()]).collect();
+        let places: Vec<usize> = line
+            .char_indices()
+            .map(|(at, _)| at)
+            .chain([line.len()])
+            .collect();
         let at = places[self.below(places.len())];
         match self.below(8) {
             0 => {
@@ -121,20 +132,38 @@ impl Generator {
         match self.below(12) {
             0 if depth > 0 => format!("({}){}", self.list(depth - 1), self.redirect()),
             1 if depth > 0 => format!("sh -c '{}'", self.list(depth - 1).replace('\'', "")),
-            2 => self.one(&["cd d", "cd d/e", "cd ..", "cd nowhere", "cd .", "cd 'd'"]).to_owned(),
-            3 => format!("A={} p2 {}", self.one(&["1", "'a b'", "\"c\"", "", "x\\ y"]), self.words(depth)),
-            _ => format!("{} {}{}", self.one(&["p1", "p2", "'p1'", "p\\2", "p1"]), self.words(depth), self.redirect()),
+            2 => self
+                .one(&["cd d", "cd d/e", "cd ..", "cd nowhere", "cd .", "cd 'd'"])
+                .to_owned(),
+            3 => format!(
+                "A={} p2 {}",
+                self.one(&["1", "'a b'", "\"c\"", "", "x\\ y"]),
+                self.words(depth)
+            ),
+            _ => format!(
+                "{} {}{}",
+                self.one(&["p1", "p2", "'p1'", "p\\2", "p1"]),
+                self.words(depth),
+                self.redirect()
+            ),
         }
     }
 
     fn words(&mut self, depth: usize) -> String {
         let count = 1 + self.below(3);
-        (0..count).map(|_| self.word(depth)).collect::<Vec<_>>().join(self.one(&[" ", "  ", "\t"]))
+        (0..count)
+            .map(|_| self.word(depth))
+            .collect::<Vec<_>>()
+            .join(self.one(&[" ", "  ", "\t"]))
     }
 
     fn word(&mut self, depth: usize) -> String {
         match self.below(10) {
-            0 => format!("'{}{}'", self.one(&WORDS), self.one(&SIGNS).replace('\'', "")),
+            0 => format!(
+                "'{}{}'",
+                self.one(&WORDS),
+                self.one(&SIGNS).replace('\'', "")
+            ),
             1 => format!(
                 "\"{}{}\"",
                 self.one(&WORDS),
@@ -146,7 +175,12 @@ impl Generator {
                 self.one(&[" ", ";", "\\", "*", "'", "\"", "#", "&", "|", "$", "a"])
             ),
             3 if depth > 0 => {
-                format!("\"{}$({}){}\"", self.one(&["", "a ", "x"]), self.list(depth - 1), self.one(&["", "b"]))
+                format!(
+                    "\"{}$({}){}\"",
+                    self.one(&["", "a ", "x"]),
+                    self.list(depth - 1),
+                    self.one(&["", "b"])
+                )
             }
             4 => format!("{}{}", self.one(&WORDS), self.one(&WORDS)),
             _ => self.one(&WORDS).to_owned(),
@@ -157,13 +191,27 @@ impl Generator {
     fn redirect(&mut self) -> String {
         match self.below(6) {
             0 => {
-                let sign = self.one(&[">", ">>", "<", "2>", "2>>", "> ", "< ", "1>", "0<", " >", "3>"]);
+                let sign = self.one(&[
+                    ">", ">>", "<", "2>", "2>>", "> ", "< ", "1>", "0<", " >", "3>",
+                ]);
                 format!(
                     " {sign}{}",
-                    self.one(&["a1", "b1", "new", "d/new", "/dev/null", "nowhere/x", "'q r'", "2", ".h"])
+                    self.one(&[
+                        "a1",
+                        "b1",
+                        "new",
+                        "d/new",
+                        "/dev/null",
+                        "nowhere/x",
+                        "'q r'",
+                        "2",
+                        ".h"
+                    ])
                 )
             }
-            1 => self.one(&[" 2>&1", " >&2", " 1>&2", " 2>&1 >new", " >new 2>&1"]).to_owned(),
+            1 => self
+                .one(&[" 2>&1", " >&2", " 1>&2", " 2>&1 >new", " >new 2>&1"])
+                .to_owned(),
             _ => String::new(),
         }
     }

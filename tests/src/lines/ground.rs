@@ -79,7 +79,11 @@ pub(super) fn lay_out(dir: &Path) -> anyhow::Result<PathBuf> {
 
 /// The shells of this machine.
 pub(super) fn shells() -> Vec<PathBuf> {
-    ["/bin/dash", "/bin/bash"].into_iter().map(PathBuf::from).filter(|shell| shell.exists()).collect()
+    ["/bin/dash", "/bin/bash"]
+        .into_iter()
+        .map(PathBuf::from)
+        .filter(|shell| shell.exists())
+        .collect()
 }
 
 pub(super) struct Ground {
@@ -88,7 +92,9 @@ pub(super) struct Ground {
 
 impl Ground {
     pub(super) fn new(place: &Path) -> Ground {
-        Ground { place: place.to_owned() }
+        Ground {
+            place: place.to_owned(),
+        }
     }
 
     fn work(&self, who: &str) -> PathBuf {
@@ -103,7 +109,13 @@ impl Ground {
             _ => {}
         }
         fs::create_dir_all(work.join("d/e"))?;
-        for (name, text) in [("a1", "one\n"), ("b1", "two\n"), (".h", "hidden\n"), ("d/x", "x\n"), ("d/e/y", "y")] {
+        for (name, text) in [
+            ("a1", "one\n"),
+            ("b1", "two\n"),
+            (".h", "hidden\n"),
+            ("d/x", "x\n"),
+            ("d/e/y", "y"),
+        ] {
             fs::write(work.join(name), text)?;
         }
         Ok(())
@@ -117,36 +129,64 @@ impl Ground {
         let _ = fs::remove_file(&inner);
         std::os::unix::fs::symlink(shell, inner)?;
         let mut command = Command::new(shell);
-        command.arg("-c").arg(line).current_dir(self.work(THEIRS)).env_clear();
-        command.env("PATH", programs(&self.place, THEIRS)).env("HOME", self.work(THEIRS)).env("LC_ALL", "C");
+        command
+            .arg("-c")
+            .arg(line)
+            .current_dir(self.work(THEIRS))
+            .env_clear();
+        command
+            .env("PATH", programs(&self.place, THEIRS))
+            .env("HOME", self.work(THEIRS))
+            .env("LC_ALL", "C");
         command.stdin(Stdio::null()).stderr(Stdio::null());
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let output = command.output()?;
-        self.outcome(THEIRS, String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success())
+        self.outcome(
+            THEIRS,
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            output.status.success(),
+        )
     }
 
     /// What is left of a line that has ended.
-    pub(super) fn outcome(&self, who: &str, printed: String, succeeded: bool) -> anyhow::Result<Outcome> {
+    pub(super) fn outcome(
+        &self,
+        who: &str,
+        printed: String,
+        succeeded: bool,
+    ) -> anyhow::Result<Outcome> {
         let work = self.work(who);
         let mut files = BTreeMap::new();
         collect(&work, &work, &mut files)?;
         let notes = files.remove(Path::new(witness::NOTES)).unwrap_or_default();
-        let mut notes: Vec<String> = String::from_utf8_lossy(&notes).lines().map(str::to_owned).collect();
+        let mut notes: Vec<String> = String::from_utf8_lossy(&notes)
+            .lines()
+            .map(str::to_owned)
+            .collect();
         notes.sort();
-        Ok(Outcome { notes, files, printed: witness::calm(&printed), succeeded })
+        Ok(Outcome {
+            notes,
+            files,
+            printed: witness::calm(&printed),
+            succeeded,
+        })
     }
 }
 
-fn collect(folder: &Path, work: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
+fn collect(
+    folder: &Path,
+    work: &Path,
+    files: &mut BTreeMap<PathBuf, Vec<u8>>,
+) -> anyhow::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, work, files)?;
         } else {
             let content = fs::read(&path)?;
-            let content =
-                std::str::from_utf8(&content).map_or(content.clone(), |text| witness::calm(text).into_bytes());
+            let content = std::str::from_utf8(&content)
+                .map_or(content.clone(), |text| witness::calm(text).into_bytes());
             files.insert(path.strip_prefix(work)?.to_owned(), content);
         }
     }

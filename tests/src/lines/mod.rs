@@ -49,10 +49,16 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
 }
 
 fn options(args: &[String]) -> anyhow::Result<Options> {
-    let mut options = Options { seconds: 60, seed: 1 };
+    let mut options = Options {
+        seconds: 60,
+        seed: 1,
+    };
     let mut rest = args.iter();
     while let Some(name) = rest.next() {
-        let value = rest.next().with_context(|| format!("{name} needs a value"))?.parse()?;
+        let value = rest
+            .next()
+            .with_context(|| format!("{name} needs a value"))?
+            .parse()?;
         match name.as_str() {
             "--seconds" => options.seconds = value,
             "--seed" => options.seed = value,
@@ -68,7 +74,12 @@ fn start_again(args: &[String]) -> anyhow::Result<bool> {
     let place = ground::lay_out(dir.path())?;
     let path = ground::programs(&place, ground::OURS);
     let mut again = Command::new(std::env::current_exe()?);
-    let status = again.arg("lines").args(args).env("PATH", path).env(PLACE, &place).status()?;
+    let status = again
+        .arg("lines")
+        .args(args)
+        .env("PATH", path)
+        .env(PLACE, &place)
+        .status()?;
     Ok(status.success())
 }
 
@@ -78,12 +89,22 @@ fn drive(options: &Options, place: PathBuf) -> anyhow::Result<bool> {
         println!("skipped: there is neither dash nor bash here");
         return Ok(true);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let project = place.join(ground::OURS);
-        let bundle = goondan::load(&project).bundle.context("the project is wrong")?;
-        let builder = Swarm::builder(bundle).state_root(place.join("state")).environment(Environment::default());
-        let both = Both { swarm: builder.start().await?, ground: Ground::new(&place), shells };
+        let bundle = goondan::load(&project)
+            .bundle
+            .context("the project is wrong")?;
+        let builder = Swarm::builder(bundle)
+            .state_root(place.join("state"))
+            .environment(Environment::default());
+        let both = Both {
+            swarm: builder.start().await?,
+            ground: Ground::new(&place),
+            shells,
+        };
         let found = both.all(options).await;
         both.swarm.shutdown().await;
         found
@@ -133,8 +154,15 @@ impl Both {
             count.commands,
             count.uncertain
         );
-        println!("{} passed, {} failed", count.allowed - count.different, count.different);
-        anyhow::ensure!(count.allowed > 0, "no line was allowed, so nothing was tried");
+        println!(
+            "{} passed, {} failed",
+            count.allowed - count.different,
+            count.different
+        );
+        anyhow::ensure!(
+            count.allowed > 0,
+            "no line was allowed, so nothing was tried"
+        );
         Ok(count.different == 0)
     }
 
@@ -154,7 +182,12 @@ impl Both {
                 continue;
             }
             count.different += 1;
-            println!("different: {line:?}\n  gdn: {:?}\n  {}: {:?}", mine[0], shell.display(), theirs[0]);
+            println!(
+                "different: {line:?}\n  gdn: {:?}\n  {}: {:?}",
+                mine[0],
+                shell.display(),
+                theirs[0]
+            );
             return Ok(());
         }
         Ok(())
@@ -163,15 +196,24 @@ impl Both {
     /// What comes of a line as `gdn` runs it; nothing where the policy does not allow it.
     async fn ours(&self, line: &str) -> anyhow::Result<Option<Outcome>> {
         self.ground.reset(ground::OURS)?;
-        let result = self.swarm.call_tool(Some("a"), None, "bash__exec", json!({"command": line})).await?;
+        let result = self
+            .swarm
+            .call_tool(Some("a"), None, "bash__exec", json!({"command": line}))
+            .await?;
         if let Some(error) = result.error {
-            let is_refused = ["E_TOOL_DENIED", "E_TOOL_INVALID_ARGS"].contains(&error.code.as_str());
+            let is_refused =
+                ["E_TOOL_DENIED", "E_TOOL_INVALID_ARGS"].contains(&error.code.as_str());
             anyhow::ensure!(is_refused, "{line:?} failed: {error:?}");
             return Ok(None);
         }
         let output = result.output.unwrap_or_default();
         anyhow::ensure!(output["timedOut"] == false, "{line:?} did not end");
-        let (printed, code) = (output["stdout"].as_str().unwrap_or_default(), output["exitCode"].as_i64());
-        self.ground.outcome(ground::OURS, printed.to_owned(), code == Some(0)).map(Some)
+        let (printed, code) = (
+            output["stdout"].as_str().unwrap_or_default(),
+            output["exitCode"].as_i64(),
+        );
+        self.ground
+            .outcome(ground::OURS, printed.to_owned(), code == Some(0))
+            .map(Some)
     }
 }

@@ -18,7 +18,13 @@ pub(crate) fn lay(bin: &Path, work: &Path) -> io::Result<()> {
 }
 
 /// What shells and `gdn` say of files and folders that are not there. Each has its own words.
-const COMPLAINTS: [&str; 5] = ["cannot ", "can't ", "No such file", "there is no folder", "not found"];
+const COMPLAINTS: [&str; 5] = [
+    "cannot ",
+    "can't ",
+    "No such file",
+    "there is no folder",
+    "not found",
+];
 
 /// `text` with every complaint in the same words.
 pub(crate) fn calm(text: &str) -> String {

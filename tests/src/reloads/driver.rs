@@ -34,14 +34,31 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<()> {
     let project = Project::write(folder.path().join("project"))?;
     let watching = Watching::new();
     let loaded = goondan::load(&project.folder);
-    let bundle = loaded.bundle.ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
-    let builder = Swarm::builder(bundle).state_root(folder.path().join("state")).environment(Environment::default());
-    let swarm = builder.models(Arc::new(watching.clone())).start().await.map_err(|error| anyhow!("{error:?}"))?;
+    let bundle = loaded
+        .bundle
+        .ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
+    let builder = Swarm::builder(bundle)
+        .state_root(folder.path().join("state"))
+        .environment(Environment::default());
+    let swarm = builder
+        .models(Arc::new(watching.clone()))
+        .start()
+        .await
+        .map_err(|error| anyhow!("{error:?}"))?;
     let random = StdRng::seed_from_u64(plan.seed);
-    let mut run = Run { swarm, project, watching, random, plan, edit: 0 };
+    let mut run = Run {
+        swarm,
+        project,
+        watching,
+        random,
+        plan,
+        edit: 0,
+    };
     run.under_load(Load::Reloads(WARM_UP)).await?;
     let before = Figures::now(COPIES);
-    let control = run.under_load(Load::Steps(CONTROL_STEPS * plan.instances as u64)).await?;
+    let control = run
+        .under_load(Load::Steps(CONTROL_STEPS * plan.instances as u64))
+        .await?;
     let middle = Figures::now(COPIES);
     let work = run.under_load(Load::Reloads(plan.reloads)).await?;
     let after = run.settled(middle).await;
@@ -82,10 +99,18 @@ impl Run {
     /// Keeps all instances in turns meanwhile. Returns when every turn has its answer.
     async fn under_load(&mut self, what: Load) -> anyhow::Result<Work> {
         let (began, instances) = (Instant::now(), self.plan.instances);
-        let (stop, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stop, turns) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let mut load = JoinSet::new();
         for number in 0..instances {
-            load.spawn(busy(self.swarm.clone(), format!("i{number}"), Arc::clone(&stop), Arc::clone(&turns)));
+            load.spawn(busy(
+                self.swarm.clone(),
+                format!("i{number}"),
+                Arc::clone(&stop),
+                Arc::clone(&turns),
+            ));
         }
         let mut latencies = Vec::new();
         match what {
@@ -104,7 +129,11 @@ impl Run {
         while let Some(ended) = load.join_next().await {
             ended??;
         }
-        Ok(Work { turns: turns.load(Ordering::Relaxed), took: began.elapsed(), latencies })
+        Ok(Work {
+            turns: turns.load(Ordering::Relaxed),
+            took: began.elapsed(),
+            latencies,
+        })
     }
 
     async fn reload(&mut self) -> anyhow::Result<Duration> {
@@ -114,15 +143,25 @@ impl Run {
         let began = Instant::now();
         let outcome = self.swarm.reload().await;
         let took = began.elapsed();
-        outcome.result.map_err(|diagnostics| anyhow!("a reload failed: {diagnostics:?}"))?;
+        outcome
+            .result
+            .map_err(|diagnostics| anyhow!("a reload failed: {diagnostics:?}"))?;
         ensure!(
-            outcome.plan.changed.iter().any(|id| id.ends_with("Agent/a")),
+            outcome
+                .plan
+                .changed
+                .iter()
+                .any(|id| id.ends_with("Agent/a")),
             "the agent has not changed: {:?}",
             outcome.plan.changed
         );
         let catalog = self.swarm.catalog("a").context("the agent is there")?;
         let offered = catalog.first().and_then(|tool| named_in(&tool.description));
-        ensure!(offered == Some(&name(version)), "{offered:?} is offered, not {}", name(version));
+        ensure!(
+            offered == Some(&name(version)),
+            "{offered:?} is offered, not {}",
+            name(version)
+        );
         Ok(took)
     }
 
@@ -141,13 +180,32 @@ impl Run {
 }
 
 /// One turn after the other. A turn that fails, or answers with anything else than what the tool said, ends the run.
-async fn busy(swarm: Swarm, key: String, stop: Arc<AtomicBool>, turns: Arc<AtomicU64>) -> anyhow::Result<()> {
+async fn busy(
+    swarm: Swarm,
+    key: String,
+    stop: Arc<AtomicBool>,
+    turns: Arc<AtomicU64>,
+) -> anyhow::Result<()> {
     while !stop.load(Ordering::Relaxed) {
-        let input = Input { instance_key: Some(key.clone()), ..Input::text("which are you?") };
-        let result = swarm.send(input).await?.result().await.with_context(|| format!("{key}: a turn was dropped"))?;
+        let input = Input {
+            instance_key: Some(key.clone()),
+            ..Input::text("which are you?")
+        };
+        let result = swarm
+            .send(input)
+            .await?
+            .result()
+            .await
+            .with_context(|| format!("{key}: a turn was dropped"))?;
         let text = result.response_text();
-        if result.finish_reason != FinishReason::TextResponse || named_in(&text) != Some(text.as_str()) {
-            bail!("{key}: a turn ended with {:?} {:?} and the answer {text:?}", result.finish_reason, result.error);
+        if result.finish_reason != FinishReason::TextResponse
+            || named_in(&text) != Some(text.as_str())
+        {
+            bail!(
+                "{key}: a turn ended with {:?} {:?} and the answer {text:?}",
+                result.finish_reason,
+                result.error
+            );
         }
         turns.fetch_add(1, Ordering::Relaxed);
     }
@@ -159,7 +217,11 @@ impl Work {
     fn report(&self, plan: Plan) {
         let mut latencies = self.latencies.clone();
         latencies.sort();
-        let at = |part: usize| latencies.get(latencies.len() * part / 100).map_or(0.0, |took| took.as_secs_f64() * 1e3);
+        let at = |part: usize| {
+            latencies
+                .get(latencies.len() * part / 100)
+                .map_or(0.0, |took| took.as_secs_f64() * 1e3)
+        };
         println!(
             "{} reloads under {} instances in {:.1} s, {} turns; a reload takes {:.1} ms (median), {:.1} ms (99 of 100)",
             plan.reloads,
@@ -180,7 +242,9 @@ struct Growth {
 
 impl Growth {
     fn of(work: &Work, before: Figures, after: Figures) -> Self {
-        Growth { turn: (after.resident as f64 - before.resident as f64) / work.turns.max(1) as f64 }
+        Growth {
+            turn: (after.resident as f64 - before.resident as f64) / work.turns.max(1) as f64,
+        }
     }
 
     /// A mapping is never removed, so memory grows with each library that is loaded; everything else should not.
@@ -188,7 +252,10 @@ impl Growth {
     fn report(&self, work: &Work, before: Figures, after: Figures) {
         let reloads = work.latencies.len().max(1) as f64;
         let each = |before: usize, after: usize| (after as f64 - before as f64) / reloads;
-        let (whole, libraries) = (each(before.resident, after.resident), each(before.in_libraries, after.in_libraries));
+        let (whole, libraries) = (
+            each(before.resident, after.resident),
+            each(before.in_libraries, after.in_libraries),
+        );
         let turns = self.turn * work.turns as f64 / reloads;
         println!(
             "memory: {} MiB, then {} MiB; {whole:.0} KiB a reload: {libraries:.0} in mappings of libraries, which stay; {:.0} elsewhere, where the turns alone (without reloads {:.1} KiB each) would add {turns:.0}",
@@ -220,9 +287,16 @@ fn verdict(watching: &Watching, before: Figures, after: Figures) -> anyhow::Resu
         books.steps.len()
     );
     if !books.faults.is_empty() {
-        bail!("{} steps mix generations, such as: {}", books.faults.len(), books.faults[0]);
+        bail!(
+            "{} steps mix generations, such as: {}",
+            books.faults.len(),
+            books.faults[0]
+        );
     }
-    ensure!(books.answers > 0 && books.steps.len() >= 2, "not every version was asked");
+    ensure!(
+        books.answers > 0 && books.steps.len() >= 2,
+        "not every version was asked"
+    );
     ensure!(
         after.descriptors <= before.descriptors + SPARE_DESCRIPTORS,
         "file descriptors grow: {} before, {} after",

@@ -29,20 +29,34 @@ struct Plan {
 /// Runs the reloads of the command line.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let plan = parse(arguments)?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(driver::run(plan))
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(driver::run(plan))
 }
 
 fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
-    let mut plan = Plan { reloads: 100, instances: 64, versions: 2, seed: rand::random() };
+    let mut plan = Plan {
+        reloads: 100,
+        instances: 64,
+        versions: 2,
+        seed: rand::random(),
+    };
     for pair in arguments.chunks(2) {
-        let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
-        let number: u64 = value.parse().with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
+        let [name, value] = pair else {
+            bail!("{} needs a value", pair[0])
+        };
+        let number: u64 = value
+            .parse()
+            .with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
         match name.as_str() {
             "--reloads" => plan.reloads = u32::try_from(number)?,
             "--instances" => plan.instances = usize::try_from(number)?,
             "--versions" => plan.versions = u32::try_from(number)?.max(2),
             "--seed" => plan.seed = number,
-            _ => bail!("there is no option {name}; there are --reloads, --instances, --versions and --seed"),
+            _ => bail!(
+                "there is no option {name}; there are --reloads, --instances, --versions and --seed"
+            ),
         }
     }
     Ok(plan)

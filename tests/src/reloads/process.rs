@@ -20,17 +20,27 @@ pub(super) struct Figures {
 impl Figures {
     /// As they are now. Copies of libraries are files with `copies` in their path.
     pub(super) fn now(copies: &str) -> Self {
-        let mut figures =
-            Figures { descriptors: count("/proc/self/fd"), threads: count("/proc/self/task"), ..Figures::default() };
+        let mut figures = Figures {
+            descriptors: count("/proc/self/fd"),
+            threads: count("/proc/self/task"),
+            ..Figures::default()
+        };
         let mut of_library = false;
-        for line in std::fs::read_to_string("/proc/self/smaps").unwrap_or_default().lines() {
+        for line in std::fs::read_to_string("/proc/self/smaps")
+            .unwrap_or_default()
+            .lines()
+        {
             let first = line.split_whitespace().next().unwrap_or_default();
             if !first.ends_with(':') {
                 of_library = line.contains(copies);
                 figures.mappings += 1;
                 figures.library_mappings += usize::from(of_library);
             } else if first == "Rss:" {
-                let size: usize = line.split_whitespace().nth(1).and_then(|size| size.parse().ok()).unwrap_or(0);
+                let size: usize = line
+                    .split_whitespace()
+                    .nth(1)
+                    .and_then(|size| size.parse().ok())
+                    .unwrap_or(0);
                 figures.resident += size;
                 figures.in_libraries += if of_library { size } else { 0 };
             }

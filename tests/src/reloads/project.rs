@@ -62,9 +62,16 @@ impl Library {
     /// Builds it.
     pub(crate) fn build() -> anyhow::Result<Self> {
         let content = std::fs::read(library::build("hostile")?)?;
-        let marks: Vec<usize> =
-            content.windows(MARKER.len()).enumerate().filter(|(_, text)| *text == MARKER).map(|(at, _)| at).collect();
-        ensure!(marks.len() >= 2, "the library names its version in its answer and in its description");
+        let marks: Vec<usize> = content
+            .windows(MARKER.len())
+            .enumerate()
+            .filter(|(_, text)| *text == MARKER)
+            .map(|(at, _)| at)
+            .collect();
+        ensure!(
+            marks.len() >= 2,
+            "the library names its version in its answer and in its description"
+        );
         Ok(Library { content, marks })
     }
 
@@ -74,7 +81,11 @@ impl Library {
         for at in &self.marks {
             self.content[*at..*at + MARKER.len()].copy_from_slice(name.as_bytes());
         }
-        let file = format!("{}subject{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let file = format!(
+            "{}subject{}",
+            std::env::consts::DLL_PREFIX,
+            std::env::consts::DLL_SUFFIX
+        );
         replace(&folder.join(file), &self.content)
     }
 }
@@ -95,7 +106,10 @@ impl Project {
     pub(super) fn write(folder: PathBuf) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join("goondan.yaml"), BUNDLE)?;
-        let mut project = Project { folder, library: Library::build()? };
+        let mut project = Project {
+            folder,
+            library: Library::build()?,
+        };
         project.turn_into(0, 0)?;
         Ok(project)
     }
@@ -104,7 +118,10 @@ impl Project {
     /// and editors do.
     pub(super) fn turn_into(&mut self, version: u32, edit: u32) -> anyhow::Result<()> {
         self.library.put(&self.folder, version)?;
-        replace(&self.folder.join("prompt.md"), format!("{EDIT}{edit}").as_bytes())
+        replace(
+            &self.folder.join("prompt.md"),
+            format!("{EDIT}{edit}").as_bytes(),
+        )
     }
 }
 

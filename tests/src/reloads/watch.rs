@@ -54,8 +54,14 @@ struct Step {
 
 impl Watching {
     pub(super) fn new() -> Self {
-        let seen = Seen { books: Mutex::default(), steps: watch::Sender::new(0) };
-        Watching { providers: Arc::default(), seen: Arc::new(seen) }
+        let seen = Seen {
+            books: Mutex::default(),
+            steps: watch::Sender::new(0),
+        };
+        Watching {
+            providers: Arc::default(),
+            seen: Arc::new(seen),
+        }
     }
 
     pub(super) fn books(&self) -> Books {
@@ -78,9 +84,20 @@ impl Seen {
 
     fn look_at(&self, request: &ModelRequest) {
         let mut books = self.lock();
-        let offer = request.tools.first().and_then(|tool| named_in(&tool.description)).unwrap_or("nothing").to_owned();
-        let edit = request.system.as_deref().and_then(|system| system.strip_prefix(EDIT)?.parse().ok());
-        let step = Step { offer: offer.clone(), edit: edit.unwrap_or_default() };
+        let offer = request
+            .tools
+            .first()
+            .and_then(|tool| named_in(&tool.description))
+            .unwrap_or("nothing")
+            .to_owned();
+        let edit = request
+            .system
+            .as_deref()
+            .and_then(|system| system.strip_prefix(EDIT)?.parse().ok());
+        let step = Step {
+            offer: offer.clone(),
+            edit: edit.unwrap_or_default(),
+        };
         if let Some(before) = books.last.insert(request.instance.clone(), step.clone()) {
             books.compare(&before, &step, request);
         }
@@ -93,12 +110,19 @@ impl Seen {
 impl Books {
     /// Looks whether a step goes on where the one before it in the same conversation was.
     fn compare(&mut self, before: &Step, step: &Step, request: &ModelRequest) {
-        let results: Vec<_> = request.messages.last().into_iter().flat_map(|message| message.tool_results()).collect();
+        let results: Vec<_> = request
+            .messages
+            .last()
+            .into_iter()
+            .flat_map(|message| message.tool_results())
+            .collect();
         let is_new_turn = results.is_empty();
         if step.edit < before.edit || (step.edit > before.edit && !is_new_turn) {
             let (old, new) = (before.edit, step.edit);
-            self.faults
-                .push(format!("{}: the prompt goes from edit {old} to {new} at a wrong place", request.instance));
+            self.faults.push(format!(
+                "{}: the prompt goes from edit {old} to {new} at a wrong place",
+                request.instance
+            ));
         }
         if is_new_turn {
             return;
@@ -106,7 +130,10 @@ impl Books {
         let answer = format!("{results:?}");
         let answered = named_in(&answer).unwrap_or("nothing");
         if answered != before.offer {
-            self.faults.push(format!("{}: {} was offered, {answered} has answered", request.instance, before.offer));
+            self.faults.push(format!(
+                "{}: {} was offered, {answered} has answered",
+                request.instance, before.offer
+            ));
         }
         self.answers += 1;
         self.across += u64::from(before.offer != step.offer);
@@ -121,7 +148,10 @@ impl ModelFactory for Watching {
         environment: &Environment,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
         let inner = self.providers.client(model, bundle_root, environment)?;
-        Ok(Arc::new(WatchedClient { inner, seen: Arc::clone(&self.seen) }))
+        Ok(Arc::new(WatchedClient {
+            inner,
+            seen: Arc::clone(&self.seen),
+        }))
     }
 }
 

@@ -18,12 +18,27 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("goondan-store", &["goondan-spec", "goondan-core"]),
     ("goondan-store-postgres", &["goondan-core", "goondan-tls"]),
     ("goondan-engine", &["goondan-spec", "goondan-core"]),
-    ("goondan-tools", &["goondan-spec", "goondan-core", "goondan-tls"]),
-    ("goondan-models", &["goondan-spec", "goondan-core", "goondan-tls"]),
-    ("goondan-mcp", &["goondan-spec", "goondan-core", "goondan-tls"]),
-    ("goondan-telemetry", &["goondan-spec", "goondan-core", "goondan-tls"]),
+    (
+        "goondan-tools",
+        &["goondan-spec", "goondan-core", "goondan-tls"],
+    ),
+    (
+        "goondan-models",
+        &["goondan-spec", "goondan-core", "goondan-tls"],
+    ),
+    (
+        "goondan-mcp",
+        &["goondan-spec", "goondan-core", "goondan-tls"],
+    ),
+    (
+        "goondan-telemetry",
+        &["goondan-spec", "goondan-core", "goondan-tls"],
+    ),
     ("goondan-hosts", &["goondan-spec", "goondan-core"]),
-    ("goondan-dylib", &["goondan-spec", "goondan-core", "goondan-abi"]),
+    (
+        "goondan-dylib",
+        &["goondan-spec", "goondan-core", "goondan-abi"],
+    ),
     (
         "goondan",
         &[
@@ -58,7 +73,12 @@ const LAYERS: [(&str, &[&str]); 20] = [
 ];
 
 /// These packages test and measure the others, and are used by none.
-const OUTSIDE: [&str; 4] = ["goondan-tests", "goondan-benches", "embedding", "notes-server"];
+const OUTSIDE: [&str; 4] = [
+    "goondan-tests",
+    "goondan-benches",
+    "embedding",
+    "notes-server",
+];
 
 /// A package, as `cargo metadata` describes it.
 #[derive(Deserialize)]
@@ -81,31 +101,54 @@ fn packages() -> Vec<Package> {
         packages: Vec<Package>,
     }
     let described = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
-    serde_json::from_str::<Metadata>(&described).expect("cargo describes the workspace").packages
+    serde_json::from_str::<Metadata>(&described)
+        .expect("cargo describes the workspace")
+        .packages
 }
 
 fn cargo(args: &[&str]) -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let output = Command::new(env!("CARGO")).current_dir(folder).args(args).output().expect("cargo runs");
-    assert!(output.status.success(), "cargo {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(env!("CARGO"))
+        .current_dir(folder)
+        .args(args)
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("cargo prints UTF-8")
 }
 
 /// What each crate of the workspace uses of the others, tests aside.
 fn edges(packages: &[Package]) -> BTreeMap<&str, BTreeSet<&str>> {
-    let members: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    let members: BTreeSet<&str> = packages
+        .iter()
+        .map(|package| package.name.as_str())
+        .collect();
     let used = |package: &'_ Package| {
-        let shipped = package.dependencies.iter().filter(|dependency| dependency.kind.as_deref() != Some("dev"));
-        shipped.filter_map(|dependency| members.get(dependency.name.as_str()).copied()).collect()
+        let shipped = package
+            .dependencies
+            .iter()
+            .filter(|dependency| dependency.kind.as_deref() != Some("dev"));
+        shipped
+            .filter_map(|dependency| members.get(dependency.name.as_str()).copied())
+            .collect()
     };
-    packages.iter().map(|package| (package.name.as_str(), used(package))).collect()
+    packages
+        .iter()
+        .map(|package| (package.name.as_str(), used(package)))
+        .collect()
 }
 
 #[test]
 fn crates_depend_only_downwards() {
     let layers: BTreeMap<&str, &[&str]> = LAYERS.into_iter().collect();
     let packages = packages();
-    let plugins = packages.iter().filter(|package| package.manifest_path.contains("/plugins/"));
+    let plugins = packages
+        .iter()
+        .filter(|package| package.manifest_path.contains("/plugins/"));
     let plugins: BTreeSet<&str> = plugins.map(|package| package.name.as_str()).collect();
     let mut wrong = Vec::new();
     for (name, used) in edges(&packages) {
@@ -116,7 +159,9 @@ fn crates_depend_only_downwards() {
             // Libraries are strangers: they know the contract alone.
             None if plugins.contains(name) => {
                 let strangers = used.iter().filter(|used| **used != "goondan-abi");
-                wrong.extend(strangers.map(|used| format!("the library {name} must not depend on {used}")));
+                wrong.extend(
+                    strangers.map(|used| format!("the library {name} must not depend on {used}")),
+                );
             }
             None => wrong.push(format!("{name} has no place among the layers")),
             Some(allowed) => {
@@ -135,15 +180,30 @@ fn nothing_depends_on_the_tests_or_the_command() {
             OUTSIDE.iter().all(|outside| !used.contains(*outside)),
             "{name} depends on the tests or the benchmarks"
         );
-        assert!(OUTSIDE.contains(&name) || !used.contains("goondan-cli"), "{name} depends on the command");
+        assert!(
+            OUTSIDE.contains(&name) || !used.contains("goondan-cli"),
+            "{name} depends on the command"
+        );
     }
 }
 
 #[test]
 fn every_crate_lies_in_a_folder_of_its_name() {
-    for Package { name, manifest_path, .. } in packages() {
-        let folder = Path::new(&manifest_path).parent().and_then(Path::file_name).unwrap_or_default();
-        assert!(*name == *folder || OUTSIDE.contains(&&*name), "{name} lies in {}", folder.display());
+    for Package {
+        name,
+        manifest_path,
+        ..
+    } in packages()
+    {
+        let folder = Path::new(&manifest_path)
+            .parent()
+            .and_then(Path::file_name)
+            .unwrap_or_default();
+        assert!(
+            *name == *folder || OUTSIDE.contains(&&*name),
+            "{name} lies in {}",
+            folder.display()
+        );
     }
 }
 
@@ -152,11 +212,24 @@ fn every_crate_lies_in_a_folder_of_its_name() {
 #[test]
 fn the_command_is_built_with_the_features_that_the_tests_need() {
     let features = |of: &[&str]| -> BTreeSet<String> {
-        let tree = ["tree", "--prefix", "none", "--no-dedupe", "--format", "{p} [{f}]"];
-        cargo(&[&tree[..], of].concat()).lines().map(str::to_owned).collect()
+        let tree = [
+            "tree",
+            "--prefix",
+            "none",
+            "--no-dedupe",
+            "--format",
+            "{p} [{f}]",
+        ];
+        cargo(&[&tree[..], of].concat())
+            .lines()
+            .map(str::to_owned)
+            .collect()
     };
     let command = features(&["-p", "goondan-cli", "--edges", "no-dev"]);
     let tests = features(&["--workspace"]);
     let built_twice: Vec<&String> = command.difference(&tests).collect();
-    assert!(built_twice.is_empty(), "see the end of goondan-cli/Cargo.toml's dependencies: {built_twice:#?}");
+    assert!(
+        built_twice.is_empty(),
+        "see the end of goondan-cli/Cargo.toml's dependencies: {built_twice:#?}"
+    );
 }

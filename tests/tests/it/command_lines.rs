@@ -4,7 +4,11 @@
 //! written outside of the working folder.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and says what it skips"
+)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -254,7 +258,10 @@ const FINE: &[(&str, &str)] = &[
     ("git log --oneline --format=%s", "m\nm"),
     ("git diff --stat --no-textconv", " tracked"),
     ("git show --no-textconv --format=%s HEAD", "m"),
-    ("git add tracked && git diff --cached --name-only", "tracked"),
+    (
+        "git add tracked && git diff --cached --name-only",
+        "tracked",
+    ),
     ("git config user.name", "n"),
     ("echo a b  'c  d' \"e f\"", "a b c  d e f"),
     ("echo a; echo b && echo c || echo d", "a\nb\nc"),
@@ -262,9 +269,15 @@ const FINE: &[(&str, &str)] = &[
     ("cat missing && echo none; echo end", "end"),
     ("cat one | sort -r | cat -", "second\nfirst"),
     ("cat - < one", "first\nsecond"),
-    ("echo \"$(git config user.name) and $(cat one)\"", "n and first\nsecond"),
+    (
+        "echo \"$(git config user.name) and $(cat one)\"",
+        "n and first\nsecond",
+    ),
     ("echo o*e t?r? [ ] {} a~b", "one t?r? [ ] {} a~b"),
-    ("echo traps/*", "traps/git traps/git-trapped traps/git-x traps/ls"),
+    (
+        "echo traps/*",
+        "traps/git traps/git-trapped traps/git-x traps/ls",
+    ),
     ("(cd traps; cat ../one); cat one", "first\nsecond\nfirst"),
     ("cd traps && cat ../one", "first"),
     ("sh -c 'cat one; echo a'", "first\nsecond\na"),
@@ -283,20 +296,76 @@ const FINE: &[(&str, &str)] = &[
 
 /// Calls whose attack is not in the line.
 const CALLS: &[(&str, &str, &str)] = &[
-    ("bash__exec", "env", r#"{"command": "git status", "env": {"GIT_DIR": "repo/.git"}}"#),
-    ("bash__exec", "path", r#"{"command": "ls", "env": {"PATH": "traps"}}"#),
-    ("bash__exec", "preload", r#"{"command": "ls", "env": {"LD_PRELOAD": "@T"}}"#),
-    ("bash__exec", "cwd with traps", r#"{"command": "./ls", "cwd": "traps"}"#),
-    ("bash__exec", "cwd of a trapped repository", r#"{"command": "git status", "cwd": "repo"}"#),
-    ("bash__exec", "cwd outside", r#"{"command": "echo evil > x", "cwd": "../outside"}"#),
-    ("bash__exec", "cwd by a link", r#"{"command": "echo evil > x", "cwd": "link"}"#),
-    ("bash__exec", "cwd outside for a program", r#"{"command": "git init", "cwd": "@O"}"#),
-    ("bash__script", "another shell", r#"{"path": "good.sh", "shell": "@T"}"#),
-    ("bash__script", "a shell in the folder", r#"{"path": "good.sh", "shell": "traps/ls"}"#),
-    ("bash__script", "a start file", r#"{"path": "good.sh", "env": {"BASH_ENV": "@T"}}"#),
-    ("bash__script", "a path", r#"{"path": "good.sh", "env": {"PATH": "traps"}}"#),
-    ("bash__script", "a preload", r#"{"path": "good.sh", "env": {"LD_PRELOAD": "@T"}}"#),
-    ("bash__script", "another script", r#"{"path": "traps/../traps/ls"}"#),
+    (
+        "bash__exec",
+        "env",
+        r#"{"command": "git status", "env": {"GIT_DIR": "repo/.git"}}"#,
+    ),
+    (
+        "bash__exec",
+        "path",
+        r#"{"command": "ls", "env": {"PATH": "traps"}}"#,
+    ),
+    (
+        "bash__exec",
+        "preload",
+        r#"{"command": "ls", "env": {"LD_PRELOAD": "@T"}}"#,
+    ),
+    (
+        "bash__exec",
+        "cwd with traps",
+        r#"{"command": "./ls", "cwd": "traps"}"#,
+    ),
+    (
+        "bash__exec",
+        "cwd of a trapped repository",
+        r#"{"command": "git status", "cwd": "repo"}"#,
+    ),
+    (
+        "bash__exec",
+        "cwd outside",
+        r#"{"command": "echo evil > x", "cwd": "../outside"}"#,
+    ),
+    (
+        "bash__exec",
+        "cwd by a link",
+        r#"{"command": "echo evil > x", "cwd": "link"}"#,
+    ),
+    (
+        "bash__exec",
+        "cwd outside for a program",
+        r#"{"command": "git init", "cwd": "@O"}"#,
+    ),
+    (
+        "bash__script",
+        "another shell",
+        r#"{"path": "good.sh", "shell": "@T"}"#,
+    ),
+    (
+        "bash__script",
+        "a shell in the folder",
+        r#"{"path": "good.sh", "shell": "traps/ls"}"#,
+    ),
+    (
+        "bash__script",
+        "a start file",
+        r#"{"path": "good.sh", "env": {"BASH_ENV": "@T"}}"#,
+    ),
+    (
+        "bash__script",
+        "a path",
+        r#"{"path": "good.sh", "env": {"PATH": "traps"}}"#,
+    ),
+    (
+        "bash__script",
+        "a preload",
+        r#"{"path": "good.sh", "env": {"LD_PRELOAD": "@T"}}"#,
+    ),
+    (
+        "bash__script",
+        "another script",
+        r#"{"path": "traps/../traps/ls"}"#,
+    ),
 ];
 
 /// The folders of one attack.
@@ -319,17 +388,23 @@ impl Ground {
 
     fn filled(&self, text: &str) -> String {
         let path = |path: PathBuf| path.display().to_string();
-        text.replace("@T", &path(self.trap())).replace("@O", &path(self.outside()))
+        text.replace("@T", &path(self.trap()))
+            .replace("@O", &path(self.outside()))
     }
 
     /// A folder whose files wait to be run: as `ls`, as hooks, by two repositories' settings. Nothing where the programs that
     /// it takes are not installed.
     fn lay() -> Option<Ground> {
-        if ["git", "tar"].iter().any(|program| Command::new(program).arg("--version").output().is_err()) {
+        if ["git", "tar"]
+            .iter()
+            .any(|program| Command::new(program).arg("--version").output().is_err())
+        {
             println!("skipped: git or tar is not installed");
             return None;
         }
-        let ground = Ground { dir: tempfile::tempdir().unwrap() };
+        let ground = Ground {
+            dir: tempfile::tempdir().unwrap(),
+        };
         let (work, outside) = (ground.work(), ground.outside());
         for folder in ["traps", "template/hooks"] {
             fs::create_dir_all(work.join(folder)).unwrap();
@@ -338,12 +413,22 @@ impl Ground {
         fs::write(outside.join("kept"), "a\n").unwrap();
         let mark = |place: &Path| format!("echo x >> '{}/SPRUNG'\n", place.display());
         let trap = format!("#!/bin/sh\n{}{}", mark(&outside), mark(&work));
-        for name in ["traps/ls", "ls", "traps/git", "template/hooks/post-checkout", "traps/git-x", "traps/git-trapped"]
-        {
+        for name in [
+            "traps/ls",
+            "ls",
+            "traps/git",
+            "template/hooks/post-checkout",
+            "traps/git-x",
+            "traps/git-trapped",
+        ] {
             program(&work.join(name), &trap);
         }
         std::os::unix::fs::symlink(&outside, work.join("link")).unwrap();
-        for (name, text) in [("one", "first\nsecond\n"), ("list", "one\n"), ("e.sed", "1e traps/ls\n")] {
+        for (name, text) in [
+            ("one", "first\nsecond\n"),
+            ("list", "one\n"),
+            ("e.sed", "1e traps/ls\n"),
+        ] {
             fs::write(work.join(name), text).unwrap();
         }
         fs::write(work.join("good.sh"), "ls > /dev/null\n").unwrap();
@@ -366,12 +451,30 @@ impl Ground {
         ground.git(&work, &["config", "alias.trapped", &format!("!{trap}")]);
         for repository in [&work, &work.join("repo")] {
             fs::write(repository.join(".gitattributes"), "* diff=x\n").unwrap();
-            for hook in ["post-checkout", "pre-commit", "post-commit", "pre-auto-gc", "reference-transaction"] {
-                fs::copy(work.join("traps/ls"), repository.join(".git/hooks").join(hook)).unwrap();
+            for hook in [
+                "post-checkout",
+                "pre-commit",
+                "post-commit",
+                "pre-auto-gc",
+                "reference-transaction",
+            ] {
+                fs::copy(
+                    work.join("traps/ls"),
+                    repository.join(".git/hooks").join(hook),
+                )
+                .unwrap();
             }
         }
-        let tar = Command::new("tar").args(["cf", "good.tar", "one"]).current_dir(&work).status().unwrap();
-        let evil = Command::new("tar").args(["cf", "evil.tar", "list"]).current_dir(&work).status().unwrap();
+        let tar = Command::new("tar")
+            .args(["cf", "good.tar", "one"])
+            .current_dir(&work)
+            .status()
+            .unwrap();
+        let evil = Command::new("tar")
+            .args(["cf", "evil.tar", "list"])
+            .current_dir(&work)
+            .status()
+            .unwrap();
         assert!(tar.success() && evil.success());
         fs::write(work.join("goondan.yaml"), PROJECT).unwrap();
         for place in [&work, &outside] {
@@ -391,7 +494,15 @@ impl Ground {
         }
         let copy = |from: &str, to: PathBuf| {
             let from = self.dir.path().join(from);
-            assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+            assert!(
+                Command::new("cp")
+                    .arg("-a")
+                    .arg(from)
+                    .arg(to)
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         };
         copy("saved/work", self.work());
         copy("saved/outside", self.outside());
@@ -403,7 +514,19 @@ impl Ground {
         for text in ["first\n", "second\n"] {
             fs::write(at.join("tracked"), text).unwrap();
             self.git(at, &["add", "tracked"]);
-            self.git(at, &["-c", "user.name=n", "-c", "user.email=e@x", "commit", "-q", "-m", "m"]);
+            self.git(
+                at,
+                &[
+                    "-c",
+                    "user.name=n",
+                    "-c",
+                    "user.email=e@x",
+                    "commit",
+                    "-q",
+                    "-m",
+                    "m",
+                ],
+            );
         }
         fs::write(at.join("tracked"), "third\n").unwrap();
         self.git(at, &["config", "user.name", "n"]);
@@ -412,7 +535,11 @@ impl Ground {
 
     fn git(&self, at: &Path, args: &[&str]) {
         let mut command = Command::new("git");
-        command.args(args).current_dir(at).env("HOME", self.dir.path()).env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+            .args(args)
+            .current_dir(at)
+            .env("HOME", self.dir.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1");
         assert!(command.status().unwrap().success(), "git {args:?}");
     }
 
@@ -438,8 +565,9 @@ fn program(path: &Path, text: &str) {
 
 async fn call(ground: &Ground, tool: &str, arguments: serde_json::Value) -> ToolCallResult {
     let bundle = goondan::load(&ground.work()).bundle.unwrap();
-    let builder =
-        Swarm::builder(bundle).state_root(ground.dir.path().join("state")).environment(Environment::default());
+    let builder = Swarm::builder(bundle)
+        .state_root(ground.dir.path().join("state"))
+        .environment(Environment::default());
     let swarm = builder.start().await.unwrap();
     let result = swarm.call_tool(Some("a"), None, tool, arguments).await;
     swarm.shutdown().await;
@@ -452,23 +580,37 @@ async fn attack(ground: &Ground, tool: &str, arguments: &str) -> Option<String> 
         serde_json::from_str(&ground.filled(arguments)).unwrap();
     arguments.entry("timeoutMs").or_insert(json!(5000));
     let result = call(ground, tool, arguments.into()).await;
-    ground.damage().map(|damage| format!("{damage}: {result:?}"))
+    ground
+        .damage()
+        .map(|damage| format!("{damage}: {result:?}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_pattern_allows_starts_nothing_else() {
     let Some(ground) = Ground::lay() else { return };
     let mut through = Vec::new();
-    let lines = LINES.iter().map(|line| ("bash__exec", *line, json!({"command": line}).to_string()));
-    let calls = CALLS.iter().map(|(tool, name, arguments)| (*tool, *name, (*arguments).to_owned()));
+    let lines = LINES
+        .iter()
+        .map(|line| ("bash__exec", *line, json!({"command": line}).to_string()));
+    let calls = CALLS
+        .iter()
+        .map(|(tool, name, arguments)| (*tool, *name, (*arguments).to_owned()));
     for (tool, name, arguments) in lines.chain(calls) {
         if let Some(damage) = attack(&ground, tool, &arguments).await {
             through.push(format!("{name:?}: {damage:.200}"));
         }
     }
     let all = LINES.len() + CALLS.len();
-    println!("attacks: command lines, run for real: {} of {all} held", all - through.len());
-    assert!(through.is_empty(), "{} of {all} got through:\n{}", through.len(), through.join("\n"));
+    println!(
+        "attacks: command lines, run for real: {} of {all} held",
+        all - through.len()
+    );
+    assert!(
+        through.is_empty(),
+        "{} of {all} got through:\n{}",
+        through.len(),
+        through.join("\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -478,7 +620,10 @@ async fn what_a_pattern_allows_does_what_it_says() {
     for (line, expected) in FINE {
         ground.reset();
         let result = call(&ground, "bash__exec", json!({"command": line})).await;
-        let printed = result.output.as_ref().and_then(|output| output["stdout"].as_str());
+        let printed = result
+            .output
+            .as_ref()
+            .and_then(|output| output["stdout"].as_str());
         if !printed.is_some_and(|printed| printed.starts_with(expected)) {
             wrong.push(format!("{line:?}: {:?} {:?}", result.output, result.error));
         }

@@ -1,7 +1,11 @@
 //! Files that redirections name are opened in the same sandboxes as the commands that they belong to.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and says what it skips"
+)]
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,8 +69,21 @@ struct Policy {
     caller: &'static str,
 }
 
-const OPEN: Policy = Policy { rules: &[("*", "")], tool: "false", agent: "", caller: "" };
-const NAMED: Policy = Policy { rules: &[("echo *", ""), ("cat *", ""), ("> @O/*", ""), ("< @O/*", "")], ..OPEN };
+const OPEN: Policy = Policy {
+    rules: &[("*", "")],
+    tool: "false",
+    agent: "",
+    caller: "",
+};
+const NAMED: Policy = Policy {
+    rules: &[
+        ("echo *", ""),
+        ("cat *", ""),
+        ("> @O/*", ""),
+        ("< @O/*", ""),
+    ],
+    ..OPEN
+};
 
 /// A policy, a line, and whether the line reaches what lies outside. `@O` is a folder outside, in which `kept` is.
 const ROWS: &[(Policy, &str, bool)] = &[
@@ -78,26 +95,137 @@ const ROWS: &[(Policy, &str, bool)] = &[
     (OPEN, "cat < @O/kept", false),
     (OPEN, "echo \\\"$(cat < @O/kept)\\\"", false),
     (OPEN, "cd / && cat < .@O/kept", false),
-    (OPEN, "echo evil > inside && cat < inside && cat < kept-inside", true),
-    (Policy { rules: &[("echo *", ""), ("> *", "")], ..OPEN }, "echo evil > @O/x", false),
-    (Policy { rules: &[("cat", ""), ("< *", "")], ..OPEN }, "cat < @O/kept", false),
-    (Policy { rules: &[("*", ", sandbox: {write: [@O]}")], ..OPEN }, "echo evil > @O/x", true),
-    (Policy { rules: &[("*", ", sandbox: {read: [@O]}")], ..OPEN }, "echo evil > @O/x; cat < @O/kept", true),
-    (Policy { rules: &[("*", ", sandbox: false")], ..OPEN }, "echo evil > @O/x", true),
+    (
+        OPEN,
+        "echo evil > inside && cat < inside && cat < kept-inside",
+        true,
+    ),
+    (
+        Policy {
+            rules: &[("echo *", ""), ("> *", "")],
+            ..OPEN
+        },
+        "echo evil > @O/x",
+        false,
+    ),
+    (
+        Policy {
+            rules: &[("cat", ""), ("< *", "")],
+            ..OPEN
+        },
+        "cat < @O/kept",
+        false,
+    ),
+    (
+        Policy {
+            rules: &[("*", ", sandbox: {write: [@O]}")],
+            ..OPEN
+        },
+        "echo evil > @O/x",
+        true,
+    ),
+    (
+        Policy {
+            rules: &[("*", ", sandbox: {read: [@O]}")],
+            ..OPEN
+        },
+        "echo evil > @O/x; cat < @O/kept",
+        true,
+    ),
+    (
+        Policy {
+            rules: &[("*", ", sandbox: false")],
+            ..OPEN
+        },
+        "echo evil > @O/x",
+        true,
+    ),
     (NAMED, "echo evil > @O/x", true),
     (NAMED, "cat - < @O/kept", true),
     (NAMED, "echo evil > @O/link", false),
     (NAMED, "cat - < @O/folder/file", false),
-    (Policy { tool: "true", ..NAMED }, "echo evil > @O/x", false),
-    (Policy { tool: "true", ..NAMED }, "cat - < @O/kept", false),
-    (Policy { agent: "sandbox: {}", ..NAMED }, "echo evil > @O/x", false),
-    (Policy { agent: "sandbox: {}", ..NAMED }, "(echo evil) > @O/x", false),
-    (Policy { caller: "sandbox: {}", ..NAMED }, "echo evil > @O/x", false),
-    (Policy { caller: "sandbox: {}", ..NAMED }, "cat - < @O/kept", false),
-    (Policy { caller: "sandbox: {write: [@O]}", ..NAMED }, "echo evil > @O/x", true),
-    (Policy { caller: "sandbox: {}", rules: &[("*", ", sandbox: false")], ..OPEN }, "cat < @O/kept", false),
-    (Policy { caller: "sandbox: {}", rules: &[("*", ", sandbox: false")], ..OPEN }, "cd @O && echo *", false),
-    (Policy { rules: &[("*", ", sandbox: false")], ..OPEN }, "cd @O && cat kept", true),
+    (
+        Policy {
+            tool: "true",
+            ..NAMED
+        },
+        "echo evil > @O/x",
+        false,
+    ),
+    (
+        Policy {
+            tool: "true",
+            ..NAMED
+        },
+        "cat - < @O/kept",
+        false,
+    ),
+    (
+        Policy {
+            agent: "sandbox: {}",
+            ..NAMED
+        },
+        "echo evil > @O/x",
+        false,
+    ),
+    (
+        Policy {
+            agent: "sandbox: {}",
+            ..NAMED
+        },
+        "(echo evil) > @O/x",
+        false,
+    ),
+    (
+        Policy {
+            caller: "sandbox: {}",
+            ..NAMED
+        },
+        "echo evil > @O/x",
+        false,
+    ),
+    (
+        Policy {
+            caller: "sandbox: {}",
+            ..NAMED
+        },
+        "cat - < @O/kept",
+        false,
+    ),
+    (
+        Policy {
+            caller: "sandbox: {write: [@O]}",
+            ..NAMED
+        },
+        "echo evil > @O/x",
+        true,
+    ),
+    (
+        Policy {
+            caller: "sandbox: {}",
+            rules: &[("*", ", sandbox: false")],
+            ..OPEN
+        },
+        "cat < @O/kept",
+        false,
+    ),
+    (
+        Policy {
+            caller: "sandbox: {}",
+            rules: &[("*", ", sandbox: false")],
+            ..OPEN
+        },
+        "cd @O && echo *",
+        false,
+    ),
+    (
+        Policy {
+            rules: &[("*", ", sandbox: false")],
+            ..OPEN
+        },
+        "cd @O && cat kept",
+        true,
+    ),
 ];
 
 /// Runs a line as the worker for the boss, and tells whether it reached what lies outside.
@@ -117,20 +245,34 @@ async fn reaches(policy: Policy, line: &str) -> (bool, String) {
     };
     let rules: Vec<String> = policy.rules.iter().map(rule).collect();
     let filled = |text: &str| text.replace("@O", &outside.display().to_string());
-    let project = PROJECT.replace("TOOL", policy.tool).replace("CALLER", policy.caller);
-    let project = filled(&project.replace("RULES", &rules.join(", ")).replace("AGENT", policy.agent));
+    let project = PROJECT
+        .replace("TOOL", policy.tool)
+        .replace("CALLER", policy.caller);
+    let project = filled(
+        &project
+            .replace("RULES", &rules.join(", "))
+            .replace("AGENT", policy.agent),
+    );
     fs::write(work.join("goondan.yaml"), project).unwrap();
 
     let bundle = goondan::load(&work).bundle.unwrap();
-    let builder = Swarm::builder(bundle).state_root(root.join("state")).environment(Environment::default());
+    let builder = Swarm::builder(bundle)
+        .state_root(root.join("state"))
+        .environment(Environment::default());
     let swarm = builder.start().await.unwrap();
     let request = json!({"target": "worker", "input": filled(line)});
-    let result = swarm.call_tool(Some("boss"), None, "agents__request", request).await.unwrap();
+    let result = swarm
+        .call_tool(Some("boss"), None, "agents__request", request)
+        .await
+        .unwrap();
     swarm.shutdown().await;
     let told = format!("{result:?}");
     let written = outside.join("x").exists() || outside.join("new").exists();
     let changed = fs::read_to_string(outside.join("kept")).unwrap() != "SECRET";
-    (written || changed || told.contains("SECRET") || told.contains("kept deep"), told)
+    (
+        written || changed || told.contains("SECRET") || told.contains("kept deep"),
+        told,
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,6 +284,9 @@ async fn redirections_are_opened_in_the_sandboxes_of_their_commands() {
             wrong.push(format!("{:?} {line:?}: {reached}: {told}", policy.rules));
         }
     }
-    println!("attacks: redirections, out of sandboxes: {} tried", ROWS.len());
+    println!(
+        "attacks: redirections, out of sandboxes: {} tried",
+        ROWS.len()
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 
 use super::context::ToolContext;
 use crate::wire::{
-    AgentCatalog, AgentList, AgentRequest, JsonObject, ListRequest, RequestResult, SendRequest, SendResult,
-    SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, operation,
+    AgentCatalog, AgentList, AgentRequest, JsonObject, ListRequest, RequestResult, SendRequest,
+    SendResult, SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, operation,
 };
 
 /// The agents of the running swarm. Errors carry the codes of the runtime, such as `AGENT_NOT_FOUND`.
@@ -52,7 +52,9 @@ impl<'a> AgentRuntime<'a> {
     ///
     /// The end of this call.
     pub async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
-        let list: AgentList = self.ask(operation::LIST, &ListRequest { include_all }).await?;
+        let list: AgentList = self
+            .ask(operation::LIST, &ListRequest { include_all })
+            .await?;
         Ok(list.agents)
     }
 
@@ -70,7 +72,11 @@ impl<'a> AgentRuntime<'a> {
         BlockingAgentRuntime(self)
     }
 
-    async fn ask<T: DeserializeOwned>(&self, name: &str, payload: &impl Serialize) -> Result<T, ToolError> {
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        payload: &impl Serialize,
+    ) -> Result<T, ToolError> {
         Ok(serde_json::from_value(self.ctx.ask(name, payload).await?)?)
     }
 }

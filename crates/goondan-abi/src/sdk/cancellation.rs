@@ -36,12 +36,17 @@ impl Cancellation {
 
     /// Listens until the result is dropped: a call may last for weeks, and ask for a million things meanwhile.
     pub(super) fn listen(&self) -> Listening<'_> {
-        Listening { cancellation: self, number: None }
+        Listening {
+            cancellation: self,
+            number: None,
+        }
     }
 
     /// Blocks for `duration`, or until it fires: then true.
     pub(super) fn wait(&self, duration: Duration) -> bool {
-        let waited = self.fired.wait_timeout_while(self.lock(), duration, |state| !state.fired);
+        let waited = self
+            .fired
+            .wait_timeout_while(self.lock(), duration, |state| !state.fired);
         waited.unwrap_or_else(PoisonError::into_inner).0.fired
     }
 

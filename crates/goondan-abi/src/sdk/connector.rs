@@ -14,7 +14,9 @@ use super::handler::{Async, Blocking};
 use super::panics;
 use super::threads::Threads;
 use super::turnstile::Turnstile;
-use crate::wire::{CallContext, CallRequest, Connect, ConnectorReply, JsonObject, ToolError, operation};
+use crate::wire::{
+    CallContext, CallRequest, Connect, ConnectorReply, JsonObject, ToolError, operation,
+};
 
 /// Events that may wait for their acceptance; further ones wait here.
 const MOST_EMITTED: usize = 32;
@@ -101,7 +103,14 @@ impl ConnectorContext {
         });
         let turnstile = Turnstile::new(MOST_EMITTED);
         ConnectorContext {
-            inner: Arc::new(Inner { call, base, told, turnstile, threads, is_replying: AtomicBool::new(false) }),
+            inner: Arc::new(Inner {
+                call,
+                base,
+                told,
+                turnstile,
+                threads,
+                is_replying: AtomicBool::new(false),
+            }),
         }
     }
 
@@ -156,7 +165,11 @@ impl ConnectorContext {
     /// `E_CONNECTOR_EVENT` where it is no event or is not taken; or the connection has ended.
     pub async fn emit(&self, event: impl Serialize) -> Result<(), ToolError> {
         let _inside = self.inner.turnstile.enter().await;
-        self.inner.base.ask(operation::CONNECTOR_EMIT, &event).await.map(drop)
+        self.inner
+            .base
+            .ask(operation::CONNECTOR_EMIT, &event)
+            .await
+            .map(drop)
     }
 
     /// The next line that somebody types where the swarm runs; none where there are no more.
@@ -165,7 +178,11 @@ impl ConnectorContext {
     ///
     /// The connection has ended.
     pub async fn line(&self) -> Result<Option<String>, ToolError> {
-        let answer = self.inner.base.ask(operation::CONNECTOR_LINE, &JsonObject::new()).await?;
+        let answer = self
+            .inner
+            .base
+            .ask(operation::CONNECTOR_LINE, &JsonObject::new())
+            .await?;
         Ok(answer["line"].as_str().map(str::to_owned))
     }
 
@@ -224,7 +241,9 @@ impl ConnectorContext {
         let _working = panics::working_for(self.inner.call);
         while let Some(asked) = self.insist(operation::CONNECTOR_REPLY, &json!({})) {
             let reply = &asked["reply"];
-            let Some(number) = reply["number"].as_u64() else { return };
+            let Some(number) = reply["number"].as_u64() else {
+                return;
+            };
             let answer = serde_json::from_value::<ConnectorReply>(reply.clone());
             let sent = panics::catch(|| answer.map_err(ToolError::from).and_then(send));
             let error = match sent {
@@ -233,7 +252,13 @@ impl ConnectorContext {
                 Err(panic) => Some(format!("it panicked: {panic}")),
             };
             let error = error.map(|error| error.chars().take(LONGEST_REASON).collect::<String>());
-            if self.insist(operation::CONNECTOR_REPLIED, &json!({"number": number, "error": error})).is_none() {
+            if self
+                .insist(
+                    operation::CONNECTOR_REPLIED,
+                    &json!({"number": number, "error": error}),
+                )
+                .is_none()
+            {
                 return;
             }
         }
@@ -273,7 +298,11 @@ impl BlockingConnector<'_> {
     }
 }
 
-fn stated<'a>(values: &'a BTreeMap<String, String>, what: &str, name: &str) -> Result<&'a str, ToolError> {
+fn stated<'a>(
+    values: &'a BTreeMap<String, String>,
+    what: &str,
+    name: &str,
+) -> Result<&'a str, ToolError> {
     let missing = || ToolError::new(format!("the Connection states no `{what}.{name}`"));
     values.get(name).map(String::as_str).ok_or_else(missing)
 }

@@ -15,7 +15,9 @@ use super::agents::AgentRuntime;
 use super::cancellation::Cancellation;
 use super::host::HostLink;
 use super::operations::Operations;
-use crate::wire::{CallContext, CallRequest, JsonObject, LogLevel, LogLine, Permission, Progress, ToolError, code};
+use crate::wire::{
+    CallContext, CallRequest, JsonObject, LogLevel, LogLine, Permission, Progress, ToolError, code,
+};
 
 /// What a handler knows about its call, and what it may do. Cheap to clone; may travel to other threads.
 #[derive(Clone)]
@@ -43,17 +45,38 @@ impl ToolContext {
         let context = std::mem::take(&mut request.context);
         let config = std::mem::take(&mut request.config);
         let workdir = PathBuf::from(&context.workdir);
-        ToolContext { inner: Arc::new(Inner { call, context, config, workdir, cancellation, host: Some(host) }) }
+        ToolContext {
+            inner: Arc::new(Inner {
+                call,
+                context,
+                config,
+                workdir,
+                cancellation,
+                host: Some(host),
+            }),
+        }
     }
 
     /// A context without a host, for a library's own tests: log lines and progress go nowhere, other agents are
     /// unavailable.
     pub fn detached(workdir: impl Into<PathBuf>) -> Self {
         let workdir = workdir.into();
-        let context = CallContext { workdir: workdir.display().to_string(), ..CallContext::default() };
+        let context = CallContext {
+            workdir: workdir.display().to_string(),
+            ..CallContext::default()
+        };
         let cancellation = Arc::default();
-        let inner = Inner { call: 0, context, config: JsonObject::new(), workdir, cancellation, host: None };
-        ToolContext { inner: Arc::new(inner) }
+        let inner = Inner {
+            call: 0,
+            context,
+            config: JsonObject::new(),
+            workdir,
+            cancellation,
+            host: None,
+        };
+        ToolContext {
+            inner: Arc::new(inner),
+        }
     }
 
     /// The agent whose model made the call.
@@ -107,8 +130,9 @@ impl ToolContext {
     ///
     /// What does not fit, with the field's name.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
-        serde_json::from_value(Value::Object(self.inner.config.clone()))
-            .map_err(|mistake| ToolError::new(format!("`spec.config` of the Tool does not fit: {mistake}")))
+        serde_json::from_value(Value::Object(self.inner.config.clone())).map_err(|mistake| {
+            ToolError::new(format!("`spec.config` of the Tool does not fit: {mistake}"))
+        })
     }
 
     /// Log lines about this call.
@@ -124,14 +148,25 @@ impl ToolContext {
     /// Tells whoever watches what is going on.
     pub fn progress(&self, title: &str, metadata: JsonObject) {
         if let Some((host, _)) = &self.inner.host {
-            host.progress(self.inner.call, &Progress { title: title.to_owned(), metadata });
+            host.progress(
+                self.inner.call,
+                &Progress {
+                    title: title.to_owned(),
+                    metadata,
+                },
+            );
         }
     }
 
     /// Whether the call should end: it was cancelled, took too long, or nobody waits for it any more.
     pub fn is_cancelled(&self) -> bool {
         // The host knows at once; `cancel` may be waiting behind another call into this library.
-        let told = || self.inner.host.as_ref().is_some_and(|(host, _)| host.cancelled(self.inner.call));
+        let told = || {
+            self.inner
+                .host
+                .as_ref()
+                .is_some_and(|(host, _)| host.cancelled(self.inner.call))
+        };
         self.inner.cancellation.is_fired() || told()
     }
 
@@ -161,14 +196,30 @@ impl ToolContext {
     ///
     /// `E_TOOL_CANCELLED` as soon as the call should end.
     pub fn sleep(&self, duration: Duration) -> Result<(), ToolError> {
-        if self.inner.cancellation.wait(duration) { Err(stopped()) } else { Ok(()) }
+        if self.inner.cancellation.wait(duration) {
+            Err(stopped())
+        } else {
+            Ok(())
+        }
     }
 
-    pub(super) async fn ask(&self, name: &str, payload: &impl Serialize) -> Result<Value, ToolError> {
+    pub(super) async fn ask(
+        &self,
+        name: &str,
+        payload: &impl Serialize,
+    ) -> Result<Value, ToolError> {
         let Some((host, operations)) = &self.inner.host else {
             return Err(ToolError::new(format!("`{name}` needs a host")).code(code::UNAVAILABLE));
         };
-        operations.ask(*host, self.inner.call, &self.inner.cancellation, name, payload).await
+        operations
+            .ask(
+                *host,
+                self.inner.call,
+                &self.inner.cancellation,
+                name,
+                payload,
+            )
+            .await
     }
 }
 
@@ -205,7 +256,15 @@ impl Logger<'_> {
     /// Logs with structured fields.
     pub fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
         if let Some((host, _)) = &self.ctx.inner.host {
-            host.log(self.ctx.inner.call, &LogLine { level, message: message.to_owned(), target: None, fields });
+            host.log(
+                self.ctx.inner.call,
+                &LogLine {
+                    level,
+                    message: message.to_owned(),
+                    target: None,
+                    fields,
+                },
+            );
         }
     }
 }

@@ -42,7 +42,10 @@ pub fn tool<M: 'static>(name: &str, handler: impl Handler<M>) -> Tool {
         read_only: false,
         idempotent: false,
     };
-    Tool { export, run: erase(handler) }
+    Tool {
+        export,
+        run: erase(handler),
+    }
 }
 
 impl Tool {
@@ -70,7 +73,10 @@ impl Tool {
     /// What it makes use of where that is allowed, and does without where it is not:
     /// [`ToolContext::may`](super::ToolContext::may) tells. Nobody is asked for it.
     #[must_use]
-    pub fn optional_permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
+    pub fn optional_permissions(
+        mut self,
+        permissions: impl IntoIterator<Item = Permission>,
+    ) -> Self {
         self.export.optional_permissions.extend(permissions);
         self
     }
@@ -93,7 +99,13 @@ impl Tool {
 impl Library {
     /// A library that exports `tools`.
     pub fn new(name: &'static str, version: &'static str, tools: Vec<Tool>) -> Self {
-        Library { name, version, tools, extension: None, connector: None }
+        Library {
+            name,
+            version,
+            tools,
+            extension: None,
+            connector: None,
+        }
     }
 
     /// Adds an extension, which `register` registers.
@@ -122,7 +134,10 @@ impl Library {
         Manifest {
             name: self.name.to_owned(),
             version: self.version.to_owned(),
-            sdk: Some(Sdk { language: "rust".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }),
+            sdk: Some(Sdk {
+                language: "rust".to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            }),
             features: self.features().map(str::to_owned).collect(),
             exports: self.tools.iter().map(|tool| tool.export.clone()).collect(),
         }
@@ -135,21 +150,27 @@ impl Library {
 
     fn features(&self) -> impl Iterator<Item = &'static str> {
         let extension = self.extension.map(|_| feature::EXTENSION);
-        extension.into_iter().chain(self.connector.as_ref().map(|_| feature::CONNECTOR))
+        extension
+            .into_iter()
+            .chain(self.connector.as_ref().map(|_| feature::CONNECTOR))
     }
 
     pub(super) fn into_tools(self) -> impl Iterator<Item = (String, Box<dyn Run>)> {
-        self.tools.into_iter().map(|tool| (tool.export.name, tool.run))
+        self.tools
+            .into_iter()
+            .map(|tool| (tool.export.name, tool.run))
     }
 }
 
 /// The schema of `A` as models are shown it, and its doc comment.
 fn schema_of<A: JsonSchema>() -> (Value, String) {
-    let settings = SchemaSettings::draft2020_12().for_deserialize().with(|settings| {
-        // Models follow a nested schema better than references into a list of definitions.
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
+    let settings = SchemaSettings::draft2020_12()
+        .for_deserialize()
+        .with(|settings| {
+            // Models follow a nested schema better than references into a list of definitions.
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        });
     let mut schema = settings.into_generator().into_root_schema_for::<A>();
     // The name of a Rust type says nothing to a model.
     schema.remove("title");

@@ -53,7 +53,10 @@ pub struct Async<A, M>(PhantomData<(A, M)>);
 impl<T: Serialize, E: Into<ToolError>> IntoOutput<Plain> for Result<T, E> {
     fn into_output(self) -> Result<ToolOutput, ToolError> {
         let output = serde_json::to_value(self.map_err(Into::into)?)?;
-        Ok(ToolOutput { output, ..ToolOutput::default() })
+        Ok(ToolOutput {
+            output,
+            ..ToolOutput::default()
+        })
     }
 }
 
@@ -101,10 +104,12 @@ pub(super) fn erase<M: 'static>(handler: impl Handler<M>) -> Box<dyn Run> {
 
     impl<H: Handler<M>, M: 'static> Run for Erased<H, M> {
         fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
-            let arguments = serde_json::from_value(Value::Object(arguments)).map_err(|mistake| {
-                // The host has checked them against the schema; this is left for what no schema says.
-                ToolError::new(format!("the arguments do not fit: {mistake}")).code(code::INVALID_ARGS)
-            })?;
+            let arguments =
+                serde_json::from_value(Value::Object(arguments)).map_err(|mistake| {
+                    // The host has checked them against the schema; this is left for what no schema says.
+                    ToolError::new(format!("the arguments do not fit: {mistake}"))
+                        .code(code::INVALID_ARGS)
+                })?;
             self.0.call(ctx, arguments)
         }
     }

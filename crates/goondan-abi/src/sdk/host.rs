@@ -45,30 +45,52 @@ impl HostLink {
 
     /// Answers `call`.
     pub(super) fn complete(&self, call: u64, status: Status, payload: &impl Serialize) -> Status {
-        let Ok(payload) = serde_json::to_vec(payload) else { return Status::BAD_ARGUMENT };
+        let Ok(payload) = serde_json::to_vec(payload) else {
+            return Status::BAD_ARGUMENT;
+        };
         // SAFETY: the host's promise at `read`; the bytes live for this call.
         unsafe { (self.complete)(self.ctx, call, status, Bytes::of(&payload)) }
     }
 
     /// Tells whoever watches `call`.
     pub(super) fn progress(&self, call: u64, payload: &impl Serialize) -> Status {
-        let Ok(payload) = serde_json::to_vec(payload) else { return Status::BAD_ARGUMENT };
+        let Ok(payload) = serde_json::to_vec(payload) else {
+            return Status::BAD_ARGUMENT;
+        };
         // SAFETY: the host's promise at `read`; the bytes live for this call.
         unsafe { (self.progress)(self.ctx, call, Bytes::of(&payload)) }
     }
 
     /// Logs about `call`, or [`raw::NO_CALL`].
     pub(super) fn log(&self, call: u64, payload: &impl Serialize) -> Status {
-        let Ok(payload) = serde_json::to_vec(payload) else { return Status::BAD_ARGUMENT };
+        let Ok(payload) = serde_json::to_vec(payload) else {
+            return Status::BAD_ARGUMENT;
+        };
         // SAFETY: the host's promise at `read`; the bytes live for this call.
         unsafe { (self.log)(self.ctx, call, Bytes::of(&payload)) }
     }
 
     /// Asks for `name`; the answer comes as a reply to `operation`.
-    pub(super) fn request(&self, call: u64, operation: u64, name: &str, payload: &impl Serialize) -> Status {
-        let Ok(payload) = serde_json::to_vec(payload) else { return Status::BAD_ARGUMENT };
+    pub(super) fn request(
+        &self,
+        call: u64,
+        operation: u64,
+        name: &str,
+        payload: &impl Serialize,
+    ) -> Status {
+        let Ok(payload) = serde_json::to_vec(payload) else {
+            return Status::BAD_ARGUMENT;
+        };
         // SAFETY: the host's promise at `read`; both byte strings live for this call.
-        unsafe { (self.request)(self.ctx, call, operation, Bytes::of(name.as_bytes()), Bytes::of(&payload)) }
+        unsafe {
+            (self.request)(
+                self.ctx,
+                call,
+                operation,
+                Bytes::of(name.as_bytes()),
+                Bytes::of(&payload),
+            )
+        }
     }
 
     /// Whether `call` should end.

@@ -21,7 +21,12 @@ impl log::Log for Forward {
             log::Level::Debug | log::Level::Trace => LogLevel::Debug,
         };
         let (message, target) = (record.args().to_string(), Some(record.target().to_owned()));
-        panics::log(&LogLine { level, message, target, fields: JsonObject::new() });
+        panics::log(&LogLine {
+            level,
+            message,
+            target,
+            fields: JsonObject::new(),
+        });
     }
 
     fn flush(&self) {}

@@ -27,8 +27,9 @@ mod threads;
 mod turnstile;
 
 pub use crate::wire::{
-    AgentCatalog, AgentRequest, Attachment, ConnectorEvent, ConnectorReply, JsonObject, LayerKind, LogLevel,
-    Permission, RequestResult, SendRequest, SendResult, SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, code,
+    AgentCatalog, AgentRequest, Attachment, ConnectorEvent, ConnectorReply, JsonObject, LayerKind,
+    LogLevel, Permission, RequestResult, SendRequest, SendResult, SpawnRequest, SpawnResult,
+    SpawnedAgentInfo, ToolError, code,
 };
 pub use crate::{export_connector, export_extension, export_tools};
 pub use agents::{AgentRuntime, BlockingAgentRuntime};

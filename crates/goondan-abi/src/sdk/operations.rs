@@ -41,11 +41,19 @@ impl Operations {
     ) -> Reply {
         let operation = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(operation, Waiting::default());
-        let _forget = Forget { operations: self, operation };
+        let _forget = Forget {
+            operations: self,
+            operation,
+        };
         match host.request(call, operation, name, payload) {
             Status::OK => {}
             Status::CANCELLED | Status::UNKNOWN_CALL => return Err(over(name)),
-            refused => return Err(ToolError::new(format!("the host refused `{name}`: {}", refused.name()))),
+            refused => {
+                return Err(ToolError::new(format!(
+                    "the host refused `{name}`: {}",
+                    refused.name()
+                )));
+            }
         }
         let mut cancellation = cancellation.listen();
         poll_fn(|context| {
@@ -99,6 +107,10 @@ fn read_reply(status: Status, bytes: &[u8]) -> Reply {
     }
     Err(serde_json::from_slice(bytes).unwrap_or_else(|_| {
         let error = ToolError::new(format!("the host answered {}", status.name()));
-        if status == Status::CANCELLED { error.code(code::CANCELLED) } else { error }
+        if status == Status::CANCELLED {
+            error.code(code::CANCELLED)
+        } else {
+            error
+        }
     }))
 }

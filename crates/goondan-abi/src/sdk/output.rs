@@ -16,7 +16,10 @@ impl Output {
     ///
     /// Where `value` has no JSON form, such as a map whose keys are not text.
     pub fn new(value: impl Serialize) -> Result<Self, ToolError> {
-        Ok(Output(ToolOutput { output: serde_json::to_value(value)?, ..ToolOutput::default() }))
+        Ok(Output(ToolOutput {
+            output: serde_json::to_value(value)?,
+            ..ToolOutput::default()
+        }))
     }
 
     /// A short summary for people.

@@ -34,8 +34,11 @@ fn discard(payload: Box<dyn Any + Send>) {
 }
 
 fn message_of(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
 }
 
 /// Makes `call` the one that this thread's lines are about, until the result is dropped.
@@ -66,7 +69,15 @@ pub(super) fn report_to(host: HostLink) {
         if let Some(place) = info.location() {
             fields.insert("at".to_owned(), place.to_string().into());
         }
-        let message = format!("panicked: {}", info.payload_as_str().unwrap_or("no message"));
-        log(&LogLine { level: LogLevel::Error, message, target: None, fields });
+        let message = format!(
+            "panicked: {}",
+            info.payload_as_str().unwrap_or("no message")
+        );
+        log(&LogLine {
+            level: LogLevel::Error,
+            message,
+            target: None,
+            fields,
+        });
     }));
 }

@@ -43,9 +43,14 @@ impl Running {
         Ok(Running {
             host,
             manifest: serde_json::to_vec(&library.manifest())?,
-            extension: library.extension().map(|register| Arc::new(Extension::new(register))),
+            extension: library
+                .extension()
+                .map(|register| Arc::new(Extension::new(register))),
             connector: library.connector(),
-            tools: library.into_tools().map(|(name, run)| (name, Arc::from(run))).collect(),
+            tools: library
+                .into_tools()
+                .map(|(name, run)| (name, Arc::from(run)))
+                .collect(),
             operations: Arc::default(),
             calls: Arc::new(Calls(Mutex::new(Some(HashMap::new())))),
             threads: Arc::default(),
@@ -58,17 +63,23 @@ impl Running {
 
     /// Begins a call. `OK`: it will be completed, whatever happens.
     pub(super) fn start(&self, call: u64, request: &[u8]) -> Status {
-        let Ok(mut request) = serde_json::from_slice::<CallRequest>(request) else { return Status::BAD_ARGUMENT };
+        let Ok(mut request) = serde_json::from_slice::<CallRequest>(request) else {
+            return Status::BAD_ARGUMENT;
+        };
         let Some(tool) = self.tools.get(&request.export).cloned() else {
             let error = ToolError::new(format!("this library has no export `{}`", request.export));
             self.host.complete(call, Status::FAILED, &error);
             return Status::OK;
         };
-        let Some(cancellation) = self.note(call) else { return Status::CLOSED };
+        let Some(cancellation) = self.note(call) else {
+            return Status::CLOSED;
+        };
         let links = (self.host, Arc::clone(&self.operations));
         let ctx = ToolContext::of_call(call, &mut request, cancellation, links);
         let (host, calls) = (self.host, Arc::clone(&self.calls));
-        let started = self.threads.spawn(move || run(host, &calls, call, tool.as_ref(), ctx, request));
+        let started = self
+            .threads
+            .spawn(move || run(host, &calls, call, tool.as_ref(), ctx, request));
         if started.is_err() {
             self.forget(call);
             return Status::BUSY;
@@ -78,11 +89,15 @@ impl Running {
 
     /// Tells the extension something, or runs the connector. `OK`: the call will be completed, whatever happens.
     pub(super) fn extend(&self, call: u64, message: &[u8]) -> Status {
-        let Ok(message) = serde_json::from_slice::<ExtensionMessage>(message) else { return Status::BAD_ARGUMENT };
+        let Ok(message) = serde_json::from_slice::<ExtensionMessage>(message) else {
+            return Status::BAD_ARGUMENT;
+        };
         if let ExtensionMessage::Connect(told) = message {
             return self.connect(call, told);
         }
-        let Some(extension) = self.extension.clone() else { return Status::UNKNOWN_OPERATION };
+        let Some(extension) = self.extension.clone() else {
+            return Status::UNKNOWN_OPERATION;
+        };
         if let ExtensionMessage::Forget { session } = message {
             extension.forget(session);
             return Status::OK;
@@ -91,12 +106,22 @@ impl Running {
             extension.happened(session, event, &self.threads);
             return Status::OK;
         }
-        let Some(cancellation) = self.note(call) else { return Status::CLOSED };
+        let Some(cancellation) = self.note(call) else {
+            return Status::CLOSED;
+        };
         let (host, calls) = (self.host, Arc::clone(&self.calls));
-        let means = Means { call, cancellation, host, operations: Arc::clone(&self.operations) };
+        let means = Means {
+            call,
+            cancellation,
+            host,
+            operations: Arc::clone(&self.operations),
+        };
         let started = self.threads.spawn(move || {
             finish(host, &calls, call, EXTENSION, || {
-                Ok(ToolOutput { output: serde_json::to_value(extension.run(message, means))?, ..ToolOutput::default() })
+                Ok(ToolOutput {
+                    output: serde_json::to_value(extension.run(message, means))?,
+                    ..ToolOutput::default()
+                })
             });
         });
         if started.is_err() {
@@ -107,17 +132,31 @@ impl Running {
     }
 
     fn connect(&self, call: u64, told: Connect) -> Status {
-        let Some(connector) = self.connector.clone() else { return Status::UNKNOWN_OPERATION };
-        let Some(cancellation) = self.note(call) else { return Status::CLOSED };
-        let (host, calls, threads) = (self.host, Arc::clone(&self.calls), Arc::clone(&self.threads));
-        let means =
-            Means { call, cancellation: Arc::clone(&cancellation), host, operations: Arc::clone(&self.operations) };
+        let Some(connector) = self.connector.clone() else {
+            return Status::UNKNOWN_OPERATION;
+        };
+        let Some(cancellation) = self.note(call) else {
+            return Status::CLOSED;
+        };
+        let (host, calls, threads) = (
+            self.host,
+            Arc::clone(&self.calls),
+            Arc::clone(&self.threads),
+        );
+        let means = Means {
+            call,
+            cancellation: Arc::clone(&cancellation),
+            host,
+            operations: Arc::clone(&self.operations),
+        };
         let started = self.threads.spawn(move || {
             finish(host, &calls, call, CONNECTOR, || {
-                let ran = panics::catch(|| connector.run(ConnectorContext::new(told, means, threads)));
+                let ran =
+                    panics::catch(|| connector.run(ConnectorContext::new(told, means, threads)));
                 // What it has left running for the connection ends with it.
                 cancellation.fire();
-                ran.unwrap_or_else(|panic| Err(panicked(CONNECTOR, &panic))).map(|()| ToolOutput::default())
+                ran.unwrap_or_else(|panic| Err(panicked(CONNECTOR, &panic)))
+                    .map(|()| ToolOutput::default())
             });
         });
         if started.is_err() {
@@ -130,12 +169,19 @@ impl Running {
     /// Notes a call that begins, and how it is told to end; `None` where the library is closed.
     fn note(&self, call: u64) -> Option<Arc<Cancellation>> {
         let cancellation = Arc::new(Cancellation::default());
-        self.calls.lock().as_mut()?.insert(call, Arc::clone(&cancellation));
+        self.calls
+            .lock()
+            .as_mut()?
+            .insert(call, Arc::clone(&cancellation));
         Some(cancellation)
     }
 
     pub(super) fn cancel(&self, call: u64) {
-        let cancellation = self.calls.lock().as_ref().and_then(|calls| calls.get(&call).cloned());
+        let cancellation = self
+            .calls
+            .lock()
+            .as_ref()
+            .and_then(|calls| calls.get(&call).cloned());
         if let Some(cancellation) = cancellation {
             cancellation.fire();
         }
@@ -149,7 +195,11 @@ impl Running {
     pub(super) fn close(&self, grace: Duration) -> Status {
         let calls = self.calls.lock().take().unwrap_or_default();
         calls.values().for_each(|cancellation| cancellation.fire());
-        if self.threads.join_all(grace) { Status::OK } else { Status::BUSY }
+        if self.threads.join_all(grace) {
+            Status::OK
+        } else {
+            Status::BUSY
+        }
     }
 
     fn forget(&self, call: u64) {
@@ -160,22 +210,39 @@ impl Running {
 }
 
 /// One call on its thread, from its arguments to its completion.
-fn run(host: HostLink, calls: &Calls, call: u64, tool: &dyn Run, ctx: ToolContext, request: CallRequest) {
-    let CallRequest { export, arguments, .. } = request;
-    finish(host, calls, call, (&export, TOOL_ADVICE), || tool.run(ctx, arguments));
+fn run(
+    host: HostLink,
+    calls: &Calls,
+    call: u64,
+    tool: &dyn Run,
+    ctx: ToolContext,
+    request: CallRequest,
+) {
+    let CallRequest {
+        export, arguments, ..
+    } = request;
+    finish(host, calls, call, (&export, TOOL_ADVICE), || {
+        tool.run(ctx, arguments)
+    });
 }
 
 /// What to do about a panic in a tool.
 const TOOL_ADVICE: &str = "This is a fault of the tool. Try other arguments or another tool.";
 /// Who panics where an extension does, and what to do about it.
-const EXTENSION: (&str, &str) =
-    ("it", "This is a fault of the extension. Whoever maintains it finds the place in the log.");
+const EXTENSION: (&str, &str) = (
+    "it",
+    "This is a fault of the extension. Whoever maintains it finds the place in the log.",
+);
 /// Who panics where a connector does, and what to do about it.
-const CONNECTOR: (&str, &str) =
-    ("it", "This is a fault of the connector. Whoever maintains it finds the place in the log.");
+const CONNECTOR: (&str, &str) = (
+    "it",
+    "This is a fault of the connector. Whoever maintains it finds the place in the log.",
+);
 
 fn panicked((who, advice): (&str, &str), panic: &str) -> ToolError {
-    ToolError::new(format!("{who} panicked: {panic}")).code(code::PANIC).suggest(advice)
+    ToolError::new(format!("{who} panicked: {panic}"))
+        .code(code::PANIC)
+        .suggest(advice)
 }
 
 /// Does the work of a call and completes it. A panic of `who` ends here, with advice.

@@ -9,8 +9,8 @@ use super::host::HostLink;
 use super::panics;
 use super::running::Running;
 use crate::raw::{
-    ABI_MAJOR, ABI_MINOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library as LibraryTable, MAGIC, Plugin,
-    PutFn, Status, write_prefix,
+    ABI_MAJOR, ABI_MINOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host,
+    Library as LibraryTable, MAGIC, Plugin, PutFn, Status, write_prefix,
 };
 
 /// What [`export_tools!`](crate::export_tools) makes of a list of functions.
@@ -35,21 +35,30 @@ pub const fn plugin<T: Exported>() -> Plugin {
 /// # Safety
 ///
 /// As [`Plugin::open`]: `host` is a host table that keeps the promises of [`crate::raw`], `out` has `out_size` writable bytes.
-unsafe extern "C" fn open<T: Exported>(host: *const Host, out: *mut LibraryTable, out_size: usize) -> Status {
+unsafe extern "C" fn open<T: Exported>(
+    host: *const Host,
+    out: *mut LibraryTable,
+    out_size: usize,
+) -> Status {
     let opened = panics::catch(|| {
         if host.is_null() || out.is_null() {
             return Status::BAD_ARGUMENT;
         }
         // SAFETY: not null, and a host table by the caller's promise.
-        let Some(host) = (unsafe { HostLink::read(host) }) else { return Status::BAD_ARGUMENT };
+        let Some(host) = (unsafe { HostLink::read(host) }) else {
+            return Status::BAD_ARGUMENT;
+        };
         panics::report_to(host);
         super::logging::forward();
         let library = T::library();
-        let extend: Option<unsafe extern "C" fn(*mut c_void, u64, Bytes) -> Status> = match library.is_extending() {
-            true => Some(extend),
-            false => None,
+        let extend: Option<unsafe extern "C" fn(*mut c_void, u64, Bytes) -> Status> =
+            match library.is_extending() {
+                true => Some(extend),
+                false => None,
+            };
+        let Ok(running) = Running::new(host, library) else {
+            return Status::INTERNAL;
         };
-        let Ok(running) = Running::new(host, library) else { return Status::INTERNAL };
         let library = LibraryTable {
             this: Box::into_raw(Box::new(running)).cast(),
             describe: Some(describe),
@@ -96,7 +105,9 @@ unsafe extern "C" fn describe(this: *mut c_void, sink: *mut c_void, put: PutFn) 
 /// As the library table: `this` is open, `request` lives for the call.
 unsafe extern "C" fn start(this: *mut c_void, call: u64, request: Bytes) -> Status {
     // SAFETY: the caller promises that the bytes live for this call.
-    let Some(request) = (unsafe { request.as_slice() }) else { return Status::BAD_ARGUMENT };
+    let Some(request) = (unsafe { request.as_slice() }) else {
+        return Status::BAD_ARGUMENT;
+    };
     // SAFETY: the caller promises that `this` is open.
     unsafe { with(this, |running| running.start(call, request)) }
 }
@@ -106,7 +117,9 @@ unsafe extern "C" fn start(this: *mut c_void, call: u64, request: Bytes) -> Stat
 /// As the library table: `this` is open, `message` lives for the call.
 unsafe extern "C" fn extend(this: *mut c_void, call: u64, message: Bytes) -> Status {
     // SAFETY: the caller promises that the bytes live for this call.
-    let Some(message) = (unsafe { message.as_slice() }) else { return Status::BAD_ARGUMENT };
+    let Some(message) = (unsafe { message.as_slice() }) else {
+        return Status::BAD_ARGUMENT;
+    };
     // SAFETY: the caller promises that `this` is open.
     unsafe { with(this, |running| running.extend(call, message)) }
 }
@@ -148,5 +161,9 @@ unsafe extern "C" fn close(this: *mut c_void, grace_ms: u32) -> Status {
     // of it but what they hold an `Arc` of.
     let running = unsafe { Box::from_raw(this.cast::<Running>()) };
     let dropped = panics::catch(|| drop(running));
-    if dropped.is_ok() { status } else { Status::PANIC }
+    if dropped.is_ok() {
+        status
+    } else {
+        Status::PANIC
+    }
 }

@@ -41,7 +41,10 @@ struct Idle {
 
 impl Threads {
     /// Runs `work` on a thread that does nothing else meanwhile.
-    pub(super) fn spawn(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    pub(super) fn spawn(
+        self: &Arc<Self>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<()> {
         let mut work: Work = Box::new(work);
         let mut state = self.lock();
         while let Some(idle) = state.idle.pop() {
@@ -56,8 +59,13 @@ impl Threads {
         }
         state.handles.retain(|handle| !handle.is_finished());
         state.next += 1;
-        let worker = Worker { threads: Arc::clone(self), thread: state.next };
-        let handle = Builder::new().name("tool call".to_owned()).spawn(move || worker.run(work))?;
+        let worker = Worker {
+            threads: Arc::clone(self),
+            thread: state.next,
+        };
+        let handle = Builder::new()
+            .name("tool call".to_owned())
+            .spawn(move || worker.run(work))?;
         state.running += 1;
         state.handles.push(handle);
         Ok(())
@@ -75,7 +83,11 @@ impl Threads {
             if left.is_zero() {
                 return false;
             }
-            state = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .ended
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         let handles = std::mem::take(&mut state.handles);
         drop(state);
@@ -138,7 +150,10 @@ impl Ended<'_> {
         let mut state = worker.threads.lock();
         let stays = !state.closed && state.idle.len() < MAX_IDLE;
         if stays {
-            state.idle.push(Idle { thread: worker.thread, work: sender });
+            state.idle.push(Idle {
+                thread: worker.thread,
+                work: sender,
+            });
         }
         drop(state);
         drop(self);
@@ -162,7 +177,12 @@ mod tests {
     /// The thread that runs one piece of work.
     fn thread_of(threads: &Arc<Threads>) -> ThreadId {
         let (tell, told) = channel();
-        threads.spawn(move || tell.send(std::thread::current().id()).expect("somebody listens")).expect("a thread");
+        threads
+            .spawn(move || {
+                tell.send(std::thread::current().id())
+                    .expect("somebody listens")
+            })
+            .expect("a thread");
         told.recv().expect("it ran")
     }
 
@@ -204,7 +224,9 @@ mod tests {
     fn who_still_runs_is_not_joined() {
         let threads = Arc::new(Threads::default());
         let (end, ending) = channel::<()>();
-        threads.spawn(move || ending.recv().unwrap_or_default()).expect("a thread");
+        threads
+            .spawn(move || ending.recv().unwrap_or_default())
+            .expect("a thread");
         assert!(!threads.join_all(Duration::ZERO));
         drop(end);
         assert!(threads.join_all(Duration::from_secs(60)));

@@ -22,19 +22,28 @@ struct State {
 impl Turnstile {
     /// Lets `most` through at a time.
     pub(super) fn new(most: usize) -> Self {
-        Turnstile { most, state: Mutex::default() }
+        Turnstile {
+            most,
+            state: Mutex::default(),
+        }
     }
 
     /// Waits for a turn, which ends when the result is dropped.
     pub(super) async fn enter(&self) -> Inside<'_> {
-        let mut waits = Waits { turnstile: self, number: None };
+        let mut waits = Waits {
+            turnstile: self,
+            number: None,
+        };
         poll_fn(|context| waits.poll(context)).await;
         Inside(self)
     }
 
     /// Wakes the first one that waits, where there is room.
     fn wake(&self, state: MutexGuard<'_, State>) {
-        let first = state.waiting.first_key_value().filter(|_| state.inside < self.most);
+        let first = state
+            .waiting
+            .first_key_value()
+            .filter(|_| state.inside < self.most);
         let first = first.map(|(_, waker)| waker.clone());
         drop(state);
         if let Some(waker) = first {
@@ -114,7 +123,9 @@ mod tests {
         assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
         drop(inside);
         assert!(poll(third.as_mut()).is_pending(), "it is not its turn");
-        let Poll::Ready(inside) = poll(second.as_mut()) else { panic!("it is its turn") };
+        let Poll::Ready(inside) = poll(second.as_mut()) else {
+            panic!("it is its turn")
+        };
         drop(inside);
         assert!(poll(third.as_mut()).is_ready());
     }

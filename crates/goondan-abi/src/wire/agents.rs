@@ -37,7 +37,12 @@ pub mod operation {
     /// Waits for the next line that somebody types (an empty object → `{line}`, null where there are no more).
     pub const CONNECTOR_LINE: &str = "connector.line";
     /// All of them that a connector may ask for.
-    pub const OF_CONNECTORS: [&str; 4] = [CONNECTOR_EMIT, CONNECTOR_REPLY, CONNECTOR_REPLIED, CONNECTOR_LINE];
+    pub const OF_CONNECTORS: [&str; 4] = [
+        CONNECTOR_EMIT,
+        CONNECTOR_REPLY,
+        CONNECTOR_REPLIED,
+        CONNECTOR_LINE,
+    ];
 }
 
 /// A question to another agent.
@@ -200,20 +205,31 @@ pub struct AgentCatalog {
 impl AgentRequest {
     /// Asks `target` with `input`, in the conversation of the caller's key.
     pub fn new(target: impl Into<String>, input: impl Into<String>) -> Self {
-        AgentRequest { target: target.into(), input: input.into(), ..AgentRequest::default() }
+        AgentRequest {
+            target: target.into(),
+            input: input.into(),
+            ..AgentRequest::default()
+        }
     }
 }
 
 impl SendRequest {
     /// Tells `target` `input`, in the conversation of the caller's key.
     pub fn new(target: impl Into<String>, input: impl Into<String>) -> Self {
-        SendRequest { target: target.into(), input: input.into(), ..SendRequest::default() }
+        SendRequest {
+            target: target.into(),
+            input: input.into(),
+            ..SendRequest::default()
+        }
     }
 }
 
 impl SpawnRequest {
     /// Prepares an instance of `target` under a key that is made up.
     pub fn new(target: impl Into<String>) -> Self {
-        SpawnRequest { target: target.into(), ..SpawnRequest::default() }
+        SpawnRequest {
+            target: target.into(),
+            ..SpawnRequest::default()
+        }
     }
 }

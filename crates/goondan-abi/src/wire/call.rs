@@ -126,7 +126,10 @@ pub mod code {
 impl ToolError {
     /// An error that only says what went wrong.
     pub fn new(message: impl Into<String>) -> Self {
-        ToolError { message: message.into(), ..ToolError::default() }
+        ToolError {
+            message: message.into(),
+            ..ToolError::default()
+        }
     }
 
     /// Adds a stable code, such as `E_NOT_FOUND`.

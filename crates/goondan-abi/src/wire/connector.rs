@@ -62,7 +62,11 @@ pub struct ConnectorReply {
 impl ConnectorEvent {
     /// An event of that name. `message` is what the agent reads, such as a text.
     pub fn new(name: impl Into<String>, message: impl Into<Value>) -> Self {
-        ConnectorEvent { name: name.into(), message: message.into(), ..ConnectorEvent::default() }
+        ConnectorEvent {
+            name: name.into(),
+            message: message.into(),
+            ..ConnectorEvent::default()
+        }
     }
 
     /// Adds the id by which it is known again.

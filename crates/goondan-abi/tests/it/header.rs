@@ -36,9 +36,20 @@ fn expected() -> Vec<(String, i128)> {
     layout!(
         Library,
         "goondan_library",
-        [this = "self", describe = "describe", start = "start", cancel = "cancel", reply = "reply", close = "close",]
+        [
+            this = "self",
+            describe = "describe",
+            start = "start",
+            cancel = "cancel",
+            reply = "reply",
+            close = "close",
+        ]
     );
-    layout!(ExtendingLibrary, "goondan_extending_library", [library = "library", extend = "extend"]);
+    layout!(
+        ExtendingLibrary,
+        "goondan_extending_library",
+        [library = "library", extend = "extend"]
+    );
     layout!(
         Plugin,
         "goondan_plugin_entry",
@@ -70,12 +81,17 @@ fn constants() -> Vec<(String, i128)> {
         Status::INTERNAL,
         Status::FAILED,
     ];
-    let mut rows: Vec<(String, i128)> =
-        statuses.iter().map(|status| (format!("GOONDAN_{}", status.name()), i128::from(status.0))).collect();
+    let mut rows: Vec<(String, i128)> = statuses
+        .iter()
+        .map(|status| (format!("GOONDAN_{}", status.name()), i128::from(status.0)))
+        .collect();
     rows.push(("GOONDAN_MAGIC".to_owned(), i128::from(raw::MAGIC)));
     rows.push(("GOONDAN_ABI_MAJOR".to_owned(), i128::from(raw::ABI_MAJOR)));
     rows.push(("GOONDAN_ABI_MINOR".to_owned(), i128::from(raw::ABI_MINOR)));
-    rows.push(("GOONDAN_PANICS_STOP_HERE".to_owned(), i128::from(raw::FLAG_PANICS_STOP_HERE)));
+    rows.push((
+        "GOONDAN_PANICS_STOP_HERE".to_owned(),
+        i128::from(raw::FLAG_PANICS_STOP_HERE),
+    ));
     rows.push(("GOONDAN_NO_CALL".to_owned(), i128::from(raw::NO_CALL)));
     rows
 }
@@ -87,9 +103,11 @@ fn header_folder() -> PathBuf {
 #[test]
 fn the_header_has_the_layout_of_the_rust_tables() {
     let expected = expected();
-    let mut source = "#include <stdio.h>\n#include \"goondan_plugin.h\"\nint main(void) {\n".to_owned();
+    let mut source =
+        "#include <stdio.h>\n#include \"goondan_plugin.h\"\nint main(void) {\n".to_owned();
     for (name, _) in &expected {
-        writeln!(source, "  printf(\"%lld\\n\", (long long)({name}));").expect("writing to a string works");
+        writeln!(source, "  printf(\"%lld\\n\", (long long)({name}));")
+            .expect("writing to a string works");
     }
     source.push_str("  return 0;\n}\n");
 
@@ -104,7 +122,10 @@ fn the_header_has_the_layout_of_the_rust_tables() {
         .expect("`cc` is there: Rust links with it");
     assert!(compiled.success());
 
-    let printed = Command::new(&program).output().expect("the C program runs").stdout;
+    let printed = Command::new(&program)
+        .output()
+        .expect("the C program runs")
+        .stdout;
     let printed = String::from_utf8(printed).expect("numbers");
     let found: Vec<(String, i128)> = expected
         .iter()

@@ -22,7 +22,9 @@ fn plain(_ctx: ToolContext, input: Text) -> Result<String, ToolError> {
 }
 
 async fn rich(ctx: ToolContext, input: Text) -> Result<Output, ToolError> {
-    Ok(Output::new(input.text)?.title("a title").metadata("agent", ctx.agent_name()))
+    Ok(Output::new(input.text)?
+        .title("a title")
+        .metadata("agent", ctx.agent_name()))
 }
 
 async fn waits(ctx: ToolContext, _input: Text) -> Result<(), ToolError> {
@@ -72,9 +74,18 @@ type Completions = Receiver<(u64, Status, Value)>;
 
 unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes: Bytes) -> Status {
     // SAFETY: `open` leaked the sender, and the SDK lends the bytes for this call.
-    let (sender, bytes) = unsafe { (&*ctx.cast::<Sender<(u64, Status, Value)>>(), bytes.as_slice()) };
-    let payload = bytes.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
-    sender.send((call, status, payload)).map_or(Status::CLOSED, |()| Status::OK)
+    let (sender, bytes) = unsafe {
+        (
+            &*ctx.cast::<Sender<(u64, Status, Value)>>(),
+            bytes.as_slice(),
+        )
+    };
+    let payload = bytes
+        .and_then(|bytes| serde_json::from_slice(bytes).ok())
+        .unwrap_or_default();
+    sender
+        .send((call, status, payload))
+        .map_or(Status::CLOSED, |()| Status::OK)
 }
 
 unsafe extern "C" fn say(_: *mut c_void, _: u64, _: Bytes) -> Status {
@@ -130,7 +141,9 @@ fn request_for(export: &str, arguments: &Value) -> Vec<u8> {
         "agentName": "assistant", "instanceKey": "main", "turnId": "t", "traceId": "x", "toolCallId": "c", "workdir": "/",
         "timeoutMs": 1, "somethingNew": true
     });
-    json!({ "tool": "t", "export": export, "arguments": arguments, "context": context }).to_string().into_bytes()
+    json!({ "tool": "t", "export": export, "arguments": arguments, "context": context })
+        .to_string()
+        .into_bytes()
 }
 
 #[test]
@@ -139,16 +152,31 @@ fn calls_are_completed_whatever_is_asked() {
     let library = open(host).expect("it opens");
     let text = json!({ "text": "x" });
     let ask = |call, export, arguments| {
-        assert_eq!(start(&library, call, &request_for(export, arguments)), Status::OK);
+        assert_eq!(
+            start(&library, call, &request_for(export, arguments)),
+            Status::OK
+        );
         completions.recv().expect("it is completed")
     };
-    assert_eq!(ask(1, "plain", &text), (1, Status::OK, json!({ "output": "x" })));
+    assert_eq!(
+        ask(1, "plain", &text),
+        (1, Status::OK, json!({ "output": "x" }))
+    );
     let rich = json!({ "output": "x", "title": "a title", "metadata": { "agent": "assistant" } });
     assert_eq!(ask(2, "rich-one", &text), (2, Status::OK, rich));
     let (_, status, error) = ask(3, "nothing", &text);
-    assert_eq!((status, &error["message"]), (Status::FAILED, &json!("this library has no export `nothing`")));
+    assert_eq!(
+        (status, &error["message"]),
+        (
+            Status::FAILED,
+            &json!("this library has no export `nothing`")
+        )
+    );
     let (_, status, error) = ask(4, "plain", &json!({}));
-    assert_eq!((status, &error["code"]), (Status::FAILED, &json!("E_TOOL_INVALID_ARGS")));
+    assert_eq!(
+        (status, &error["code"]),
+        (Status::FAILED, &json!("E_TOOL_INVALID_ARGS"))
+    );
     assert_eq!(start(&library, 5, b"{"), Status::BAD_ARGUMENT);
 }
 
@@ -156,11 +184,17 @@ fn calls_are_completed_whatever_is_asked() {
 fn closing_cancels_what_runs_and_joins_it() {
     let (host, completions) = host();
     let library = open(host).expect("it opens");
-    assert_eq!(start(&library, 1, &request_for("waits", &json!({ "text": "" }))), Status::OK);
+    assert_eq!(
+        start(&library, 1, &request_for("waits", &json!({ "text": "" }))),
+        Status::OK
+    );
     let close = library.close.expect("the SDK fills it");
     // SAFETY: `library` is open, and not used after this.
     assert_eq!(unsafe { close(library.this, 60_000) }, Status::OK);
-    assert_eq!(completions.recv().expect("it is completed").2["message"], "stopped");
+    assert_eq!(
+        completions.recv().expect("it is completed").2["message"],
+        "stopped"
+    );
 }
 
 #[test]
@@ -168,7 +202,10 @@ fn an_older_host_that_lacks_a_function_is_refused() {
     let (whole, _completions) = host();
     // As if the table ended before `cancelled`.
     let size = std::mem::offset_of!(Host, cancelled) as u32;
-    let older = Box::leak(Box::new(Host { struct_size: size, ..*whole }));
+    let older = Box::leak(Box::new(Host {
+        struct_size: size,
+        ..*whole
+    }));
     assert_eq!(open(older).err(), Some(Status::BAD_ARGUMENT));
 }
 
@@ -176,17 +213,29 @@ fn an_older_host_that_lacks_a_function_is_refused() {
 fn the_manifest_says_what_was_exported() {
     unsafe extern "C" fn put(sink: *mut c_void, bytes: Bytes) {
         // SAFETY: the test passes a vector, and the SDK lends the bytes for this call.
-        unsafe { (*sink.cast::<Vec<u8>>()).extend_from_slice(bytes.as_slice().unwrap_or_default()) };
+        unsafe {
+            (*sink.cast::<Vec<u8>>()).extend_from_slice(bytes.as_slice().unwrap_or_default())
+        };
     }
     let (host, _completions) = host();
     let library = open(host).expect("it opens");
     let mut written: Vec<u8> = Vec::new();
     let describe = library.describe.expect("the SDK fills it");
     // SAFETY: `library` is open, and `put` takes the vector.
-    assert_eq!(unsafe { describe(library.this, (&raw mut written).cast(), put) }, Status::OK);
+    assert_eq!(
+        unsafe { describe(library.this, (&raw mut written).cast(), put) },
+        Status::OK
+    );
     let manifest: Value = serde_json::from_slice(&written).expect("JSON");
-    assert_eq!((&manifest["name"], &manifest["version"]), (&json!("subject"), &json!("1.2.3")));
-    let names: Vec<&str> =
-        manifest["exports"].as_array().into_iter().flatten().filter_map(|e| e["name"].as_str()).collect();
+    assert_eq!(
+        (&manifest["name"], &manifest["version"]),
+        (&json!("subject"), &json!("1.2.3"))
+    );
+    let names: Vec<&str> = manifest["exports"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|e| e["name"].as_str())
+        .collect();
     assert_eq!(names, ["plain", "rich-one", "waits"]);
 }

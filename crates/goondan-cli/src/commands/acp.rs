@@ -35,11 +35,20 @@ pub(crate) struct AcpArgs {
 }
 
 /// Talks to an editor until it goes, or a signal comes.
-pub(crate) async fn run(args: AcpArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: AcpArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     watched(async |signals| talk(&args, signals, state_root, output).await).await
 }
 
-async fn talk(args: &AcpArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn talk(
+    args: &AcpArgs,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let what = (&args.project, &args.start);
     let mut session = Session::for_client(what, args.watch, signals, state_root, output).await?;
     // The editor is there, or nobody is.
@@ -48,6 +57,17 @@ async fn talk(args: &AcpArgs, signals: Signals, state_root: &StateRoot, output: 
         session.require_agent(agent)?;
     }
     let service = session.door.service.clone();
-    let talk = acp::serve(&service, args.agent.clone(), tokio::io::stdin(), tokio::io::stdout());
-    session.attend(talk, |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()), output).await
+    let talk = acp::serve(
+        &service,
+        args.agent.clone(),
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+    );
+    session
+        .attend(
+            talk,
+            |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()),
+            output,
+        )
+        .await
 }

@@ -44,21 +44,37 @@ pub(crate) struct AttachArgs {
 }
 
 /// Shows what happens in the process that runs the swarm, until Ctrl-C.
-pub(crate) async fn run(args: AttachArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: AttachArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     watched(async |signals| attach(&args, signals, state_root, output).await).await
 }
 
-async fn attach(args: &AttachArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn attach(
+    args: &AttachArgs,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let remote = find(&args.project, args.swarm.as_deref(), state_root, output).await?;
     let name = shown::line(&remote.swarm.name).to_string();
-    output.note(&format!("Attached to the swarm {name}. Ctrl-C detaches; the swarm goes on."))?;
+    output.note(&format!(
+        "Attached to the swarm {name}. Ctrl-C detaches; the swarm goes on."
+    ))?;
     let parameter = |name: &str, value: &Option<String>| {
-        value.as_ref().map(|value| format!("&{name}={}", segment(value))).unwrap_or_default()
+        value
+            .as_ref()
+            .map(|value| format!("&{name}={}", segment(value)))
+            .unwrap_or_default()
     };
     let interest = parameter("agent", &args.agent) + &parameter("instanceKey", &args.instance_key);
     let mut said = Said::default();
     let elsewhere = Elsewhere::new(remote, args.yes, signals, output);
-    elsewhere.watch(&interest, |event| said.show(event, output)).await
+    elsewhere
+        .watch(&interest, |event| said.show(event, output))
+        .await
 }
 
 /// What models are saying, until they have said it: pieces of several answers come in turns.
@@ -71,7 +87,9 @@ impl Said {
             return event_line(event).map_or(Ok(()), |line| output.json_line(&line));
         }
         match event {
-            SwarmEvent::Text { instance, delta, .. } => {
+            SwarmEvent::Text {
+                instance, delta, ..
+            } => {
                 self.0.entry(instance.clone()).or_default().push_str(delta);
                 Ok(())
             }
@@ -90,10 +108,15 @@ impl Said {
     }
 
     fn say(&mut self, instance: &InstanceId, output: &Output) -> Result<(), CliError> {
-        let Some(text) = self.0.remove(instance).filter(|text| !text.is_empty()) else { return Ok(()) };
+        let Some(text) = self.0.remove(instance).filter(|text| !text.is_empty()) else {
+            return Ok(());
+        };
         let colour = style::NAME;
         // Further lines can't be taken for ours.
         let text = shown::lines(&text).to_string().replace('\n', "\n  ");
-        output.line(&format!("{colour}{}:{colour:#} {text}", shown::line(instance)))
+        output.line(&format!(
+            "{colour}{}:{colour:#} {text}",
+            shown::line(instance)
+        ))
     }
 }

@@ -24,14 +24,20 @@ fn start(what: &str) {
         _ => "xdg-open",
     };
     let mut command = Command::new(program);
-    let _ = command.arg(what).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let _ = command
+        .arg(what)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
 }
 
 /// Opens an address that is a secret: every user of this machine may see the arguments of programs, so it goes through a file
 /// that only this user can read.
 pub(crate) fn open_secretly(address: &str, workspace: &Path) -> io::Result<()> {
-    let page =
-        format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>gdn studio</title>\n");
+    let page = format!(
+        "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>gdn studio</title>\n"
+    );
     let path = workspace.join(WAY_IN);
     private::replace(&path, page.as_bytes())?;
     start(&path.to_string_lossy());

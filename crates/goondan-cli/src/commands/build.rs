@@ -40,7 +40,11 @@ pub(crate) struct BuildArgs {
 }
 
 /// Builds tools and says what came of it.
-pub(crate) async fn run(args: &BuildArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: &BuildArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let trust = Trust::new(state_root, args.trust);
     watched(async |mut signals| {
         let project = args.project.find(output)?;
@@ -51,9 +55,15 @@ pub(crate) async fn run(args: &BuildArgs, state_root: &StateRoot, output: &Outpu
             output.note("There is nothing to build: nothing in the project has `spec.build`.")?;
         }
         let good = style::GOOD;
-        for outcome in outcomes.iter().filter(|outcome| outcome.is_built() && !output.json) {
+        for outcome in outcomes
+            .iter()
+            .filter(|outcome| outcome.is_built() && !output.json)
+        {
             let seconds = outcome.duration.as_secs_f32();
-            output.line(&format!("{good}Built{good:#} {} in {seconds:.1} s", shown::line(&outcome.tool)))?;
+            output.line(&format!(
+                "{good}Built{good:#} {} in {seconds:.1} s",
+                shown::line(&outcome.tool)
+            ))?;
         }
         verdict(&outcomes)?;
         check_entries(&project, &outcomes, output)
@@ -105,7 +115,11 @@ async fn make_one(
     signals: &mut Signals,
     output: &Output,
 ) -> Result<BuildOutcome, CliError> {
-    output.note(&format!("Building {}: {}", shown::line(&tool.tool), shown::line(&tool.build.command)))?;
+    output.note(&format!(
+        "Building {}: {}",
+        shown::line(&tool.tool),
+        shown::line(&tool.build.command)
+    ))?;
     let mut activity = Activity::new(output);
     activity.show(format!("building {}", tool.tool));
     let cancellation = CancellationToken::new();
@@ -133,15 +147,26 @@ fn choose<'b>(builds: &'b Builds, names: &[String]) -> Result<Vec<&'b ToolBuild>
         return Ok(builds.tools().collect());
     }
     let find = |name: &String| {
-        let wanted = name.strip_prefix("Tool/").or_else(|| name.strip_prefix("Extension/")).unwrap_or(name);
-        builds.tools().find(|tool| tool.tool.name == wanted).ok_or_else(|| unknown(name, builds))
+        let wanted = name
+            .strip_prefix("Tool/")
+            .or_else(|| name.strip_prefix("Extension/"))
+            .unwrap_or(name);
+        builds
+            .tools()
+            .find(|tool| tool.tool.name == wanted)
+            .ok_or_else(|| unknown(name, builds))
     };
     names.iter().map(find).collect()
 }
 
 fn unknown(name: &str, builds: &Builds) -> CliError {
-    let known: Vec<String> = builds.tools().map(|tool| format!("`{}`", tool.tool.name)).collect();
-    let error = CliError::usage(format!("There is no Tool or Extension `{name}` with a `spec.build`."));
+    let known: Vec<String> = builds
+        .tools()
+        .map(|tool| format!("`{}`", tool.tool.name))
+        .collect();
+    let error = CliError::usage(format!(
+        "There is no Tool or Extension `{name}` with a `spec.build`."
+    ));
     match known.is_empty() {
         true => error.suggest("Give it a `spec.build` with the command."),
         false => error.suggest(format!("Those that do: {}.", known.join(", "))),
@@ -159,27 +184,41 @@ fn refuse_other_mistakes(project: &Project, output: &Output) -> Result<(), CliEr
     if others.is_empty() {
         return Ok(());
     }
-    output.explain(render::pretty(&others, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
+    output.explain(
+        render::pretty(&others, &project.sources, Output::stderr_has_colour())
+            .trim_end_matches('\n'),
+    )?;
     Err(project::invalid(&others))
 }
 
 fn is_missing_entry(problem: &Diagnostic, builds: &[ToolBuild]) -> bool {
     problem.code == Code::ENTRY_NOT_FOUND
         && problem.field.as_deref() == Some("spec.entry")
-        && builds.iter().any(|build| problem.resource.as_ref() == Some(&build.tool.to_string()))
+        && builds
+            .iter()
+            .any(|build| problem.resource.as_ref() == Some(&build.tool.to_string()))
 }
 
 fn verdict(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
-    let failed: Vec<&BuildOutcome> = outcomes.iter().filter(|outcome| !outcome.is_built()).collect();
+    let failed: Vec<&BuildOutcome> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.is_built())
+        .collect();
     let message = match failed.as_slice() {
         [] => return Ok(()),
         [one] => format!("The build of {} failed: {}.", one.tool, one.end),
         several => {
-            let names: Vec<String> = several.iter().map(|outcome| outcome.tool.to_string()).collect();
+            let names: Vec<String> = several
+                .iter()
+                .map(|outcome| outcome.tool.to_string())
+                .collect();
             format!("{} builds failed: {}.", several.len(), names.join(", "))
         }
     };
-    let hint = match failed.iter().any(|outcome| matches!(outcome.end, BuildEnd::NotStarted(_))) {
+    let hint = match failed
+        .iter()
+        .any(|outcome| matches!(outcome.end, BuildEnd::NotStarted(_)))
+    {
         true => "Correct the command in `spec.build`, or install what it needs.",
         false => "Correct what the lines above say, then build again.",
     };
@@ -191,12 +230,23 @@ fn check_entries(path: &Path, outcomes: &[BuildOutcome], output: &Output) -> Res
     let project = project::load(path)?;
     let built = |build: &&ToolBuild| outcomes.iter().any(|outcome| outcome.tool == build.tool);
     let built: Vec<ToolBuild> = project.builds.iter().filter(built).cloned().collect();
-    let missing: Vec<Diagnostic> =
-        project.diagnostics.iter().filter(|problem| is_missing_entry(problem, &built)).cloned().collect();
-    let Some(first) = missing.first() else { return Ok(()) };
-    output.explain(render::pretty(&missing, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
+    let missing: Vec<Diagnostic> = project
+        .diagnostics
+        .iter()
+        .filter(|problem| is_missing_entry(problem, &built))
+        .cloned()
+        .collect();
+    let Some(first) = missing.first() else {
+        return Ok(());
+    };
+    output.explain(
+        render::pretty(&missing, &project.sources, Output::stderr_has_colour())
+            .trim_end_matches('\n'),
+    )?;
     let tool = first.resource.as_deref().unwrap_or_default();
-    let message = format!("The command of {tool} succeeded, but what it made is not where `spec.entry` points.");
+    let message = format!(
+        "The command of {tool} succeeded, but what it made is not where `spec.entry` points."
+    );
     let mut error = CliError::new(Exit::Validation, Code::BUILD_FAILED, message)
         .suggest("Correct `spec.entry`, or let the command put the library there.");
     error.diagnostics = as_json(&missing).into();

@@ -24,5 +24,7 @@ pub(crate) struct CompletionsArgs {
 
 /// Prints the script. It asks `gdn` at each completion, so it knows the commands of the version that is installed.
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), CliError> {
-    Ok(std::io::stdout().lock().write_all(&complete::script(args.shell)?)?)
+    Ok(std::io::stdout()
+        .lock()
+        .write_all(&complete::script(args.shell)?)?)
 }

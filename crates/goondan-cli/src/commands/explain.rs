@@ -34,18 +34,27 @@ struct AnyCode;
 impl TypedValueParser for AnyCode {
     type Value = String;
 
-    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
         StringValueParser::new().parse_ref(command, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(codes::explanations().map(|row| PossibleValue::new(row.code.as_str()))))
+        Some(Box::new(
+            codes::explanations().map(|row| PossibleValue::new(row.code.as_str())),
+        ))
     }
 }
 
 /// Explains one code, or lists all.
 pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
-    let Some(code) = &args.code else { return list(output) };
+    let Some(code) = &args.code else {
+        return list(output);
+    };
     let row = codes::explanation(code).ok_or_else(|| unknown(code))?;
     match output.json {
         true => output.json_pretty(&object(row)),
@@ -57,29 +66,41 @@ fn list(output: &Output) -> Result<(), CliError> {
     if output.json {
         return output.json_pretty(&codes::explanations().map(object).collect::<Vec<_>>());
     }
-    let width = codes::explanations().map(|row| row.code.as_str().len()).max().unwrap_or(0);
+    let width = codes::explanations()
+        .map(|row| row.code.as_str().len())
+        .max()
+        .unwrap_or(0);
     let bold = style::HEADING;
     let sections = SECTIONS.iter().map(|section| {
         let line = |row: &Explanation| format!("  {:width$}  {}\n", row.code.as_str(), row.meaning);
-        format!("{bold}{}{bold:#}\n{}", section.title, section.rows.iter().map(line).collect::<String>())
+        format!(
+            "{bold}{}{bold:#}\n{}",
+            section.title,
+            section.rows.iter().map(line).collect::<String>()
+        )
     });
     output.piece(&sections.collect::<Vec<_>>().join("\n"))
 }
 
 fn unknown(code: &str) -> CliError {
-    let near: Vec<String> = codes::near(code).into_iter().map(|code| format!("`{code}`")).collect();
+    let near: Vec<String> = codes::near(code)
+        .into_iter()
+        .map(|code| format!("`{code}`"))
+        .collect();
     let near = match near.is_empty() {
         true => String::new(),
         false => format!("Did you mean {}? ", near.join(" or ")),
     };
-    CliError::usage(format!("There is no code `{code}`."))
-        .suggest(format!("{near}`gdn explain` lists all. Tools of others may have codes of their own."))
+    CliError::usage(format!("There is no code `{code}`.")).suggest(format!(
+        "{near}`gdn explain` lists all. Tools of others may have codes of their own."
+    ))
 }
 
 fn text(row: &Explanation) -> String {
     let bold = style::HEADING;
     let mut text = format!("{bold}{}{bold:#}: {}\n", row.code, row.meaning);
-    let mut part = |title: &str, lines: &str| text.push_str(&format!("\n{bold}{title}{bold:#}\n{lines}"));
+    let mut part =
+        |title: &str, lines: &str| text.push_str(&format!("\n{bold}{title}{bold:#}\n{lines}"));
     part("When", &wrapped(row.why));
     if let Some(example) = &row.example {
         part("Wrong", &indented(example.wrong));
@@ -141,16 +162,30 @@ mod tests {
     fn command_lines_of_examples_are_understood() {
         let shell = codes::explanations().filter_map(|row| Some((row, row.example.as_ref()?)));
         for (row, example) in shell.filter(|(_, example)| example.form == Form::Shell) {
-            assert!(example.right.lines().all(is_understood), "{}: {}", row.code, example.right);
+            assert!(
+                example.right.lines().all(is_understood),
+                "{}: {}",
+                row.code,
+                example.right
+            );
             let is_wrong = row.code == Code::INVALID_ARGUMENT;
-            assert_eq!(example.wrong.lines().all(is_understood), !is_wrong, "{}: {}", row.code, example.wrong);
+            assert_eq!(
+                example.wrong.lines().all(is_understood),
+                !is_wrong,
+                "{}: {}",
+                row.code,
+                example.wrong
+            );
         }
     }
 
     #[test]
     fn sentences_are_wrapped_at_spaces() {
         let text = wrapped(&"word ".repeat(50));
-        assert!(text.lines().all(|line| line.starts_with("  ") && line.chars().count() <= WIDTH));
+        assert!(
+            text.lines()
+                .all(|line| line.starts_with("  ") && line.chars().count() <= WIDTH)
+        );
         assert_eq!(text.split_whitespace().count(), 50);
     }
 }

@@ -28,7 +28,15 @@ const POLL: Duration = Duration::from_millis(250);
 const LINES: usize = 200;
 
 /// What every line says in front, so it is not repeated among the fields.
-const IN_FRONT: [&str; 7] = ["type", "timestamp", "agentName", "instanceKey", "traceId", "spanId", "parentSpanId"];
+const IN_FRONT: [&str; 7] = [
+    "type",
+    "timestamp",
+    "agentName",
+    "instanceKey",
+    "traceId",
+    "spanId",
+    "parentSpanId",
+];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,11 +78,17 @@ pub(crate) struct LogsArgs {
 }
 
 /// Shows runtime events, oldest first.
-pub(crate) async fn run(args: &LogsArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: &LogsArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
     let mut seen = Seen::default();
     let mut events = read(args, state_root, &scope, &mut seen).await?;
-    let most = args.lines.unwrap_or(if args.otlp { usize::MAX } else { LINES });
+    let most = args
+        .lines
+        .unwrap_or(if args.otlp { usize::MAX } else { LINES });
     events.drain(..events.len().saturating_sub(most));
     if events.is_empty() && !args.follow {
         return output.note(&format!("No events found{}.", instances::whose(&scope)));
@@ -102,7 +116,10 @@ async fn follow(
             () = tokio::time::sleep(POLL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
-        read(args, state_root, scope, seen).await?.iter().try_for_each(|event| show(event, output))?;
+        read(args, state_root, scope, seen)
+            .await?
+            .iter()
+            .try_for_each(|event| show(event, output))?;
     }
 }
 
@@ -150,7 +167,9 @@ async fn read(
         None => read_files(args, state_root, scope, seen)?,
     };
     if let Some(trace) = &args.trace {
-        fresh.retain(|event| event.trace.trace_id == *trace || event.trace.seen_outside().0.trace_id() == trace);
+        fresh.retain(|event| {
+            event.trace.trace_id == *trace || event.trace.seen_outside().0.trace_id() == trace
+        });
     }
     fresh.sort_by_key(|event| event.timestamp);
     Ok(fresh)
@@ -158,7 +177,8 @@ async fn read(
 
 /// Whether the arguments ask for that conversation.
 fn is_wanted(args: &LogsArgs, id: &InstanceId) -> bool {
-    let wanted = |want: &Option<String>, name: &str| want.as_deref().is_none_or(|want| want == name);
+    let wanted =
+        |want: &Option<String>, name: &str| want.as_deref().is_none_or(|want| want == name);
     wanted(&args.agent, &id.agent) && wanted(&args.instance_key, &id.instance_key)
 }
 
@@ -175,10 +195,22 @@ async fn read_database(
         if !is_wanted(args, id) {
             continue;
         }
-        let looking = database.look(&found.workspace).await.map_err(|error| store::unusable(&error))?;
-        let last = seen.last.entry(found.workspace.instance_dir(id)).or_default();
-        let events = looking.events(id, *last).await.map_err(|error| store::failed(&error))?;
-        *last = events.iter().map(|event| event.sequence).fold(*last, u64::max);
+        let looking = database
+            .look(&found.workspace)
+            .await
+            .map_err(|error| store::unusable(&error))?;
+        let last = seen
+            .last
+            .entry(found.workspace.instance_dir(id))
+            .or_default();
+        let events = looking
+            .events(id, *last)
+            .await
+            .map_err(|error| store::failed(&error))?;
+        *last = events
+            .iter()
+            .map(|event| event.sequence)
+            .fold(*last, u64::max);
         fresh.extend(events);
     }
     Ok(fresh)
@@ -196,14 +228,20 @@ fn read_files(
             continue;
         }
         let paths = workspace.runtime_events_paths(&id);
-        let bytes = paths.each_ref().map(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
+        let bytes = paths
+            .each_ref()
+            .map(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
         let mark = seen.files.entry(workspace.instance_dir(&id)).or_default();
         if bytes == mark.bytes {
             continue;
         }
         let [older, newer] = workspace.runtime_events(&id)?;
         let known = mark.known(bytes);
-        *mark = Mark { events: older.len() + newer.len(), older: older.len(), bytes };
+        *mark = Mark {
+            events: older.len() + newer.len(),
+            older: older.len(),
+            bytes,
+        };
         fresh.extend(older.into_iter().chain(newer).skip(known));
     }
     Ok(fresh)
@@ -214,11 +252,19 @@ pub(crate) fn show(event: &RuntimeEvent, output: &Output) -> Result<(), CliError
     if output.json {
         return output.json_line(event);
     }
-    let value = serde_json::to_value(event).expect("a runtime event holds strings, numbers and JSON values");
+    let value = serde_json::to_value(event)
+        .expect("a runtime event holds strings, numbers and JSON values");
     let kind = value["type"].as_str().unwrap_or_default();
-    let colour = if kind.ends_with(".failed") { style::ERROR } else { style::NAME };
+    let colour = if kind.ends_with(".failed") {
+        style::ERROR
+    } else {
+        style::NAME
+    };
     let faint = style::FAINT;
-    let time = event.timestamp.with_timezone(&Local).to_rfc3339_opts(SecondsFormat::Millis, false);
+    let time = event
+        .timestamp
+        .with_timezone(&Local)
+        .to_rfc3339_opts(SecondsFormat::Millis, false);
     let fields = fields(&value);
     output.line(&format!(
         "{faint}{time}{faint:#} {} {colour}{kind}{colour:#}{fields} {faint}trace={}{faint:#}",
@@ -229,8 +275,12 @@ pub(crate) fn show(event: &RuntimeEvent, output: &Output) -> Result<(), CliError
 
 /// What is left of an event, as ` name=value` each.
 fn fields(event: &Value) -> String {
-    let Value::Object(fields) = event else { return String::new() };
-    let rest = fields.iter().filter(|(name, _)| !IN_FRONT.contains(&name.as_str()));
+    let Value::Object(fields) = event else {
+        return String::new();
+    };
+    let rest = fields
+        .iter()
+        .filter(|(name, _)| !IN_FRONT.contains(&name.as_str()));
     let words = rest.map(|(name, value)| match value {
         Value::String(text) => format!(" {name}={}", shown::line(text)),
         other => format!(" {name}={}", shown::line(other)),
@@ -246,17 +296,36 @@ mod tests {
 
     #[test]
     fn events_are_shown_once_when_their_file_is_put_aside() {
-        let mark = Mark { events: 7, older: 3, bytes: [300, 400] };
+        let mark = Mark {
+            events: 7,
+            older: 3,
+            bytes: [300, 400],
+        };
         assert_eq!(mark.known([300, 500]), 7);
-        assert_eq!(mark.known([450, 50]), 4, "of those put aside now, four were seen");
+        assert_eq!(
+            mark.known([450, 50]),
+            4,
+            "of those put aside now, four were seen"
+        );
         assert_eq!(mark.known([0, 50]), 0);
         assert_eq!(Mark::default().known([300, 400]), 0);
-        assert_eq!(Mark { events: 4, older: 0, bytes: [0, 400] }.known([0, 100]), 0);
+        assert_eq!(
+            Mark {
+                events: 4,
+                older: 0,
+                bytes: [0, 400]
+            }
+            .known([0, 100]),
+            0
+        );
     }
 
     #[test]
     fn a_line_holds_the_fields_that_are_its_own() {
         let event = json!({"type": "tool.failed", "agentName": "a", "toolName": "bash__exec", "duration": 3, "errorMessage": "no\nway"});
-        assert_eq!(fields(&event), " toolName=bash__exec duration=3 errorMessage=no\\nway");
+        assert_eq!(
+            fields(&event),
+            " toolName=bash__exec duration=3 errorMessage=no\\nway"
+        );
     }
 }

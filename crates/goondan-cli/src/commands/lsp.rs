@@ -31,7 +31,10 @@ pub(crate) struct LspArgs {
 /// Talks to an editor until it goes.
 pub(crate) fn run(args: &LspArgs, state_root: &StateRoot) -> Result<(), CliError> {
     let LspArgs { stdio: _ } = args;
-    let host = Machine { trust: Trust::new(state_root, false), files: OsFiles };
+    let host = Machine {
+        trust: Trust::new(state_root, false),
+        files: OsFiles,
+    };
     let mut output = BufWriter::new(io::stdout().lock());
     match goondan_lsp::serve(host, BufReader::new(io::stdin()), &mut output) {
         Ok(End::Orderly) => Ok(()),
@@ -41,8 +44,12 @@ pub(crate) fn run(args: &LspArgs, state_root: &StateRoot) -> Result<(), CliError
         Err(WireError::Stream(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             Err(CliError::shown(Exit::Failure))
         }
-        Err(error) => Err(CliError::failure(Code::LSP_PROTOCOL, error.to_string())
-            .suggest(format!("An editor starts this command. {} says how.", page_url("editors.md")))),
+        Err(error) => Err(
+            CliError::failure(Code::LSP_PROTOCOL, error.to_string()).suggest(format!(
+                "An editor starts this command. {} says how.",
+                page_url("editors.md")
+            )),
+        ),
     }
 }
 
@@ -71,6 +78,9 @@ impl Host for Machine {
 
     fn variables(&self, root: &Path) -> Vec<String> {
         let environment = self.trust.environment(root).unwrap_or_default();
-        environment.iter().map(|(name, _)| name.to_owned()).collect()
+        environment
+            .iter()
+            .map(|(name, _)| name.to_owned())
+            .collect()
     }
 }

@@ -25,12 +25,13 @@ pub(crate) struct ManArgs {
 /// Writes a page for `gdn`, and one for each command below it.
 pub(crate) fn run(args: &ManArgs) -> Result<(), CliError> {
     let made = fs::create_dir_all(&args.folder);
-    made.and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder)).map_err(|error| {
-        CliError::configuration(format!(
-            "The pages can't be written to `{}`: {error}.",
-            args.folder.display(),
-            error = reason(&error)
-        ))
-        .suggest("Name a folder that you may write to.")
-    })
+    made.and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder))
+        .map_err(|error| {
+            CliError::configuration(format!(
+                "The pages can't be written to `{}`: {error}.",
+                args.folder.display(),
+                error = reason(&error)
+            ))
+            .suggest("Name a folder that you may write to.")
+        })
 }

@@ -86,7 +86,9 @@ const DROP_TIME: Duration = Duration::from_millis(500);
 
 /// Runs an asynchronous command. What still runs when it returns is dropped: its state is on disk.
 fn block_on<T>(command: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     let outcome = runtime.block_on(command);
     runtime.shutdown_timeout(DROP_TIME);
     outcome

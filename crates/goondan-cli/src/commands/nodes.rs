@@ -23,19 +23,43 @@ pub(crate) struct NodesArgs {
 /// Lists the nodes that have given a sign of life lately.
 pub(crate) async fn run(args: &NodesArgs, output: &Output) -> Result<(), CliError> {
     let database = args.store.required()?;
-    let nodes = database.nodes().await.map_err(|error| store::unusable(&error))?;
+    let nodes = database
+        .nodes()
+        .await
+        .map_err(|error| store::unusable(&error))?;
     if output.json {
         return output.json_pretty(&nodes);
     }
     if nodes.is_empty() {
-        return output.note(&format!("No nodes found in {}.", shown::line(database.address())));
+        return output.note(&format!(
+            "No nodes found in {}.",
+            shown::line(database.address())
+        ));
     }
-    let mut table = Table::new(&["NODE", "WORKSPACE", "STATE", "TURNS", "PROJECT", "MACHINE", "PROCESS", "SINCE"]);
+    let mut table = Table::new(&[
+        "NODE",
+        "WORKSPACE",
+        "STATE",
+        "TURNS",
+        "PROJECT",
+        "MACHINE",
+        "PROCESS",
+        "SINCE",
+    ]);
     for node in nodes {
         let since = super::instance::local(node.since);
         let project = node.generation.unwrap_or_default();
         let (turns, process) = (node.running.to_string(), node.process.to_string());
-        table.row(vec![node.id, node.workspace, node.state, turns, project, node.machine, process, since]);
+        table.row(vec![
+            node.id,
+            node.workspace,
+            node.state,
+            turns,
+            project,
+            node.machine,
+            process,
+            since,
+        ]);
     }
     for line in table.lines() {
         output.line(&line)?;

@@ -28,7 +28,11 @@ enum PolicyCommand {
 }
 
 /// Explains, or looks at approvals.
-pub(crate) async fn run(args: &PolicyArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: &PolicyArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     match &args.command {
         PolicyCommand::Explain(args) => explain::run(args, output),
         PolicyCommand::Approvals(args) => approvals::run(args, state_root, output).await,

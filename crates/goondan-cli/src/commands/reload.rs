@@ -50,7 +50,11 @@ pub(crate) struct ReloadArgs {
 }
 
 /// Shows or brings about a reload.
-pub(crate) async fn run(args: &ReloadArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: &ReloadArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let path = args.project.find(output)?;
     if args.dry_run {
         // It opens libraries and reads variables, as a start does.
@@ -69,8 +73,11 @@ fn not_reloaded(error: CliError) -> CliError {
         return error;
     }
     let errors = error.diagnostics.len();
-    let message = format!("Not reloaded: the project has {errors} problems. What runs goes on as it was loaded.");
-    CliError { message, ..error }.suggest("Correct the YAML where the lines above point, then reload again.")
+    let message = format!(
+        "Not reloaded: the project has {errors} problems. What runs goes on as it was loaded."
+    );
+    CliError { message, ..error }
+        .suggest("Correct the YAML where the lines above point, then reload again.")
 }
 
 async fn preview(
@@ -93,7 +100,14 @@ async fn preview(
     if let Some(file) = &args.env_file {
         builder = builder.env_file(file);
     }
-    let Preview { workspace, last, plan } = builder.preview().await.map_err(|error| not_shown(error, output))?;
+    let Preview {
+        workspace,
+        last,
+        plan,
+    } = builder
+        .preview()
+        .await
+        .map_err(|error| not_shown(error, output))?;
     let runs = workspace.running_process()?.is_some();
     if output.json {
         return output.json_pretty(&json!({
@@ -116,11 +130,18 @@ fn compared(
     output: &Output,
 ) -> Result<Option<Workspace>, CliError> {
     let name = args.swarm.as_deref();
-    let own = bundle.choose_swarm(name).ok().map(|swarm| state_root.workspace_of(bundle, swarm));
+    let own = bundle
+        .choose_swarm(name)
+        .ok()
+        .map(|swarm| state_root.workspace_of(bundle, swarm));
     let around = goondan::around(Path::new("."));
-    let (Some(around), true) = (around, own.is_some_and(|own| !own.dir.exists())) else { return Ok(None) };
+    let (Some(around), true) = (around, own.is_some_and(|own| !own.dir.exists())) else {
+        return Ok(None);
+    };
     let (running, swarm) = project::chosen_swarm(&around, name, output)?;
-    Ok(Some(state_root.workspace_of(&running, &running.swarms()[&swarm])))
+    Ok(Some(
+        state_root.workspace_of(&running, &running.swarms()[&swarm]),
+    ))
 }
 
 async fn request(
@@ -130,10 +151,12 @@ async fn request(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
-    let swarm = bundle.choose_swarm(args.swarm.as_deref()).map_err(|problem| CliError {
-        suggestion: problem.suggestion.clone(),
-        ..CliError::configuration(problem.message.clone())
-    })?;
+    let swarm = bundle
+        .choose_swarm(args.swarm.as_deref())
+        .map_err(|problem| CliError {
+            suggestion: problem.suggestion.clone(),
+            ..CliError::configuration(problem.message.clone())
+        })?;
     let workspace = state_root.workspace_of(bundle, swarm);
     let (process, last) = running(&workspace, &swarm.id.name, path)?;
     let before = last.last_reload.map_or(0, |reload| reload.number);
@@ -143,7 +166,10 @@ async fn request(
         output.json_pretty(&json!({"generation": generation, "reload": reload}))?;
     } else if reload.ok {
         let (good, words) = (style::GOOD, plan_words(&reload.plan));
-        output.line(&format!("{good}Generation {generation}{good:#}: {words} ({} ms)", reload.duration_ms))?;
+        output.line(&format!(
+            "{good}Generation {generation}{good:#}: {words} ({} ms)",
+            reload.duration_ms
+        ))?;
     }
     if reload.ok {
         return Ok(());
@@ -158,20 +184,30 @@ async fn request(
 }
 
 /// The process that runs the project's swarm and can be asked.
-fn running(workspace: &Workspace, swarm: &str, project: &Path) -> Result<(u32, LastGeneration), CliError> {
+fn running(
+    workspace: &Workspace,
+    swarm: &str,
+    project: &Path,
+) -> Result<(u32, LastGeneration), CliError> {
     let Some(Some(process)) = workspace.running_process()? else {
         return Err(CliError::configuration(format!("The swarm `{swarm}` of this project is not running.")).suggest(
             "Start it with `gdn run --watch`: it then takes up edits by itself. The state root must be the same.",
         ));
     };
-    let last = workspace.last_generation()?.filter(|last| last.process == process && last.reloads_at_hangup);
+    let last = workspace
+        .last_generation()?
+        .filter(|last| last.process == process && last.reloads_at_hangup);
     let Some(last) = last else {
         return Err(CliError::configuration(format!(
             "Process {process} runs the swarm `{swarm}` and can't be asked to reload."
         ))
         .suggest("It is another program than `gdn`, or just starting; edit the files it watches, or start it again."));
     };
-    let folder = if project.is_dir() { project } else { project.parent().unwrap_or(project) };
+    let folder = if project.is_dir() {
+        project
+    } else {
+        project.parent().unwrap_or(project)
+    };
     let is_same = folder.canonicalize().ok() == last.root.canonicalize().ok();
     if !is_same {
         return Err(CliError::configuration(format!("Process {process} runs the project in {}.", last.root.display()))
@@ -189,16 +225,23 @@ fn hang_up(process: u32) -> Result<(), CliError> {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     let number = i32::try_from(process).map(Pid::from_raw);
-    let sent = number.map_err(|_| nix::errno::Errno::ESRCH).and_then(|process| kill(process, Signal::SIGHUP));
+    let sent = number
+        .map_err(|_| nix::errno::Errno::ESRCH)
+        .and_then(|process| kill(process, Signal::SIGHUP));
     sent.map_err(|error| {
-        CliError::failure(Code::INTERNAL_ERROR, format!("Process {process} can't be asked to reload: {error}."))
+        CliError::failure(
+            Code::INTERNAL_ERROR,
+            format!("Process {process} can't be asked to reload: {error}."),
+        )
     })
 }
 
 #[cfg(not(unix))]
 fn hang_up(_: u32) -> Result<(), CliError> {
-    Err(CliError::configuration("On this platform a running swarm can't be asked to reload.")
-        .suggest("Start it with `gdn run --watch`: it then takes up edits by itself."))
+    Err(
+        CliError::configuration("On this platform a running swarm can't be asked to reload.")
+            .suggest("Start it with `gdn run --watch`: it then takes up edits by itself."),
+    )
 }
 
 /// Waits until the process tells what came of a reload after the one with the number `before`.
@@ -211,17 +254,28 @@ async fn answer(workspace: &Workspace, before: u64) -> Result<(u64, LastReload),
             return Ok((last.generation, reload));
         }
         if workspace.running_process()?.is_none() {
-            return Err(CliError::failure(Code::INTERNAL_ERROR, "The process ended before it had reloaded."));
+            return Err(CliError::failure(
+                Code::INTERNAL_ERROR,
+                "The process ended before it had reloaded.",
+            ));
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(CliError::failure(Code::INTERNAL_ERROR, format!("The process did not reload within {} s.", PATIENCE.as_secs()))
-        .suggest("Look at what it prints on standard error."))
+    Err(CliError::failure(
+        Code::INTERNAL_ERROR,
+        format!(
+            "The process did not reload within {} s.",
+            PATIENCE.as_secs()
+        ),
+    )
+    .suggest("Look at what it prints on standard error."))
 }
 
 fn not_shown(error: PreviewError, output: &Output) -> CliError {
     match error {
-        PreviewError::Diagnostics(diagnostics) => project::not_startable_shown(&diagnostics, output),
+        PreviewError::Diagnostics(diagnostics) => {
+            project::not_startable_shown(&diagnostics, output)
+        }
         PreviewError::NothingRan(workspace) => CliError::configuration(format!(
             "Nothing ran in the workspace `{}` yet, so there is nothing to compare with.",
             workspace.id

@@ -26,5 +26,8 @@ pub(crate) fn run(args: &SandboxExecArgs) -> ExitCode {
 /// How this program starts itself as such a process; `None` where it cannot find itself.
 pub(crate) fn command() -> Option<HelperCommand> {
     let program = std::env::current_exe().ok()?;
-    Some(HelperCommand { program, args: vec![NAME.into()] })
+    Some(HelperCommand {
+        program,
+        args: vec![NAME.into()],
+    })
 }

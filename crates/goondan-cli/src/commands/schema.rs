@@ -48,7 +48,10 @@ fn print_one(kind: &str, output: &Output) -> Result<(), CliError> {
     match schemas.iter().find(|(name, _)| named(name)) {
         Some((_, schema)) => output.json_pretty(schema),
         None => {
-            let kinds: Vec<&str> = schemas.iter().filter_map(|(name, _)| name.strip_suffix(SUFFIX)).collect();
+            let kinds: Vec<&str> = schemas
+                .iter()
+                .filter_map(|(name, _)| name.strip_suffix(SUFFIX))
+                .collect();
             Err(CliError::usage(format!("There is no schema for `{kind}`."))
                 .suggest(format!("There are: {}.", kinds.join(", "))))
         }
@@ -59,8 +62,12 @@ fn write_all(folder: &Path, output: &Output) -> Result<(), CliError> {
     for (name, schema) in schemas() {
         let path = folder.join(&name);
         write(&path, &schema).map_err(|error| {
-            CliError::configuration(format!("`{}` can't be written: {error}.", path.display(), error = reason(&error)))
-                .suggest("Choose a folder that you may write to.")
+            CliError::configuration(format!(
+                "`{}` can't be written: {error}.",
+                path.display(),
+                error = reason(&error)
+            ))
+            .suggest("Choose a folder that you may write to.")
         })?;
         output.foreign(&format!("{}\n", path.display()))?;
     }

@@ -54,7 +54,11 @@ pub(crate) struct SendArgs {
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Hands an input to the process that runs the swarm. It is on disk when the command returns.
-pub(crate) async fn run(args: SendArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: SendArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     if let Some(database) = args.store.database()? {
         return post(args, &database, state_root, output).await;
     }
@@ -66,7 +70,10 @@ pub(crate) async fn run(args: SendArgs, state_root: &StateRoot, output: &Output)
         id: args.id,
         ..Input::default()
     };
-    let state: InputState = remote.client.post("/api/inputs", &remote::body(input)).await?;
+    let state: InputState = remote
+        .client
+        .post("/api/inputs", &remote::body(input))
+        .await?;
     if output.json {
         return output.json_line(&state);
     }
@@ -77,13 +84,28 @@ pub(crate) async fn run(args: SendArgs, state_root: &StateRoot, output: &Output)
 }
 
 /// Hands an input to whichever node works in the workspace, or will.
-async fn post(args: SendArgs, database: &Database, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (bundle, id) = project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
-    let swarm = bundle.choose_swarm(Some(&id.name)).map_err(|problem| CliError::configuration(problem.message))?;
+async fn post(
+    args: SendArgs,
+    database: &Database,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    let (bundle, id) =
+        project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
+    let swarm = bundle
+        .choose_swarm(Some(&id.name))
+        .map_err(|problem| CliError::configuration(problem.message))?;
     let workspace = state_root.workspace_of(&bundle, swarm);
     let event = args.id.unwrap_or_else(database::new_id);
-    let input = Input { text: args.text, agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
-    let posted = database.post(&workspace.id, event.clone(), input, PATIENCE).await;
+    let input = Input {
+        text: args.text,
+        agent: args.agent,
+        instance_key: Some(args.instance_key),
+        ..Input::default()
+    };
+    let posted = database
+        .post(&workspace.id, event.clone(), input, PATIENCE)
+        .await;
     let state = match posted.map_err(|error| store::unusable(&error))? {
         Posted::Accepted => "accepted",
         Posted::Waits => "kept",
@@ -94,7 +116,9 @@ async fn post(args: SendArgs, database: &Database, state_root: &StateRoot, outpu
     }
     let event = shown::line(&event);
     output.note(&match state {
-        "kept" => format!("Kept as {event}: no node works in the workspace now; the next one takes it."),
+        "kept" => {
+            format!("Kept as {event}: no node works in the workspace now; the next one takes it.")
+        }
         _ => format!("Accepted as {event}. Its answer is in `gdn logs` and `gdn instance show`."),
     })
 }
@@ -102,9 +126,19 @@ async fn post(args: SendArgs, database: &Database, state_root: &StateRoot, outpu
 /// The error of an input that the swarm of another node did not take.
 fn refused(refusal: &Value) -> CliError {
     let text = |name: &str| refusal[name].as_str().map(str::to_owned);
-    let (code, message) = (text("code").unwrap_or_default(), text("message").unwrap_or_default());
-    let exit = if code == Code::AGENT_NOT_FOUND.as_str() { Exit::Usage } else { Exit::Failure };
-    CliError { suggestion: text("suggestion"), ..CliError::passed_on(exit, code, message) }
+    let (code, message) = (
+        text("code").unwrap_or_default(),
+        text("message").unwrap_or_default(),
+    );
+    let exit = if code == Code::AGENT_NOT_FOUND.as_str() {
+        Exit::Usage
+    } else {
+        Exit::Failure
+    };
+    CliError {
+        suggestion: text("suggestion"),
+        ..CliError::passed_on(exit, code, message)
+    }
 }
 
 /// The swarm of that name, or the only one, that runs in a workspace of the project in `root`, which does not load.
@@ -118,9 +152,15 @@ async fn in_spite_of_errors(
     match running.len() {
         0 | 1 => Ok(running.pop()),
         _ => {
-            let names: Vec<String> = running.iter().map(|remote| shown::line(&remote.swarm.name).to_string()).collect();
-            Err(CliError::usage(format!("The project runs several swarms: {}.", names.join(", ")))
-                .suggest("Name one of them with `--swarm`."))
+            let names: Vec<String> = running
+                .iter()
+                .map(|remote| shown::line(&remote.swarm.name).to_string())
+                .collect();
+            Err(CliError::usage(format!(
+                "The project runs several swarms: {}.",
+                names.join(", ")
+            ))
+            .suggest("Name one of them with `--swarm`."))
         }
     }
 }
@@ -137,15 +177,27 @@ pub(crate) async fn find(
     if loaded.bundle.is_none()
         && let Some(remote) = in_spite_of_errors(&loaded.root, swarm, state_root).await?
     {
-        let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+        let errors = loaded
+            .diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.is_error())
+            .count();
         output.note(&format!(
             "The project has {errors} errors now; what runs goes on as it was loaded. `gdn validate` shows them."
         ))?;
         return Ok(remote);
     }
     let (bundle, id) = project::chosen_swarm(&path, swarm, output)?;
-    remote::running(&bundle, Some(&id.name), state_root, remote::patience()).await.ok_or_else(|| {
-        CliError::failure(Code::NOT_RUNNING, format!("No process is running the swarm `{}`.", shown::line(&id.name)))
+    remote::running(&bundle, Some(&id.name), state_root, remote::patience())
+        .await
+        .ok_or_else(|| {
+            CliError::failure(
+                Code::NOT_RUNNING,
+                format!(
+                    "No process is running the swarm `{}`.",
+                    shown::line(&id.name)
+                ),
+            )
             .suggest("Start it with `gdn serve` or `gdn run`.")
-    })
+        })
 }

@@ -76,7 +76,12 @@ pub(crate) struct ServeArgs {
 
 impl ServeArgs {
     /// As `gdn studio` serves: for this machine, with the page, following what changes.
-    pub(super) fn for_studio(project: ProjectPath, listen: SocketAddr, opens: bool, start: StartArgs) -> Self {
+    pub(super) fn for_studio(
+        project: ProjectPath,
+        listen: SocketAddr,
+        opens: bool,
+        start: StartArgs,
+    ) -> Self {
         ServeArgs {
             project,
             listen,
@@ -95,7 +100,11 @@ impl ServeArgs {
 }
 
 /// Serves until a signal comes.
-pub(crate) async fn run(args: ServeArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: ServeArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     watched(async |signals| Ok(serve(&args, signals, state_root, output).await?)).await
 }
 
@@ -136,8 +145,16 @@ pub(super) async fn serve(
             (Some(workspace_token(&file)?), Some(file))
         }
     };
-    let limits = Limits { body: args.max_body, ..Limits::default() };
-    session.connect(true, Some(crate::commands::run::console::of_process(output))).await?;
+    let limits = Limits {
+        body: args.max_body,
+        ..Limits::default()
+    };
+    session
+        .connect(
+            true,
+            Some(crate::commands::run::console::of_process(output)),
+        )
+        .await?;
     let further = session.connections.as_ref().map(Connections::router);
     let listener = match listener {
         Some(listener) => listener,
@@ -145,18 +162,52 @@ pub(super) async fn serve(
     };
     let access = access(args, token);
     // Where nobody needs a token, nobody signs in.
-    let code = access.token.as_ref().map(|_| format!("#code={}", access.sign_ins.code().expose())).unwrap_or_default();
+    let code = access
+        .token
+        .as_ref()
+        .map(|_| format!("#code={}", access.sign_ins.code().expose()))
+        .unwrap_or_default();
     let recorder = Some(Arc::clone(&session.door.recorder));
-    let offer = Offer { access, limits, site: args.site.clone(), studio: args.studio, recorder, further };
-    let server = Server::listen(listener, session.door.service.clone(), offer).map_err(CliError::from)?;
+    let offer = Offer {
+        access,
+        limits,
+        site: args.site.clone(),
+        studio: args.studio,
+        recorder,
+        further,
+    };
+    let server =
+        Server::listen(listener, session.door.service.clone(), offer).map_err(CliError::from)?;
     session.door.opened().await;
-    let page = args.studio.then(|| format!("http://{}{}{code}", server.address(), goondan_serve::studio::PATH));
-    tell(&server, &session, Told { needs_token: !args.no_token, token_file, page, opens: args.opens }, output)?;
+    let page = args.studio.then(|| {
+        format!(
+            "http://{}{}{code}",
+            server.address(),
+            goondan_serve::studio::PATH
+        )
+    });
+    tell(
+        &server,
+        &session,
+        Told {
+            needs_token: !args.no_token,
+            token_file,
+            page,
+            opens: args.opens,
+        },
+        output,
+    )?;
     wait(&mut session, output).await?;
     let ended = session.shut_down().await;
     server.end().await;
     // A signal is how a server is meant to end.
-    Ok(ended.or_else(|error| if error.code == Code::INTERRUPTED { Ok(()) } else { Err(error) })?)
+    Ok(ended.or_else(|error| {
+        if error.code == Code::INTERRUPTED {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })?)
 }
 
 fn check(args: &ServeArgs) -> Result<(), CliError> {
@@ -165,19 +216,27 @@ fn check(args: &ServeArgs) -> Result<(), CliError> {
         return Err(refused.suggest("Leave `--no-token` out, or listen at 127.0.0.1."));
     }
     if let Some(folder) = args.site.as_deref().filter(|folder| !folder.is_dir()) {
-        return Err(CliError::configuration(format!("There is no folder `{}` to deliver.", folder.display()))
-            .suggest("Give `--site` the folder with your pages."));
+        return Err(CliError::configuration(format!(
+            "There is no folder `{}` to deliver.",
+            folder.display()
+        ))
+        .suggest("Give `--site` the folder with your pages."));
     }
     Ok(())
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
-    TcpListener::bind(address).await.map_err(|error| not_bound(address, &error))
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| not_bound(address, &error))
 }
 
 /// Goes on until a signal comes. Questions wait for clients, however long.
 async fn wait(session: &mut Session, output: &Output) -> Result<(), CliError> {
-    let mut somebody = session.somebody.take().unwrap_or_else(|| session.door.broker.listen());
+    let mut somebody = session
+        .somebody
+        .take()
+        .unwrap_or_else(|| session.door.broker.listen());
     loop {
         tokio::select! {
             // They are for the clients: here is only who keeps agents waiting for them.
@@ -199,8 +258,14 @@ fn access(args: &ServeArgs, token: Option<Token>) -> Access {
         SocketAddr::V4(address) => address.ip().to_string(),
         SocketAddr::V6(address) => format!("[{}]", address.ip()),
     });
-    access.hosts.extend(args.allow_host.iter().map(|host| host.to_ascii_lowercase()));
-    access.origins.extend(args.allow_origin.iter().map(|origin| origin.trim_end_matches('/').to_owned()));
+    access
+        .hosts
+        .extend(args.allow_host.iter().map(|host| host.to_ascii_lowercase()));
+    access.origins.extend(
+        args.allow_origin
+            .iter()
+            .map(|origin| origin.trim_end_matches('/').to_owned()),
+    );
     access
 }
 
@@ -222,9 +287,9 @@ fn given_token(args: &ServeArgs) -> Result<Given, CliError> {
         return read_token(file).map(|token| Given::Token(token, Some(file.clone())));
     }
     match std::env::var("GOONDAN_TOKEN") {
-        Ok(text) if !text.is_empty() => {
-            Token::new(text).map(|token| Given::Token(token, None)).ok_or_else(|| no_token("GOONDAN_TOKEN"))
-        }
+        Ok(text) if !text.is_empty() => Token::new(text)
+            .map(|token| Given::Token(token, None))
+            .ok_or_else(|| no_token("GOONDAN_TOKEN")),
         _ => Ok(Given::OfWorkspace),
     }
 }
@@ -253,7 +318,10 @@ fn workspace_token(file: &Path) -> Result<Token, CliError> {
 fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::SERVE_ADDRESS,
-        format!("The server can't listen at {address}: {error}.", error = reason(error)),
+        format!(
+            "The server can't listen at {address}: {error}.",
+            error = reason(error)
+        ),
     )
     .suggest("Choose another address with `--listen`; port 0 takes any that is free.")
 }
@@ -269,10 +337,12 @@ struct Told {
 
 /// Tells where the server is, and how it is asked: with the token of that file, or with the one of the environment.
 fn tell(server: &Server, session: &Session, told: Told, output: &Output) -> Result<(), CliError> {
-    let (base, token_file) = (format!("http://{}", server.address()), told.token_file.as_deref());
+    let (base, token_file) = (
+        format!("http://{}", server.address()),
+        told.token_file.as_deref(),
+    );
     if output.json {
-        let mut line =
-            json!({"type": "listening", "url": base, "swarm": session.swarm.name(), "tokenFile": token_file});
+        let mut line = json!({"type": "listening", "url": base, "swarm": session.swarm.name(), "tokenFile": token_file});
         if let Some(page) = told.page {
             line["studio"] = page.into();
         }

@@ -10,7 +10,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use goondan::StateRoot;
 use goondan_conformance::coverage::Coverage;
 use goondan_conformance::discover::discover;
-use goondan_conformance::report::{CaseReport, Outcome, Summary, case_error, case_line, closing_line, json, junit};
+use goondan_conformance::report::{
+    CaseReport, Outcome, Summary, case_error, case_line, closing_line, json, junit,
+};
 use goondan_conformance::{Options, run as run_cases};
 
 use crate::exit::{CliError, Exit};
@@ -54,7 +56,13 @@ pub(crate) struct TestArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// Run each case on so many nodes that share the database
-    #[arg(long, value_name = "N", default_value = "1", requires = "store", conflicts_with = "live")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        requires = "store",
+        conflicts_with = "live"
+    )]
     nodes: NonZeroUsize,
     #[command(flatten)]
     live: LiveArgs,
@@ -78,7 +86,11 @@ enum Format {
 }
 
 /// Runs cases. It blocks: every case has a runtime of its own.
-pub(crate) fn run(args: &TestArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(
+    args: &TestArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     if let Some(TestCommand::Record(args)) = &args.command {
         return record::run(args, state_root, output);
     }
@@ -98,7 +110,11 @@ pub(crate) fn run(args: &TestArgs, state_root: &StateRoot, output: &Output) -> R
         ..Options::new(paths)
     };
     args.live.apply(&mut options, state_root, output)?;
-    let summary = match args.format.unwrap_or(if output.json { Format::Json } else { Format::Text }) {
+    let summary = match args.format.unwrap_or(if output.json {
+        Format::Json
+    } else {
+        Format::Text
+    }) {
         Format::Text => run_aloud(&options, output)?,
         Format::Json => run_silently(&options, output, |summary| output.json_text(&json(summary)))?,
         Format::Junit => run_silently(&options, output, |summary| output.foreign(&junit(summary)))?,
@@ -126,7 +142,11 @@ fn run_aloud(options: &Options, output: &Output) -> Result<Summary, CliError> {
     for error in &summary.errors {
         output.piece(&paint(&case_error(error), style::ERROR))?;
     }
-    let colour = if summary.is_good() { style::GOOD } else { style::ERROR };
+    let colour = if summary.is_good() {
+        style::GOOD
+    } else {
+        style::ERROR
+    };
     output.piece(&paint(&closing_line(&summary), colour))?;
     Ok(summary)
 }
@@ -138,7 +158,9 @@ fn run_silently(
 ) -> Result<Summary, CliError> {
     let mut activity = Activity::new(output);
     activity.show("running cases");
-    let summary = run_cases(options, &mut |report| activity.show(format!("ran {}", report.case)));
+    let summary = run_cases(options, &mut |report| {
+        activity.show(format!("ran {}", report.case))
+    });
     activity.hide();
     print(&summary)?;
     Ok(summary)

@@ -78,7 +78,11 @@ struct CallArgs {
 }
 
 /// Lists or calls tools.
-pub(crate) async fn run(args: ToolArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: ToolArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     watched(async |signals| match args.command {
         ToolCommand::List(args) => list(&args, signals, state_root, output).await,
         ToolCommand::Call(args) => call(&args, signals, state_root, output).await,
@@ -86,11 +90,20 @@ pub(crate) async fn run(args: ToolArgs, state_root: &StateRoot, output: &Output)
     .await
 }
 
-async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn list(
+    args: &ListArgs,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let project = args.place.project.find(output)?;
     let (agent, tools) = match start(&args.place, &project, signals, state_root, output).await {
         Ok(session) => {
-            let agent = args.place.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
+            let agent = args
+                .place
+                .agent
+                .clone()
+                .unwrap_or_else(|| session.swarm.entry_agent());
             let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
             session.shut_down().await?;
             let tools = tools.ok_or_else(|| {
@@ -100,9 +113,15 @@ async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output:
             (agent, tools?)
         }
         Err(NotStarted::Elsewhere(remote, _)) => {
-            let agent = args.place.agent.clone().unwrap_or_else(|| remote.swarm.entry_agent.clone());
-            let tools: Vec<ToolDefinition> =
-                remote.client.get(&format!("/api/tools?agent={}", segment(&agent))).await?;
+            let agent = args
+                .place
+                .agent
+                .clone()
+                .unwrap_or_else(|| remote.swarm.entry_agent.clone());
+            let tools: Vec<ToolDefinition> = remote
+                .client
+                .get(&format!("/api/tools?agent={}", segment(&agent)))
+                .await?;
             (agent, tools)
         }
         Err(not_started) => return Err(not_started.into()),
@@ -116,7 +135,10 @@ async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output:
     let colour = style::NAME;
     let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for tool in &tools {
-        let (name, about) = (shown::line(&tool.name).to_string(), shown::line(first_sentence(&tool.description)));
+        let (name, about) = (
+            shown::line(&tool.name).to_string(),
+            shown::line(first_sentence(&tool.description)),
+        );
         output.line(&format!("{colour}{name:width$}{colour:#}  {about}"))?;
     }
     Ok(())
@@ -128,21 +150,34 @@ fn first_sentence(description: &str) -> &str {
     line.find(". ").map_or(line, |end| &line[..=end])
 }
 
-async fn call(args: &CallArgs, mut signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn call(
+    args: &CallArgs,
+    mut signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
     let project = args.place.project.find(output)?;
     let outcome = loop {
         match start(&args.place, &project, signals, state_root, output).await {
             Ok(mut session) => {
                 let agent = args.place.agent.as_deref();
-                let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
+                let outcome = session
+                    .call_tool(agent, &args.instance_key, &args.tool, arguments)
+                    .await?;
                 session.shut_down().await?;
                 break outcome;
             }
             Err(NotStarted::Elsewhere(remote, given)) => {
-                let (agent, instance_key) = (args.place.agent.clone(), Some(args.instance_key.clone()));
-                let body = CallBody { agent, instance_key, arguments: arguments.clone() };
-                let mut there = Elsewhere::begin(*remote, "call", &args.place.start, given, output)?;
+                let (agent, instance_key) =
+                    (args.place.agent.clone(), Some(args.instance_key.clone()));
+                let body = CallBody {
+                    agent,
+                    instance_key,
+                    arguments: arguments.clone(),
+                };
+                let mut there =
+                    Elsewhere::begin(*remote, "call", &args.place.start, given, output)?;
                 match there.call_tool(&args.tool, &body).await {
                     Err(Unsaid::NotBegun(why)) => signals = there.outlive(why).await?,
                     called => break called?,
@@ -178,8 +213,14 @@ async fn start(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<Session, NotStarted> {
-    let launch =
-        Launch { project, args: &place.start, record: None, watch: false, asked: Asked::Terminal, waits: false };
+    let launch = Launch {
+        project,
+        args: &place.start,
+        record: None,
+        watch: false,
+        asked: Asked::Terminal,
+        waits: false,
+    };
     Session::start(launch, signals, state_root, output).await
 }
 
@@ -207,12 +248,18 @@ fn show(result: &ToolCallResult, output: &Output) -> Result<(), CliError> {
             value => output.json_pretty(value),
         },
         (ToolCallStatus::Error, Some(error)) => {
-            let failure = CliError::passed_on(Exit::Failure, error.code.clone(), error.message.clone());
+            let failure =
+                CliError::passed_on(Exit::Failure, error.code.clone(), error.message.clone());
             let help_url = error.help_url.clone().or(failure.help_url);
-            Err(CliError { suggestion: error.suggestion.clone(), help_url, ..failure })
+            Err(CliError {
+                suggestion: error.suggestion.clone(),
+                help_url,
+                ..failure
+            })
         }
-        (ToolCallStatus::Error, None) => {
-            Err(CliError::failure(Code::TOOL_FAILED, "The tool failed without saying why."))
-        }
+        (ToolCallStatus::Error, None) => Err(CliError::failure(
+            Code::TOOL_FAILED,
+            "The tool failed without saying why.",
+        )),
     }
 }

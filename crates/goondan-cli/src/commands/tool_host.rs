@@ -24,5 +24,8 @@ pub(crate) fn run(args: &ToolHostArgs) -> Result<(), CliError> {
 /// How this program starts itself as such a process; `None` where it cannot find itself.
 pub(crate) fn command() -> Option<HostCommand> {
     let program = std::env::current_exe().ok()?;
-    Some(HostCommand { program, args: vec![NAME.into()] })
+    Some(HostCommand {
+        program,
+        args: vec![NAME.into()],
+    })
 }

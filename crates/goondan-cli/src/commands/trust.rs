@@ -35,7 +35,11 @@ pub(crate) struct TrustArgs {
 }
 
 /// Looks at the list of trusted folders, or changes it.
-pub(crate) fn run(args: &TrustArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(
+    args: &TrustArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let list = TrustList::of(state_root);
     match &args.revoke {
         Some(folder) => revoke(&list, folder, output),
@@ -50,19 +54,33 @@ pub(crate) fn run(args: &TrustArgs, state_root: &StateRoot, output: &Output) -> 
     }
 }
 
-fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+fn trust(
+    list: &TrustList,
+    folder: &Path,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     if !folder.is_dir() {
-        return Err(CliError::configuration(format!("The folder `{}` does not exist.", folder.display()))
-            .suggest("Check the path: it starts from the folder that you are in."));
+        return Err(CliError::configuration(format!(
+            "The folder `{}` does not exist.",
+            folder.display()
+        ))
+        .suggest("Check the path: it starts from the folder that you are in."));
     }
     if list.lies_in(folder) {
         let shown = folder.display();
-        output.note(&format!("The state root lies in {shown}: for a project in that folder itself, use `--trust`."))?;
+        output.note(&format!(
+            "The state root lies in {shown}: for a project in that folder itself, use `--trust`."
+        ))?;
     }
     let project = goondan::manifest_in(folder).map(|_| goondan::load(folder));
-    let wants = project.as_ref().map(|project| wants(project, state_root)).unwrap_or_default();
+    let wants = project
+        .as_ref()
+        .map(|project| wants(project, state_root))
+        .unwrap_or_default();
     let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
-    list.add_packages(&packages_to_trust(&wants)).map_err(|error| unwritten(list, &error))?;
+    list.add_packages(&packages_to_trust(&wants))
+        .map_err(|error| unwritten(list, &error))?;
     if output.json {
         return output.json_pretty(&json!({ "trusted": trusted, "wants": wants }));
     }
@@ -70,12 +88,19 @@ fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Outpu
         output.note(&listing(folder, &wants))?;
     }
     let good = style::GOOD;
-    output.line(&format!("{good}Trusted{good:#} {} and all that is below it.", trusted.path.display()))?;
+    output.line(&format!(
+        "{good}Trusted{good:#} {} and all that is below it.",
+        trusted.path.display()
+    ))?;
     let open = match project {
         Some(project) => Trust::new(state_root, false).open_wants(&project)?,
         None => Vec::new(),
     };
-    let folders = if open.is_empty() { Vec::new() } else { folders_to_trust(folder, &open) };
+    let folders = if open.is_empty() {
+        Vec::new()
+    } else {
+        folders_to_trust(folder, &open)
+    };
     folders.iter().try_for_each(|folder| {
         output.note(&format!(
             "Something that it obeys lies outside of it: look there, and run `{}`, too.",
@@ -95,29 +120,46 @@ fn show(list: &TrustList, output: &Output) -> Result<(), CliError> {
     }
     let mut table = Table::new(&["FOLDER", "SINCE"]);
     for Trusted { path, since } in &folders {
-        table.row([path.display().to_string(), since.format("%Y-%m-%d %H:%M:%S").to_string()]);
+        table.row([
+            path.display().to_string(),
+            since.format("%Y-%m-%d %H:%M:%S").to_string(),
+        ]);
     }
-    table.lines().iter().try_for_each(|line| output.line(line))?;
+    table
+        .lines()
+        .iter()
+        .try_for_each(|line| output.line(line))?;
     if packages.is_empty() {
         return Ok(());
     }
     let mut table = Table::new(&["PACKAGE", "VERSION", "CONTENT"]);
-    packages.into_iter().for_each(|one| table.row([one.name, one.version, one.contents]));
+    packages
+        .into_iter()
+        .for_each(|one| table.row([one.name, one.version, one.contents]));
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
 fn revoke(list: &TrustList, folder: &Path, output: &Output) -> Result<(), CliError> {
     let folder = folder_of(folder);
     if let Some(name) = folder.to_str().filter(|_| !folder.exists())
-        && list.remove_package(name).map_err(|error| unwritten(list, &error))?
+        && list
+            .remove_package(name)
+            .map_err(|error| unwritten(list, &error))?
     {
         return match output.json {
             true => output.json_pretty(&json!({ "revoked": true })),
-            false => output.line(&format!("The package {} is no longer on the list.", shown::line(name))),
+            false => output.line(&format!(
+                "The package {} is no longer on the list.",
+                shown::line(name)
+            )),
         };
     }
-    let is_less = list.remove(folder).map_err(|error| unwritten(list, &error))?;
-    let above = list.trusts(folder).map_err(|error| unreadable(list, &error))?;
+    let is_less = list
+        .remove(folder)
+        .map_err(|error| unwritten(list, &error))?;
+    let above = list
+        .trusts(folder)
+        .map_err(|error| unreadable(list, &error))?;
     if output.json {
         return output.json_pretty(&json!({ "revoked": is_less, "stillTrustedBy": above }));
     }
@@ -127,7 +169,10 @@ fn revoke(list: &TrustList, folder: &Path, output: &Output) -> Result<(), CliErr
         false => format!("{shown} was not on the list."),
     })?;
     match above {
-        Some(above) => output.line(&format!("It is still trusted, because {} is.", above.path.display())),
+        Some(above) => output.line(&format!(
+            "It is still trusted, because {} is.",
+            above.path.display()
+        )),
         None => Ok(()),
     }
 }
@@ -135,7 +180,10 @@ fn revoke(list: &TrustList, folder: &Path, output: &Output) -> Result<(), CliErr
 /// The folder of a project that may be named by its goondan.yaml.
 fn folder_of(path: &Path) -> &Path {
     match path.is_file() {
-        true => path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+        true => path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new(".")),
         false => path,
     }
 }

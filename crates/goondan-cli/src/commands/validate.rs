@@ -71,7 +71,11 @@ enum Format {
 }
 
 /// Checks a project. The problems are the result, so they go to standard output.
-pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: &ValidateArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let path = args.project.find(output)?;
     let mut project = project::load(&path)?;
     let repairs = match args.fix {
@@ -90,7 +94,10 @@ pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Ou
     if let (true, Some(bundle)) = (args.open, project.bundle.clone()) {
         trust.require(&project, output)?;
         let found = opened(&bundle, state_root).await;
-        let new: Vec<Diagnostic> = found.into_iter().filter(|problem| !is_told(&diagnostics, problem)).collect();
+        let new: Vec<Diagnostic> = found
+            .into_iter()
+            .filter(|problem| !is_told(&diagnostics, problem))
+            .collect();
         diagnostics.extend(new);
     }
     if let (true, Some(bundle)) = (args.connect, project.bundle.clone()) {
@@ -98,9 +105,17 @@ pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Ou
         diagnostics.extend(unreached(bundle, state_root).await?);
     }
     let diagnostics = &diagnostics;
-    let format = args.format.unwrap_or(if output.json { Format::Json } else { Format::Pretty });
+    let format = args.format.unwrap_or(if output.json {
+        Format::Json
+    } else {
+        Format::Pretty
+    });
     match format {
-        Format::Pretty => output.piece(&render::pretty(diagnostics, &project.sources, Output::stdout_has_colour())),
+        Format::Pretty => output.piece(&render::pretty(
+            diagnostics,
+            &project.sources,
+            Output::stdout_has_colour(),
+        )),
         Format::Short => output.piece(&render::short(diagnostics)),
         Format::Json => {
             let mut report = report(diagnostics);
@@ -111,7 +126,9 @@ pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Ou
         }
         Format::Github => output.piece(&render::github(diagnostics)),
     }?;
-    let fails = diagnostics.iter().any(|diagnostic| args.strict || diagnostic.is_error());
+    let fails = diagnostics
+        .iter()
+        .any(|diagnostic| args.strict || diagnostic.is_error());
     // The program ends: what a large project holds need not be given back piece by piece.
     std::mem::forget(project);
     match fails {
@@ -124,32 +141,56 @@ pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Ou
 async fn opened(bundle: &Arc<Bundle>, state_root: &StateRoot) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = Vec::new();
     for swarm in bundle.swarms().keys() {
-        let builder = Swarm::builder(Arc::clone(bundle)).state_root(&state_root.0).swarm(&swarm.name);
-        let builder = tool_host::command().into_iter().fold(builder, |builder, host| builder.tool_host(host));
+        let builder = Swarm::builder(Arc::clone(bundle))
+            .state_root(&state_root.0)
+            .swarm(&swarm.name);
+        let builder = tool_host::command()
+            .into_iter()
+            .fold(builder, |builder, host| builder.tool_host(host));
         let new = builder.open_to_check().await;
-        found.extend(new.into_iter().filter(|problem| !is_told(&found, problem)).collect::<Vec<_>>());
+        found.extend(
+            new.into_iter()
+                .filter(|problem| !is_told(&found, problem))
+                .collect::<Vec<_>>(),
+        );
     }
     found
 }
 
 /// Whether a problem is among those that are known.
 fn is_told(known: &[Diagnostic], problem: &Diagnostic) -> bool {
-    let same = |one: &Diagnostic| (&one.message, &one.resource) == (&problem.message, &problem.resource);
+    let same =
+        |one: &Diagnostic| (&one.message, &one.resource) == (&problem.message, &problem.resource);
     known.iter().any(same)
 }
 
 /// What is wrong with the servers of a project.
-async fn unreached(bundle: Arc<Bundle>, state_root: &StateRoot) -> Result<Vec<Diagnostic>, CliError> {
+async fn unreached(
+    bundle: Arc<Bundle>,
+    state_root: &StateRoot,
+) -> Result<Vec<Diagnostic>, CliError> {
     let servers = Servers::new(bundle, None, true, state_root).await?;
     let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
     for (tool, look) in reach(&servers).await {
-        sizes.insert(tool.id.clone(), look.as_ref().map(|look| look.catalog.tokens()).unwrap_or_default());
+        sizes.insert(
+            tool.id.clone(),
+            look.as_ref()
+                .map(|look| look.catalog.tokens())
+                .unwrap_or_default(),
+        );
         let problems = match look {
-            Ok(look) => look.catalog.notes.into_iter().map(|note| (note, None)).collect(),
+            Ok(look) => look
+                .catalog
+                .notes
+                .into_iter()
+                .map(|note| (note, None))
+                .collect(),
             Err(error) => vec![(format!("{}.", error.message), error.suggestion)],
         };
         for (message, suggestion) in problems {
-            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message).of(&tool.id).field("spec.mcp");
+            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message)
+                .of(&tool.id)
+                .field("spec.mcp");
             diagnostic.suggestion = suggestion;
             if let Some((file, at)) = &tool.origin {
                 let at = servers.bundle.place(&tool.id, "spec.mcp").unwrap_or(*at);
@@ -158,7 +199,13 @@ async fn unreached(bundle: Arc<Bundle>, state_root: &StateRoot) -> Result<Vec<Di
             diagnostics.push(diagnostic);
         }
     }
-    diagnostics.extend(servers.bundle.agents().values().filter_map(|agent| too_much(agent, &sizes)));
+    diagnostics.extend(
+        servers
+            .bundle
+            .agents()
+            .values()
+            .filter_map(|agent| too_much(agent, &sizes)),
+    );
     Ok(diagnostics)
 }
 
@@ -174,8 +221,11 @@ fn too_much(agent: &Resource<Agent>, sizes: &BTreeMap<ResourceId, usize>) -> Opt
          model has to look for them.",
         agent.id
     );
-    let diagnostic = Diagnostic::new(Code::MCP_CATALOG, message).of(&agent.id).field("spec.tools");
-    let diagnostic = diagnostic.suggest("say `defer: true` or `defer: false` in `spec.tools`, or choose `exports`");
+    let diagnostic = Diagnostic::new(Code::MCP_CATALOG, message)
+        .of(&agent.id)
+        .field("spec.tools");
+    let diagnostic = diagnostic
+        .suggest("say `defer: true` or `defer: false` in `spec.tools`, or choose `exports`");
     Some(match &agent.origin {
         Some((file, at)) => diagnostic.in_file(file.clone()).at(*at),
         None => diagnostic,
@@ -184,6 +234,7 @@ fn too_much(agent: &Resource<Agent>, sizes: &BTreeMap<ResourceId, usize>) -> Opt
 
 /// One object: `valid`, `errors`, `warnings`.
 fn report(diagnostics: &[Diagnostic]) -> Value {
-    let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) = diagnostics.iter().partition(|one| one.is_error());
+    let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+        diagnostics.iter().partition(|one| one.is_error());
     json!({ "valid": errors.is_empty(), "errors": errors, "warnings": warnings })
 }

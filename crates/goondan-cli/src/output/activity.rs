@@ -18,7 +18,10 @@ pub(crate) struct Activity {
 
 impl Activity {
     pub(crate) fn new(output: &Output) -> Self {
-        Activity { enabled: Output::stderr_is_terminal() && !output.quiet && !output.json, bar: None }
+        Activity {
+            enabled: Output::stderr_is_terminal() && !output.quiet && !output.json,
+            bar: None,
+        }
     }
 
     /// Shows `message`, in place of what was there. It may hold words of strangers, and no style.
@@ -57,8 +60,8 @@ impl Drop for Activity {
 
 fn spinner(message: String, elapsed: Duration) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_elapsed(elapsed);
-    let style =
-        ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}").expect("the template is fixed and valid");
+    let style = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}")
+        .expect("the template is fixed and valid");
     bar.set_style(style);
     bar.set_message(message);
     bar.enable_steady_tick(TICK);

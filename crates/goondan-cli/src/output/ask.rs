@@ -23,7 +23,10 @@ pub(crate) struct Size {
 ///
 /// # Errors
 /// Ctrl-C, Ctrl-D, or a terminal that is gone.
-pub(crate) fn ask(question: impl FnOnce(Size) -> String, prompt: &str) -> rustyline::Result<String> {
+pub(crate) fn ask(
+    question: impl FnOnce(Size) -> String,
+    prompt: &str,
+) -> rustyline::Result<String> {
     ask_with(question, prompt, oneshot::channel().0, |_| None)
 }
 
@@ -42,7 +45,9 @@ pub(crate) fn ask_with(
         // Who has asked may not want it.
         let _ = give.send(Box::new(printer));
     }
-    let (columns, rows) = editor.dimensions().map_or(USUAL, |(columns, rows)| (columns.into(), rows.into()));
+    let (columns, rows) = editor
+        .dimensions()
+        .map_or(USUAL, |(columns, rows)| (columns.into(), rows.into()));
     standing.write(&question(Size { columns, rows }))?;
     forget_typed();
     loop {

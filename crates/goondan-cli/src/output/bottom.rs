@@ -66,9 +66,19 @@ impl Below {
 
     /// A terminal that has become narrower has wrapped what was too wide.
     fn take_away(&mut self, columns: usize, out: &mut String) {
-        let Some(Drawn { widths, cursor: (row, column) }) = self.drawn.take() else { return };
+        let Some(Drawn {
+            widths,
+            cursor: (row, column),
+        }) = self.drawn.take()
+        else {
+            return;
+        };
         let columns = columns.max(1);
-        let up = widths[..row].iter().map(|width| width.div_ceil(columns).max(1)).sum::<usize>() + column / columns;
+        let up = widths[..row]
+            .iter()
+            .map(|width| width.div_ceil(columns).max(1))
+            .sum::<usize>()
+            + column / columns;
         out.push('\r');
         if up > 0 {
             out.push_str(&format!("\u{1b}[{up}A"));
@@ -89,13 +99,17 @@ impl Below {
             out.push_str(&format!("\u{1b}[{more}A"));
         }
         out.push('\r');
-        let mut drawn = Drawn { widths: Vec::with_capacity(rows.len()), cursor: (0, 0) };
+        let mut drawn = Drawn {
+            widths: Vec::with_capacity(rows.len()),
+            cursor: (0, 0),
+        };
         for (index, row) in rows.iter().enumerate() {
             if index > 0 {
                 out.push_str("\r\n");
             }
             if index == cursor.0 {
-                let (before, after) = row.split_at(row.floor_char_boundary(cursor.1.min(row.len())));
+                let (before, after) =
+                    row.split_at(row.floor_char_boundary(cursor.1.min(row.len())));
                 out.push_str(&seen(before, has_colour));
                 out.push_str("\u{1b}7");
                 out.push_str(&seen(after, has_colour));
@@ -113,7 +127,11 @@ impl Below {
 /// The wall that all text passes: nothing gets through but our styles.
 fn seen(row: &str, has_colour: bool) -> String {
     let row = screen::harmless(row);
-    if has_colour { row } else { anstream::adapter::strip_str(&row).to_string() }
+    if has_colour {
+        row
+    } else {
+        anstream::adapter::strip_str(&row).to_string()
+    }
 }
 
 #[cfg(test)]
@@ -121,13 +139,19 @@ mod tests {
     use super::*;
 
     fn bottom(rows: &[&str], cursor: (usize, usize)) -> Bottom {
-        Bottom { rows: rows.iter().map(|row| (*row).to_owned()).collect(), cursor }
+        Bottom {
+            rows: rows.iter().map(|row| (*row).to_owned()).collect(),
+            cursor,
+        }
     }
 
     /// What a terminal of that size shows at the end, and where its cursor is.
     fn shown(parser: &vt100::Parser) -> (Vec<String>, (u16, u16)) {
         let (_, columns) = parser.screen().size();
-        let rows = parser.screen().rows(0, columns).map(|row| row.trim_end().to_owned());
+        let rows = parser
+            .screen()
+            .rows(0, columns)
+            .map(|row| row.trim_end().to_owned());
         (rows.collect(), parser.screen().cursor_position())
     }
 
@@ -143,7 +167,10 @@ mod tests {
         assert!(below.want(bottom(&["working", "a> 日本x"], (1, 9)), 20));
         feed(&mut parser, &below.repaint("", 20, true));
         for number in 1..=9 {
-            feed(&mut parser, &below.repaint(&format!("line {number}\n"), 20, true));
+            feed(
+                &mut parser,
+                &below.repaint(&format!("line {number}\n"), 20, true),
+            );
         }
         let (rows, cursor) = shown(&parser);
         assert_eq!(rows, ["line 7", "line 8", "line 9", "working", "a> 日本x"]);
@@ -154,17 +181,35 @@ mod tests {
         feed(&mut parser, &below.lift(20));
         assert_eq!(
             shown(&parser),
-            (vec!["line 7".into(), "line 8".into(), "line 9".into(), "".into(), "".into()], (3, 0))
+            (
+                vec![
+                    "line 7".into(),
+                    "line 8".into(),
+                    "line 9".into(),
+                    "".into(),
+                    "".into()
+                ],
+                (3, 0)
+            )
         );
     }
 
     #[test]
     fn a_row_does_nothing_to_the_terminal() {
         let mut below = Below::default();
-        below.want(bottom(&["x\u{1b}[2J\u{202e}\u{1b}[1mbold\u{1b}[0m"], (0, 0)), 80);
+        below.want(
+            bottom(&["x\u{1b}[2J\u{202e}\u{1b}[1mbold\u{1b}[0m"], (0, 0)),
+            80,
+        );
         let drawn = below.repaint("", 80, true);
-        assert!(drawn.contains("x\\u{1b}[2J\\u{202e}\u{1b}[1mbold\u{1b}[0m"), "{drawn:?}");
+        assert!(
+            drawn.contains("x\\u{1b}[2J\\u{202e}\u{1b}[1mbold\u{1b}[0m"),
+            "{drawn:?}"
+        );
         let plain = below.repaint("", 80, false);
-        assert!(plain.contains("x\\u{1b}[2J\\u{202e}bold") && !plain.contains("\u{1b}[1m"), "{plain:?}");
+        assert!(
+            plain.contains("x\\u{1b}[2J\\u{202e}bold") && !plain.contains("\u{1b}[1m"),
+            "{plain:?}"
+        );
     }
 }

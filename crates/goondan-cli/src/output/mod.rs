@@ -53,7 +53,11 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(global: &Global) -> Self {
-        Output { json: global.json, quiet: global.quiet, verbose: global.verbose }
+        Output {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+        }
     }
 
     /// A line of the result, for people.
@@ -161,9 +165,15 @@ fn error_words(error: &CliError) -> String {
     let (red, faint) = (style::ERROR, style::FAINT);
     let indented = |text: &str, by: &str| shown::lines(text).to_string().replace('\n', by);
     let code = shown::line(&error.code);
-    let mut words = format!("{red}error[{code}]{red:#}: {}\n", indented(&error.message, "\n  "));
+    let mut words = format!(
+        "{red}error[{code}]{red:#}: {}\n",
+        indented(&error.message, "\n  ")
+    );
     if let Some(suggestion) = &error.suggestion {
-        words.push_str(&format!("  suggestion: {}\n", indented(suggestion, "\n              ")));
+        words.push_str(&format!(
+            "  suggestion: {}\n",
+            indented(suggestion, "\n              ")
+        ));
     }
     if let Some(url) = &error.help_url {
         words.push_str(&format!("  {faint}help: {}{faint:#}\n", shown::line(url)));

@@ -19,7 +19,10 @@ pub(crate) fn outcome_words(outcome: &ReloadOutcome, serving: u64, colour: bool)
         Ok(generation) => {
             let good = style::GOOD;
             let words = plan_words(&outcome.plan);
-            (format!("{good}Generation {generation}{good:#}: {words} {faint}({took}){faint:#}"), &outcome.warnings)
+            (
+                format!("{good}Generation {generation}{good:#}: {words} {faint}({took}){faint:#}"),
+                &outcome.warnings,
+            )
         }
         Err(diagnostics) => {
             let error = style::ERROR;
@@ -57,11 +60,19 @@ pub(crate) fn plan_words(plan: &ReloadPlan) -> String {
     if plan.is_empty() {
         return "nothing has changed".to_owned();
     }
-    let resources = [("added", &plan.added), ("changed", &plan.changed), ("removed", &plan.removed)];
+    let resources = [
+        ("added", &plan.added),
+        ("changed", &plan.changed),
+        ("removed", &plan.removed),
+    ];
     let resources = resources.into_iter().filter(|(_, names)| !names.is_empty());
-    let mut words: Vec<String> = resources.map(|(word, names)| format!("{word} {}", list(names))).collect();
+    let mut words: Vec<String> = resources
+        .map(|(word, names)| format!("{word} {}", list(names)))
+        .collect();
     if !plan.agents.is_empty() {
-        words.push(list(&plan.agents.iter().map(agent_words).collect::<Vec<_>>()));
+        words.push(list(
+            &plan.agents.iter().map(agent_words).collect::<Vec<_>>(),
+        ));
     }
     if plan.limits {
         words.push("limits: next turn".to_owned());
@@ -73,17 +84,27 @@ fn agent_words(change: &AgentChange) -> String {
     let when = match &change.effect {
         AgentEffect::Added => "new".to_owned(),
         AgentEffect::Draining => "draining".to_owned(),
-        AgentEffect::Changed { next_step, next_turn } => {
+        AgentEffect::Changed {
+            next_step,
+            next_turn,
+        } => {
             let parts = [(next_step, "next step"), (next_turn, "next turn")];
             let parts = parts.into_iter().filter(|(parts, _)| !parts.is_empty());
-            parts.map(|(parts, when)| format!("{} {when}", part_words(parts))).collect::<Vec<_>>().join(", ")
+            parts
+                .map(|(parts, when)| format!("{} {when}", part_words(parts)))
+                .collect::<Vec<_>>()
+                .join(", ")
         }
     };
     format!("{} ({when})", change.name)
 }
 
 fn part_words(parts: &[AgentPart]) -> String {
-    parts.iter().map(|part| part.as_str()).collect::<Vec<_>>().join(" and ")
+    parts
+        .iter()
+        .map(|part| part.as_str())
+        .collect::<Vec<_>>()
+        .join(" and ")
 }
 
 fn list(names: &[String]) -> String {
@@ -95,7 +116,11 @@ fn list(names: &[String]) -> String {
 }
 
 fn errors(diagnostics: &[Diagnostic]) -> String {
-    match diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() {
+    match diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.is_error())
+        .count()
+    {
         1 => "the project has an error".to_owned(),
         count => format!("the project has {count} errors"),
     }

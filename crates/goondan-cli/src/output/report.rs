@@ -68,16 +68,39 @@ pub(crate) struct TurnFacts {
 
 impl TurnReport {
     /// What came of an input. `usage` is that of its chain.
-    pub(crate) fn result(id: Option<String>, facts: TurnFacts, result: &TurnResult, usage: ChainUsage) -> Self {
-        let report = TurnReport::of("result", &facts.instance, facts.trace_id, result, Some(usage));
-        TurnReport { id, duration_ms: Some(facts.duration_ms), ..report }
+    pub(crate) fn result(
+        id: Option<String>,
+        facts: TurnFacts,
+        result: &TurnResult,
+        usage: ChainUsage,
+    ) -> Self {
+        let report = TurnReport::of(
+            "result",
+            &facts.instance,
+            facts.trace_id,
+            result,
+            Some(usage),
+        );
+        TurnReport {
+            id,
+            duration_ms: Some(facts.duration_ms),
+            ..report
+        }
     }
 
     /// What came of a turn that no input of this run began.
     pub(crate) fn answer(unasked: &Unasked<'_>, usage: Option<ChainUsage>) -> Self {
-        let Unasked { instance, cause, trace_id, result } = *unasked;
+        let Unasked {
+            instance,
+            cause,
+            trace_id,
+            result,
+        } = *unasked;
         let report = TurnReport::of("answer", instance, trace_id.to_owned(), result, usage);
-        TurnReport { cause: Some(cause.to_owned()), ..report }
+        TurnReport {
+            cause: Some(cause.to_owned()),
+            ..report
+        }
     }
 
     /// With what later turns of the same chain have answered.
@@ -101,10 +124,16 @@ impl TurnReport {
             turn_id: result.turn_id.clone(),
             trace_id,
             finish_reason: result.finish_reason,
-            response: result.response_message.as_ref().map(|message| message.text()),
+            response: result
+                .response_message
+                .as_ref()
+                .map(|message| message.text()),
             output: result.output.clone(),
             steps: result.step_count,
-            usage: usage.map(|ChainUsage { total, by_agent }| Usage { usage: total, usage_by_agent: by_agent }),
+            usage: usage.map(|ChainUsage { total, by_agent }| Usage {
+                usage: total,
+                usage_by_agent: by_agent,
+            }),
             duration_ms: None,
             error: result.error.clone(),
             later: Vec::new(),
@@ -135,10 +164,14 @@ fn step_limit(steps: u32) -> CliError {
 
 fn failed(error: &TurnError) -> CliError {
     let (exit, hint) = match (error.status, Code::find(&error.code)) {
-        (Some(401 | 403), _) => {
-            (Exit::Authentication, Some("Check the model's `apiKey` and the variable that it comes from."))
-        }
-        (_, Some(Code::MODEL_CONNECTION)) => (Exit::Network, Some("Check the model's `endpoint` and the network.")),
+        (Some(401 | 403), _) => (
+            Exit::Authentication,
+            Some("Check the model's `apiKey` and the variable that it comes from."),
+        ),
+        (_, Some(Code::MODEL_CONNECTION)) => (
+            Exit::Network,
+            Some("Check the model's `endpoint` and the network."),
+        ),
         (_, Some(Code::MODEL_CONFIGURATION)) => (Exit::Configuration, None),
         _ => (Exit::Failure, None),
     };
@@ -181,10 +214,25 @@ mod tests {
         assert_eq!(exit(Cancelled, None), Some(Exit::Interrupt));
         assert_eq!(exit(MaxSteps, None), Some(Exit::Failure));
         assert_eq!(exit(Error, None), Some(Exit::Failure));
-        assert_eq!(exit(Error, Some(("E_MODEL_STATUS", Some(401)))), Some(Exit::Authentication));
-        assert_eq!(exit(Error, Some(("E_MODEL_STATUS", Some(403)))), Some(Exit::Authentication));
-        assert_eq!(exit(Error, Some(("E_MODEL_STATUS", Some(529)))), Some(Exit::Failure));
-        assert_eq!(exit(Error, Some(("E_MODEL_CONNECTION", None))), Some(Exit::Network));
-        assert_eq!(exit(Error, Some(("E_MODEL_CONFIGURATION", None))), Some(Exit::Configuration));
+        assert_eq!(
+            exit(Error, Some(("E_MODEL_STATUS", Some(401)))),
+            Some(Exit::Authentication)
+        );
+        assert_eq!(
+            exit(Error, Some(("E_MODEL_STATUS", Some(403)))),
+            Some(Exit::Authentication)
+        );
+        assert_eq!(
+            exit(Error, Some(("E_MODEL_STATUS", Some(529)))),
+            Some(Exit::Failure)
+        );
+        assert_eq!(
+            exit(Error, Some(("E_MODEL_CONNECTION", None))),
+            Some(Exit::Network)
+        );
+        assert_eq!(
+            exit(Error, Some(("E_MODEL_CONFIGURATION", None))),
+            Some(Exit::Configuration)
+        );
     }
 }

@@ -102,7 +102,9 @@ pub(crate) fn clear() -> io::Result<()> {
 /// Nothing stands below any more, and the cursor is at the beginning of a line.
 pub(crate) fn lift() -> io::Result<()> {
     let mut screen = screen();
-    let Some(mut below) = screen.below.take() else { return Ok(()) };
+    let Some(mut below) = screen.below.take() else {
+        return Ok(());
+    };
     let mut text = below.lift(columns());
     if !below.partial.is_empty() {
         text.push_str(&below.partial);
@@ -120,13 +122,18 @@ pub(crate) fn question() -> Standing {
 /// The command ends: what is kept is written, whatever stands.
 pub(crate) fn release() {
     let mut screen = screen();
-    let Some(kept) = screen.kept.take() else { return };
+    let Some(kept) = screen.kept.take() else {
+        return;
+    };
     for (stream, words, text) in kept.writes {
         // A stream that is closed has no reader; the others may have one.
         let _ = screen.put(stream, words, &text);
     }
     if kept.left_out > 0 {
-        let told = format!("… {} messages that came while the question stood are left out.\n", kept.left_out);
+        let told = format!(
+            "… {} messages that came while the question stood are left out.\n",
+            kept.left_out
+        );
         let _ = screen.put(Stream::Err, Words::Ours, &told);
     }
 }
@@ -149,25 +156,37 @@ impl Drop for Standing {
 
 impl Screen {
     const fn new() -> Self {
-        Screen { kept: None, answers: Escaper::new(Kept::Writing), below: None }
+        Screen {
+            kept: None,
+            answers: Escaper::new(Kept::Writing),
+            below: None,
+        }
     }
 
     /// Writes what fits by now: above what stands below, where anything does.
     fn put(&mut self, stream: Stream, words: Words, text: &str) -> io::Result<()> {
-        let Some(below) = self.below.as_mut().filter(|_| stream.is_terminal()) else { return put(stream, words, text) };
+        let Some(below) = self.below.as_mut().filter(|_| stream.is_terminal()) else {
+            return put(stream, words, text);
+        };
         below.partial.push_str(text);
-        let Some(end) = below.partial.rfind('\n') else { return Ok(()) };
+        let Some(end) = below.partial.rfind('\n') else {
+            return Ok(());
+        };
         let rest = below.partial.split_off(end + 1);
         let lines = std::mem::replace(&mut below.partial, rest);
         match words {
-            Words::Ours if !has_colour() => self.above(&anstream::adapter::strip_str(&lines).to_string()),
+            Words::Ours if !has_colour() => {
+                self.above(&anstream::adapter::strip_str(&lines).to_string())
+            }
             _ => self.above(&lines),
         }
     }
 
     /// Writes lines above what stands below.
     fn above(&mut self, lines: &str) -> io::Result<()> {
-        self.below.as_mut().map_or(Ok(()), |below| on_terminal(&below.repaint(lines, columns(), has_colour())))
+        self.below.as_mut().map_or(Ok(()), |below| {
+            on_terminal(&below.repaint(lines, columns(), has_colour()))
+        })
     }
 
     fn fit<'t>(&mut self, words: Words, text: &'t str) -> Cow<'t, str> {
@@ -208,7 +227,11 @@ pub(crate) struct Messages;
 
 impl Write for Messages {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        write(Stream::Err, Words::Ours, &message(&String::from_utf8_lossy(bytes)))?;
+        write(
+            Stream::Err,
+            Words::Ours,
+            &message(&String::from_utf8_lossy(bytes)),
+        )?;
         Ok(bytes.len())
     }
 
@@ -238,7 +261,8 @@ fn has_colour() -> bool {
 
 /// As many as people mostly have, where a terminal does not tell.
 fn columns() -> usize {
-    terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| usize::from(width.0).max(1))
+    terminal_size::terminal_size_of(io::stdout())
+        .map_or(80, |(width, _)| usize::from(width.0).max(1))
 }
 
 /// Writes what fits by now, at once: somebody may be waiting for it.
@@ -282,14 +306,22 @@ pub(crate) fn harmless(text: &str) -> String {
 
 /// How long the sequence is that `text` begins with, where it is a style that we use: it may stress a text, and can't hide it.
 fn style_length(text: &str) -> usize {
-    let Some(parameters) = text.strip_prefix("\u{1b}[") else { return 0 };
-    let Some((numbers, _)) = parameters.split_once('m') else { return 0 };
+    let Some(parameters) = text.strip_prefix("\u{1b}[") else {
+        return 0;
+    };
+    let Some((numbers, _)) = parameters.split_once('m') else {
+        return 0;
+    };
     let is_ours = |number: &str| match number.parse::<u8>() {
         // All off, bold, dim, italic, underlined; colours of letters but for black, and none of the background.
         Ok(0..=4 | 31..=37 | 39 | 90..=97) => number.len() <= 2,
         _ => number.is_empty(),
     };
-    if numbers.split(';').all(is_ours) { 2 + numbers.len() + 1 } else { 0 }
+    if numbers.split(';').all(is_ours) {
+        2 + numbers.len() + 1
+    } else {
+        0
+    }
 }
 
 /// JSON that means the same and holds nothing that can't be seen. Outside of strings JSON is ASCII.
@@ -300,7 +332,9 @@ fn json(text: &str) -> String {
         match is_visible(c) || matches!(c, '\n' | '\t') {
             true => escaped.push(c),
             false => {
-                c.encode_utf16(&mut units).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
+                c.encode_utf16(&mut units)
+                    .iter()
+                    .for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
             }
         }
     }
@@ -345,7 +379,10 @@ mod tests {
         for text in [value.to_string(), format!("{value:#}")] {
             let safe = json(&text);
             assert!(safe.chars().all(|c| is_visible(c) || c == '\n'), "{safe:?}");
-            assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
+                value
+            );
         }
     }
 
@@ -353,9 +390,20 @@ mod tests {
     fn what_comes_while_a_question_stands_waits() {
         let standing = question();
         write_on_terminal(Stream::Err, Words::Ours, "later\u{202e}\n").unwrap();
-        write_on_terminal(Stream::Out, Words::Foreign, &message("a log line\nof two\n")).unwrap();
-        let kept: Vec<String> =
-            screen().kept.as_ref().unwrap().writes.iter().map(|(_, _, text)| text.clone()).collect();
+        write_on_terminal(
+            Stream::Out,
+            Words::Foreign,
+            &message("a log line\nof two\n"),
+        )
+        .unwrap();
+        let kept: Vec<String> = screen()
+            .kept
+            .as_ref()
+            .unwrap()
+            .writes
+            .iter()
+            .map(|(_, _, text)| text.clone())
+            .collect();
         assert_eq!(kept, ["later\\u{202e}\n", "a log line\n  │ of two\n"]);
         drop(standing);
         assert!(screen().kept.is_none());

@@ -12,12 +12,19 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(heading: &[&str]) -> Self {
-        Table { rows: vec![heading.iter().map(|&cell| cell.to_owned()).collect()] }
+        Table {
+            rows: vec![heading.iter().map(|&cell| cell.to_owned()).collect()],
+        }
     }
 
     /// Adds a row. Its cells may hold words of strangers, and no style.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| shown::line(cell).to_string()).collect());
+        self.rows.push(
+            cells
+                .into_iter()
+                .map(|cell| shown::line(cell).to_string())
+                .collect(),
+        );
     }
 
     /// The lines, the heading first.
@@ -33,12 +40,20 @@ impl Table {
     }
 
     fn width(&self, column: usize) -> usize {
-        self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        self.rows
+            .iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     }
 }
 
 fn pad(row: &[String], widths: &[usize]) -> String {
-    let cells = row.iter().zip(widths).map(|(cell, &width)| format!("{cell:<width$}"));
+    let cells = row
+        .iter()
+        .zip(widths)
+        .map(|(cell, &width)| format!("{cell:<width$}"));
     cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 

@@ -54,7 +54,10 @@ mod tests {
 
     #[test]
     fn east_asian_letters_and_emoji_are_wide() {
-        assert_eq!((width("abc"), width("日本"), width("한글"), width("🙂")), (3, 4, 4, 2));
+        assert_eq!(
+            (width("abc"), width("日本"), width("한글"), width("🙂")),
+            (3, 4, 4, 2)
+        );
         assert_eq!((width("e\u{301}"), width("❤\u{fe0f}")), (1, 2));
         assert!(width("👨\u{200d}👩\u{200d}👧") >= 2);
     }
@@ -64,7 +67,11 @@ mod tests {
         assert_eq!(rows("日本語", 4), ["日本", "語"]);
         assert_eq!(rows("", 4), [""]);
         assert_eq!(rows("abcd", 4), ["abcd"]);
-        assert_eq!(rows("日", 1), ["日"], "what fits nowhere has a row of its own");
+        assert_eq!(
+            rows("日", 1),
+            ["日"],
+            "what fits nowhere has a row of its own"
+        );
         assert_eq!((&*fit("日本語", 5), &*fit("日本", 4)), ("日本…", "日本"));
     }
 }

@@ -35,7 +35,10 @@ pub(crate) fn duration(millis: u64) -> String {
 pub(crate) fn gutter(text: &str, width: usize) -> Vec<String> {
     let room = width.saturating_sub(GUTTER.chars().count()).max(MIN_ROOM);
     let shown = shown::lines(text).to_string();
-    shown.split('\n').flat_map(|line| rows(line, room)).collect()
+    shown
+        .split('\n')
+        .flat_map(|line| rows(line, room))
+        .collect()
 }
 
 /// A row has room for that many columns, however narrow the terminal is.
@@ -86,9 +89,18 @@ mod tests {
         let rows = gutter(&text, 44);
         let begins: Vec<&str> = rows.iter().map(|row| &row[..GUTTER.len()]).collect();
         assert_eq!(begins, [GUTTER, GOES_ON, GOES_ON, GUTTER, GUTTER]);
-        assert!(rows.iter().all(|row| row.chars().count() <= 44), "{rows:#?}");
+        assert!(
+            rows.iter().all(|row| row.chars().count() <= 44),
+            "{rows:#?}"
+        );
         let whole: String = rows.iter().map(|row| &row[GUTTER.len()..]).collect();
-        assert_eq!(whole, format!("{}Allow a:main to call x?    й이\\u{{202e}}", "a".repeat(90)));
+        assert_eq!(
+            whole,
+            format!(
+                "{}Allow a:main to call x?    й이\\u{{202e}}",
+                "a".repeat(90)
+            )
+        );
         assert_eq!(gutter("ab", 0), ["  │ ab"]);
     }
 }

@@ -20,7 +20,10 @@ impl Listening {
     pub(crate) fn to(events: ServerEvents, client: &Client, approver: Arc<dyn Approver>) -> Self {
         let (out, told) = mpsc::unbounded_channel();
         let reader = tokio::spawn(read(events, client.clone(), approver, out));
-        Listening { told, _reader: AbortOnDropHandle::new(reader) }
+        Listening {
+            told,
+            _reader: AbortOnDropHandle::new(reader),
+        }
     }
 
     /// Waits for the next thing that is told; `None` where the stream has ended.
@@ -46,7 +49,8 @@ async fn read(
         match told {
             Ok(Told::Asked(question)) => {
                 let id = question.id.clone();
-                let answering = tokio::spawn(answer(question, client.clone(), Arc::clone(&approver)));
+                let answering =
+                    tokio::spawn(answer(question, client.clone(), Arc::clone(&approver)));
                 asked.insert(id, AbortOnDropHandle::new(answering));
             }
             // Who asks here sees that the question is withdrawn.
@@ -62,7 +66,9 @@ async fn read(
 
 async fn answer(question: QuestionBody, client: Client, approver: Arc<dyn Approver>) {
     let path = format!("/api/approvals/{}", segment(&question.id));
-    let Some(answer) = AnswerBody::of(approver.ask(question.into()).await) else { return };
+    let Some(answer) = AnswerBody::of(approver.ask(question.into()).await) else {
+        return;
+    };
     if let Err(error) = client.tell(&path, &answer).await {
         tracing::warn!(%error, "an answer did not arrive");
     }

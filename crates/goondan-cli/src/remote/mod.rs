@@ -36,7 +36,11 @@ impl Remote {
     /// Waits until its process has ended, which it was about to; false where that takes too long.
     pub(crate) async fn ended(&self) -> bool {
         let end = patience();
-        while self.workspace.running_process().is_ok_and(|holder| holder.flatten() == Some(self.pid)) {
+        while self
+            .workspace
+            .running_process()
+            .is_ok_and(|holder| holder.flatten() == Some(self.pid))
+        {
             if Instant::now() >= end {
                 return false;
             }
@@ -72,10 +76,16 @@ impl From<NotStarted> for CliError {
             NotStarted::Elsewhere(remote, _) => {
                 let Remote { workspace, pid, .. } = *remote;
                 // As it is said where the process has not opened its door yet.
-                let holder = LockError::Held { dir: workspace.dir, holder: format!("process {pid}") };
+                let holder = LockError::Held {
+                    dir: workspace.dir,
+                    holder: format!("process {pid}"),
+                };
                 let error = StartError::from(OpenWorkspaceError::from(holder));
                 let shown = CliError::failure(error.code(), error.to_string());
-                CliError { suggestion: error.suggestion(), ..shown }
+                CliError {
+                    suggestion: error.suggestion(),
+                    ..shown
+                }
             }
         }
     }
@@ -99,7 +109,11 @@ pub(crate) async fn running(
         if let Some(remote) = through_door(workspace.clone()).await {
             return Some(remote);
         }
-        if !workspace.running_process().is_ok_and(|holder| holder.is_some()) || Instant::now() >= until {
+        if !workspace
+            .running_process()
+            .is_ok_and(|holder| holder.is_some())
+            || Instant::now() >= until
+        {
             return None;
         }
         tokio::time::sleep(LOOK).await;
@@ -124,7 +138,12 @@ async fn through_door(workspace: Workspace) -> Option<Remote> {
         return None;
     }
     let swarm = client.get("/api/swarm").await.ok()?;
-    Some(Remote { client, swarm, workspace, pid: door.pid })
+    Some(Remote {
+        client,
+        swarm,
+        workspace,
+        pid: door.pid,
+    })
 }
 
 /// The body of a request that hands `input` in.
@@ -144,7 +163,9 @@ pub(crate) fn body(input: Input) -> InputBody {
 pub(crate) fn is_not_taken(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable(_) => true,
-        ClientError::Refused(body) => [Code::SWARM_STOPPING, Code::SWARM_STOPPED].iter().any(|code| body.code == *code),
+        ClientError::Refused(body) => [Code::SWARM_STOPPING, Code::SWARM_STOPPED]
+            .iter()
+            .any(|code| body.code == *code),
         ClientError::Broken(_) | ClientError::Unexpected(_) => false,
     }
 }
@@ -153,8 +174,15 @@ impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(body) => {
-                let exit = if body.code == Code::AGENT_NOT_FOUND { Exit::Usage } else { Exit::Failure };
-                CliError { suggestion: body.suggestion, ..CliError::passed_on(exit, body.code, body.message) }
+                let exit = if body.code == Code::AGENT_NOT_FOUND {
+                    Exit::Usage
+                } else {
+                    Exit::Failure
+                };
+                CliError {
+                    suggestion: body.suggestion,
+                    ..CliError::passed_on(exit, body.code, body.message)
+                }
             }
             error => CliError::failure(Code::INTERNAL_ERROR, capitalised(&error.to_string()))
                 .suggest("What it had accepted is on disk. See what it did with `gdn logs`."),
@@ -164,5 +192,8 @@ impl From<ClientError> for CliError {
 
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()
+    letters
+        .next()
+        .map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+        .unwrap_or_default()
 }

@@ -23,19 +23,33 @@ struct Heard {
 impl Heard {
     /// The texts of one kind of update, one after another.
     fn said(&self, kind: &str) -> String {
-        let of_kind = self.updates.iter().filter(|update| update["sessionUpdate"] == kind);
-        of_kind.filter_map(|update| update["content"]["text"].as_str()).collect()
+        let of_kind = self
+            .updates
+            .iter()
+            .filter(|update| update["sessionUpdate"] == kind);
+        of_kind
+            .filter_map(|update| update["content"]["text"].as_str())
+            .collect()
     }
 
     fn kinds(&self) -> Vec<&str> {
-        self.updates.iter().map(|update| update["sessionUpdate"].as_str().unwrap()).collect()
+        self.updates
+            .iter()
+            .map(|update| update["sessionUpdate"].as_str().unwrap())
+            .collect()
     }
 }
 
 impl Editor {
     fn open(sandbox: &Sandbox) -> Self {
-        let mut editor = Editor { peer: Peer::start(sandbox, &["acp", "p"]), choice: "deny" };
-        let hello = editor.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}}));
+        let mut editor = Editor {
+            peer: Peer::start(sandbox, &["acp", "p"]),
+            choice: "deny",
+        };
+        let hello = editor.ask(
+            "initialize",
+            json!({"protocolVersion": 1, "clientCapabilities": {}}),
+        );
         assert_eq!(hello.answer["result"]["agentInfo"]["name"], "gdn");
         editor
     }
@@ -62,18 +76,28 @@ impl Editor {
                 _ => {}
             }
             if is_last(&line) {
-                return Heard { updates, questions, answer: line };
+                return Heard {
+                    updates,
+                    questions,
+                    answer: line,
+                };
             }
         }
     }
 
     fn begin(&mut self) -> String {
         let begun = self.ask("session/new", json!({"cwd": "/", "mcpServers": []}));
-        begun.answer["result"]["sessionId"].as_str().unwrap().to_owned()
+        begun.answer["result"]["sessionId"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     fn prompt(&mut self, session: &str, prompt: Value) -> Heard {
-        self.ask("session/prompt", json!({"sessionId": session, "prompt": prompt}))
+        self.ask(
+            "session/prompt",
+            json!({"sessionId": session, "prompt": prompt}),
+        )
     }
 
     fn say(&mut self, session: &str, text: &str) -> Heard {
@@ -85,7 +109,10 @@ impl Editor {
 fn asking(script: &str) -> Sandbox {
     let sandbox = scripted(script);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: ask}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(model, "permissions: {default: ask}"),
+    );
     sandbox
 }
 
@@ -110,11 +137,26 @@ fn a_session_goes_on_after_a_restart() {
     let unloaded = editor.say(&session, "two");
     assert_eq!(unloaded.answer["error"]["code"], -32602);
     let loaded = editor.ask("session/load", place);
-    assert_eq!((&*loaded.said("user_message_chunk"), &*loaded.said("agent_message_chunk")), ("one", "heard one"));
-    assert_eq!(editor.say(&session, "two").said("agent_message_chunk"), "heard two");
+    assert_eq!(
+        (
+            &*loaded.said("user_message_chunk"),
+            &*loaded.said("agent_message_chunk")
+        ),
+        ("one", "heard one")
+    );
+    assert_eq!(
+        editor.say(&session, "two").said("agent_message_chunk"),
+        "heard two"
+    );
     let listed = editor.ask("session/list", json!({}));
-    assert_eq!(listed.answer["result"]["sessions"][0]["sessionId"], json!(session));
-    let unknown = editor.ask("session/load", json!({"sessionId": "other", "cwd": "/", "mcpServers": []}));
+    assert_eq!(
+        listed.answer["result"]["sessions"][0]["sessionId"],
+        json!(session)
+    );
+    let unknown = editor.ask(
+        "session/load",
+        json!({"sessionId": "other", "cwd": "/", "mcpServers": []}),
+    );
     assert_eq!(unknown.answer["error"]["code"], -32002);
     editor.peer.close();
 }
@@ -135,9 +177,18 @@ fn what_a_prompt_holds_reaches_the_model() {
     );
     let said = heard.said("agent_message_chunk");
     assert!(said.contains("[main.rs](file:///p/main.rs)"), "{said}");
-    assert!(said.contains("<resource uri=\"file:///p/a%22b\">\nfn main() {}\n</resource>"), "{said}");
-    let loaded = editor.ask("session/load", json!({"sessionId": session, "cwd": "/", "mcpServers": []}));
-    let images = loaded.updates.iter().filter(|update| update["content"]["type"] == "image");
+    assert!(
+        said.contains("<resource uri=\"file:///p/a%22b\">\nfn main() {}\n</resource>"),
+        "{said}"
+    );
+    let loaded = editor.ask(
+        "session/load",
+        json!({"sessionId": session, "cwd": "/", "mcpServers": []}),
+    );
+    let images = loaded
+        .updates
+        .iter()
+        .filter(|update| update["content"]["type"] == "image");
     let data: Vec<_> = images.map(|update| &update["content"]["data"]).collect();
     assert_eq!(data, ["aGk="]);
     let empty = editor.prompt(&session, json!([{"type": "text", "text": " "}]));
@@ -151,13 +202,29 @@ fn a_person_at_the_editor_is_asked() {
     let mut editor = Editor::open(&sandbox);
     let session = editor.begin();
     let denied = editor.say(&session, "run");
-    assert_eq!(denied.kinds(), ["agent_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]);
+    assert_eq!(
+        denied.kinds(),
+        [
+            "agent_message_chunk",
+            "tool_call",
+            "tool_call_update",
+            "agent_message_chunk"
+        ]
+    );
     assert_eq!(denied.said("agent_message_chunk"), "Look.It said error.");
     let (question, call) = (&denied.questions[0], &denied.updates[1]);
     assert_eq!(question["toolCall"]["toolCallId"], call["toolCallId"]);
     assert_eq!(question["toolCall"]["rawInput"]["command"], "echo hi");
-    let kinds: Vec<_> = question["options"].as_array().unwrap().iter().map(|option| &option["kind"]).collect();
-    assert_eq!(kinds, ["allow_once", "allow_always", "allow_always", "reject_once"]);
+    let kinds: Vec<_> = question["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| &option["kind"])
+        .collect();
+    assert_eq!(
+        kinds,
+        ["allow_once", "allow_always", "allow_always", "reject_once"]
+    );
 
     editor.choice = "conversation";
     let allowed = editor.say(&session, "run");
@@ -176,11 +243,14 @@ fn a_turn_that_waits_for_an_answer_is_cancelled() {
     let mut editor = Editor::open(&sandbox);
     editor.choice = "wait";
     let session = editor.begin();
-    let prompt = editor
-        .peer
-        .request("session/prompt", json!({"sessionId": session, "prompt": [{"type": "text", "text": "run"}]}));
+    let prompt = editor.peer.request(
+        "session/prompt",
+        json!({"sessionId": session, "prompt": [{"type": "text", "text": "run"}]}),
+    );
     editor.hear(|line| line["method"] == "session/request_permission");
-    editor.peer.notify("session/cancel", json!({"sessionId": session}));
+    editor
+        .peer
+        .notify("session/cancel", json!({"sessionId": session}));
     let cancelled = editor.hear(|line| answers(line, prompt));
     assert_eq!(cancelled.answer["result"]["stopReason"], "cancelled");
     editor.peer.close();
@@ -200,5 +270,9 @@ fn a_failed_turn_is_an_error_with_its_code() {
 fn an_agent_that_is_not_there_can_not_be_talked_to() {
     let outcome = scripted(ECHO).gdn(&["acp", "p", "--agent", "nobody"]);
     assert_eq!(outcome.code, 2);
-    assert!(outcome.stderr.contains("AGENT_NOT_FOUND"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("AGENT_NOT_FOUND"),
+        "{}",
+        outcome.stderr
+    );
 }

@@ -27,7 +27,11 @@ struct Binding {
 }
 
 /// No process ends with a library, and a library is not edited as a text.
-const RUST: &[&str] = &["layers-that-do-not-register", "layers-whose-host-ends", "layers-are-reloaded"];
+const RUST: &[&str] = &[
+    "layers-that-do-not-register",
+    "layers-whose-host-ends",
+    "layers-are-reloaded",
+];
 /// And the example in C has no events between extensions, no clock, and no cancels.
 const C: &[&str] = &[
     "layers-that-do-not-register",
@@ -50,7 +54,15 @@ const BINDINGS: &[Binding] = &[
         without: RUST,
         cases: 16,
     },
-    Binding { name: "c", entry: "clayers", place: place_c, other: "py", needs: &["node", "cc"], without: C, cases: 11 },
+    Binding {
+        name: "c",
+        entry: "clayers",
+        place: place_c,
+        other: "py",
+        needs: &["node", "cc"],
+        without: C,
+        cases: 11,
+    },
     Binding {
         name: "typescript",
         entry: "probe.ts",
@@ -76,13 +88,19 @@ fn repository() -> PathBuf {
 }
 
 fn library(name: &str) -> String {
-    format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX)
+    format!(
+        "{}{name}{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    )
 }
 
 fn place_rust(project: &Path) {
     let mut cargo = Command::new(env!("CARGO"));
     // The command is named so that what lies below is built with the features that it has there.
-    cargo.current_dir(repository()).args(["build", "--quiet", "-p", "layers", "-p", "goondan-cli"]);
+    cargo
+        .current_dir(repository())
+        .args(["build", "--quiet", "-p", "layers", "-p", "goondan-cli"]);
     assert!(cargo.status().unwrap().success());
     let built = Path::new(env!("CARGO_BIN_EXE_gdn")).with_file_name(library("layers"));
     std::fs::copy(built, project.join(library("layers"))).unwrap();
@@ -90,24 +108,50 @@ fn place_rust(project: &Path) {
 
 fn place_c(project: &Path) {
     let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror", "-I"]);
-    compiler.arg(repository().join("include")).arg(repository().join("examples/plugins/c-layers/layers.c"));
-    assert!(compiler.arg("-o").arg(project.join(library("clayers"))).status().unwrap().success());
+    compiler.args([
+        "-shared",
+        "-fPIC",
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Wno-unused-function",
+        "-Werror",
+        "-I",
+    ]);
+    compiler
+        .arg(repository().join("include"))
+        .arg(repository().join("examples/plugins/c-layers/layers.c"));
+    assert!(
+        compiler
+            .arg("-o")
+            .arg(project.join(library("clayers")))
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// What is valid in JavaScript is valid in TypeScript; the types are what `packages/types` is checked with.
 fn place_typescript(project: &Path) {
     let text = std::fs::read_to_string(project.join("probe.mjs")).unwrap();
-    let (before, after) = text.split_once("export function register(api, config)").unwrap();
+    let (before, after) = text
+        .split_once("export function register(api, config)")
+        .unwrap();
     let typed = "export function register(api: any, config: Record<string, string>)";
     std::fs::write(project.join("probe.ts"), format!("{before}{typed}{after}")).unwrap();
 }
 
 /// `text` without the lines about `other`, and what is indented below them.
 fn without(text: &str, other: &str) -> String {
-    let marks = [format!("{other}-"), format!("\"{other}-"), format!("\"state:instances/*{other}-")];
-    let sends =
-        [format!("- send: {{agent: {other}-"), format!("- replace: {{path: probe.{}", &other.replace("js", "mjs"))];
+    let marks = [
+        format!("{other}-"),
+        format!("\"{other}-"),
+        format!("\"state:instances/*{other}-"),
+    ];
+    let sends = [
+        format!("- send: {{agent: {other}-"),
+        format!("- replace: {{path: probe.{}", &other.replace("js", "mjs")),
+    ];
     let mut dropped_at = None;
     let mut kept = String::new();
     for line in text.lines() {
@@ -116,7 +160,11 @@ fn without(text: &str, other: &str) -> String {
         if dropped_at.is_some_and(|at| indent > at) {
             continue;
         }
-        dropped_at = marks.iter().chain(&sends).any(|mark| said.starts_with(mark.as_str())).then_some(indent);
+        dropped_at = marks
+            .iter()
+            .chain(&sends)
+            .any(|mark| said.starts_with(mark.as_str()))
+            .then_some(indent);
         if dropped_at.is_none() {
             kept.push_str(line);
             kept.push('\n');
@@ -127,7 +175,8 @@ fn without(text: &str, other: &str) -> String {
 
 /// The cases, for one language.
 fn cases(binding: &Binding) -> String {
-    let all = std::fs::read_to_string(repository().join("tests/conformance/layers.case.yaml")).unwrap();
+    let all =
+        std::fs::read_to_string(repository().join("tests/conformance/layers.case.yaml")).unwrap();
     let narrowed = "{toolCallId: c, error: {code: E_TOOL_NOT_IN_CATALOG}}";
     let mut cases = Vec::new();
     for case in all.split("\n---\n") {
@@ -138,9 +187,14 @@ fn cases(binding: &Binding) -> String {
         }
         let mut case = without(case, binding.other).replace("[node, python3]", "[node]");
         case = case.replace("../fixtures/layers", "project");
-        case = case.replace(&format!("[{narrowed}, {narrowed}]"), &format!("[{narrowed}]"));
+        case = case.replace(
+            &format!("[{narrowed}, {narrowed}]"),
+            &format!("[{narrowed}]"),
+        );
         if name == "layers-survive-the-end-of-gdn" {
-            case = case.replace("count: 2", "count: 1").replace("count: 4", "count: 2");
+            case = case
+                .replace("count: 2", "count: 1")
+                .replace("count: 4", "count: 2");
         }
         cases.push(case.replace("path: probe.mjs", &format!("path: {}", binding.entry)));
     }
@@ -167,24 +221,42 @@ fn the_same_cases_hold_in_each_language() {
         (binding.place)(&project);
         let bundle = std::fs::read_to_string(project.join("goondan.yaml")).unwrap();
         let bundle = bundle.replace("./probe.mjs", &format!("./{}", binding.entry));
-        let bundle = if binding.name == "typescript" { bundle.replace(".ts, ", ".ts, runtime: bun, ") } else { bundle };
+        let bundle = if binding.name == "typescript" {
+            bundle.replace(".ts, ", ".ts, runtime: bun, ")
+        } else {
+            bundle
+        };
         std::fs::write(project.join("goondan.yaml"), bundle).unwrap();
         sandbox.write("layers.case.yaml", &cases(binding));
         let outcome = sandbox.gdn(&["test", "layers.case.yaml"]);
         let passed = format!("{} passed, 0 failed\n", binding.cases);
-        assert!(outcome.stdout.ends_with(&passed), "{}: {}\n{}", binding.name, outcome.stdout, outcome.stderr);
+        assert!(
+            outcome.stdout.ends_with(&passed),
+            "{}: {}\n{}",
+            binding.name,
+            outcome.stdout,
+            outcome.stderr
+        );
     }
 }
 
 /// The example in C, whose layer around a turn answers with `word`.
 fn compile(word: &str, to: &Path) {
-    let example = std::fs::read_to_string(repository().join("examples/plugins/c-layers/layers.c")).unwrap();
+    let example =
+        std::fs::read_to_string(repository().join("examples/plugins/c-layers/layers.c")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("layers.c");
     std::fs::write(&source, example.replace("an answer of mine", word)).unwrap();
     let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-I"]).arg(repository().join("include")).arg("-I");
-    compiler.arg(repository().join("examples/plugins/c-layers")).arg(source).arg("-o").arg(to);
+    compiler
+        .args(["-shared", "-fPIC", "-I"])
+        .arg(repository().join("include"))
+        .arg("-I");
+    compiler
+        .arg(repository().join("examples/plugins/c-layers"))
+        .arg(source)
+        .arg("-o")
+        .arg(to);
     assert!(compiler.status().unwrap().success());
 }
 
@@ -192,7 +264,10 @@ fn compile(word: &str, to: &Path) {
 fn a_new_library_is_for_the_next_turn_and_the_old_one_ends_its_own() {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    let text = manifest(model, "extensions: [{ref: Extension/say}]\n  permissions: {default: allow}");
+    let text = manifest(
+        model,
+        "extensions: [{ref: Extension/say}]\n  permissions: {default: allow}",
+    );
     let extension = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: say}\nspec:\n  \
                      entry: ./lib/say\n  config: {does: edits}\n";
     sandbox.write("p/goondan.yaml", &format!("{text}{extension}"));
@@ -233,7 +308,13 @@ fn a_panic_in_a_layer_ends_its_turn_and_nothing_else() {
     running.send("panic");
     let result = running.until("result");
     assert_eq!(result["error"]["code"], "E_EXT_FAILED", "{result}");
-    assert!(result["error"]["message"].as_str().unwrap().contains("no panic today"), "{result}");
+    assert!(
+        result["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("no panic today"),
+        "{result}"
+    );
     assert_eq!(running.ask("still there?"), "heard still there?");
     running.end();
 }
@@ -243,17 +324,28 @@ fn what_is_no_library_with_an_extension_is_told() {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let text = manifest(model, "extensions: [{ref: Extension/reverse}]");
-    let extension =
-        "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: reverse}\nspec: {entry: ./reverse}\n";
+    let extension = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: reverse}\nspec: {entry: ./reverse}\n";
     sandbox.write("p/goondan.yaml", &format!("{text}{extension}"));
     sandbox.write("p/script.yaml", ECHO);
     let missing = sandbox.gdn(&["validate", "p", "--format", "short"]);
-    assert!(missing.stdout.contains("E_CONFIG_ENTRY_NOT_FOUND"), "{missing:#?}");
+    assert!(
+        missing.stdout.contains("E_CONFIG_ENTRY_NOT_FOUND"),
+        "{missing:#?}"
+    );
     // One with tools alone, as version 1.0 of the contract knew them. Checking it loads no code.
     let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-I"]).arg(repository().join("include"));
+    compiler
+        .args(["-shared", "-fPIC", "-I"])
+        .arg(repository().join("include"));
     compiler.arg(repository().join("examples/plugins/c-reverse/reverse.c"));
-    assert!(compiler.arg("-o").arg(sandbox.dir().join("p").join(library("reverse"))).status().unwrap().success());
+    assert!(
+        compiler
+            .arg("-o")
+            .arg(sandbox.dir().join("p").join(library("reverse")))
+            .status()
+            .unwrap()
+            .success()
+    );
     sandbox.gdn(&["validate", "p"]).ok();
     let refused = sandbox.gdn(&["run", "p", "--input", "hello"]);
     assert_ne!(refused.code, 0);

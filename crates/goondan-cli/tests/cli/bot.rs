@@ -30,7 +30,10 @@ struct Telegram {
 impl Telegram {
     fn start() -> Telegram {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let telegram = Telegram { address: listener.local_addr().unwrap().to_string(), seen: Arc::default() };
+        let telegram = Telegram {
+            address: listener.local_addr().unwrap().to_string(),
+            seen: Arc::default(),
+        };
         let own = telegram.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -50,10 +53,18 @@ impl Telegram {
     /// Waits until it was called so, and gives back all calls of the method.
     fn until(&self, method: &str, is_enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let of_method = |seen: &Seen| -> Vec<Value> {
-            seen.calls.iter().filter(|(name, _)| name == method).map(|(_, body)| body.clone()).collect()
+            seen.calls
+                .iter()
+                .filter(|(name, _)| name == method)
+                .map(|(_, body)| body.clone())
+                .collect()
         };
         let seen = self.seen.0.lock().unwrap();
-        let (seen, late) = self.seen.1.wait_timeout_while(seen, PATIENCE, |seen| !is_enough(&of_method(seen))).unwrap();
+        let (seen, late) = self
+            .seen
+            .1
+            .wait_timeout_while(seen, PATIENCE, |seen| !is_enough(&of_method(seen)))
+            .unwrap();
         assert!(!late.timed_out(), "{:?}", seen.calls);
         of_method(&seen)
     }
@@ -95,14 +106,23 @@ impl Telegram {
         }
         let offset = usize::try_from(body["offset"].as_u64().unwrap_or_default()).unwrap();
         let more = |seen: &mut Seen| seen.written.len() < offset.max(1);
-        let (seen, _) = self.seen.1.wait_timeout_while(seen, Duration::from_secs(1), more).unwrap();
+        let (seen, _) = self
+            .seen
+            .1
+            .wait_timeout_while(seen, Duration::from_secs(1), more)
+            .unwrap();
         let update = |(number, text): (usize, &String)| {
             json!({"update_id": number + 1, "message": {
                 "message_id": number + 1, "text": text, "chat": {"id": 7, "type": "private"},
                 "from": {"id": 7, "is_bot": false, "first_name": "Ada"},
             }})
         };
-        seen.written.iter().enumerate().filter(|(number, _)| number + 1 >= offset).map(update).collect()
+        seen.written
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| number + 1 >= offset)
+            .map(update)
+            .collect()
     }
 }
 
@@ -112,9 +132,16 @@ struct Serving(Child);
 impl Serving {
     fn start(sandbox: &Sandbox) -> Serving {
         let mut command = sandbox.command(&["serve", "p", "--listen", "127.0.0.1:0", "--json"]);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         assert!(line.contains("url"), "{line}");
         Serving(child)
     }
@@ -132,7 +159,10 @@ impl Drop for Serving {
 fn a_message_is_answered_once_though_the_process_is_killed_before_the_answer() {
     let telegram = Telegram::start();
     let sandbox = Sandbox::new();
-    let swarm = manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "");
+    let swarm = manifest(
+        "{provider: scripted, model: any, options: {script: script.yaml}}",
+        "",
+    );
     let connection = format!(
         "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: bot}}\nspec:\n  connectorRef: \
          Connector/telegram\n  config: {{apiBaseUrl: {{value: 'http://{}'}}}}\n  secrets: {{botToken: {{value: '123:abc'}}}}\n  \
@@ -155,9 +185,16 @@ fn a_message_is_answered_once_though_the_process_is_killed_before_the_answer() {
     }
     sandbox.write("p/script.yaml", "default: {text: 'heard {{ last }}'}\n");
     let _serving = Serving::start(&sandbox);
-    let texts = |calls: &[Value]| calls.iter().map(|call| call["text"].clone()).collect::<Vec<_>>();
+    let texts = |calls: &[Value]| {
+        calls
+            .iter()
+            .map(|call| call["text"].clone())
+            .collect::<Vec<_>>()
+    };
     telegram.until("sendMessage", |calls| !calls.is_empty());
     telegram.write("more");
-    let sent = telegram.until("sendMessage", |calls| texts(calls).contains(&json!("heard more")));
+    let sent = telegram.until("sendMessage", |calls| {
+        texts(calls).contains(&json!("heard more"))
+    });
     assert_eq!(texts(&sent), ["heard hi", "heard more"]);
 }

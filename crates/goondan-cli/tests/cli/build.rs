@@ -17,7 +17,10 @@ fn project(build: &str) -> Sandbox {
     let text = manifest(MODEL, "").replace("{ref: Tool/bash}", "{ref: Tool/greet}");
     sandbox.write("p/goondan.yaml", &format!("{text}{tool}"));
     sandbox.write("p/script.yaml", "default: {text: hi}\n");
-    sandbox.write("p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n");
+    sandbox.write(
+        "p/tools/greet/tool.yaml",
+        "name: greet\ndescription: Greets\nentrypoint: greet.sh\n",
+    );
     sandbox
 }
 
@@ -29,7 +32,12 @@ fn what_is_missing_says_that_it_can_be_built() {
     let outcome = sandbox.gdn(&["validate", "p"]);
     assert_eq!(outcome.code, 4);
     assert!(outcome.stdout.contains("run `gdn build`"), "{outcome:#?}");
-    assert!(sandbox.gdn(&["build", "p"]).ok().starts_with("Built Tool/greet in "));
+    assert!(
+        sandbox
+            .gdn(&["build", "p"])
+            .ok()
+            .starts_with("Built Tool/greet in ")
+    );
     sandbox.gdn(&["validate", "p"]).ok();
 }
 
@@ -39,45 +47,79 @@ fn a_run_can_build_first() {
     let call = ["tool", "call", "greet__greet", "--project", "p", "--yes"];
     assert_eq!(sandbox.gdn(&call).code, 4);
     let outcome = sandbox.gdn(&[&call[..], &["--build"]].concat());
-    assert!(outcome.ok().contains(r#""stdout": "hello\n""#), "{outcome:#?}");
-    assert!(outcome.stderr.contains("Building Tool/greet: printf"), "{outcome:#?}");
+    assert!(
+        outcome.ok().contains(r#""stdout": "hello\n""#),
+        "{outcome:#?}"
+    );
+    assert!(
+        outcome.stderr.contains("Building Tool/greet: printf"),
+        "{outcome:#?}"
+    );
 }
 
 #[test]
 fn what_a_failed_build_has_printed_is_shown() {
     let sandbox = project("[sh, -c, 'echo no compiler here >&2; exit 7']");
-    for arguments in [&["build", "p"][..], &["run", "p", "--build", "--input", "x"]] {
+    for arguments in [
+        &["build", "p"][..],
+        &["run", "p", "--build", "--input", "x"],
+    ] {
         let outcome = sandbox.gdn(arguments);
-        assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{outcome:#?}");
-        sandbox.settings().bind(|| insta::assert_snapshot!("failed build", outcome.stderr));
+        assert_eq!(
+            (outcome.code, outcome.stdout.as_str()),
+            (1, ""),
+            "{outcome:#?}"
+        );
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!("failed build", outcome.stderr));
     }
     let outcome = sandbox.gdn(&["build", "p", "--json"]);
     let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
-    assert_eq!((&report[0]["status"], &report[0]["output"]), (&"failed".into(), &"no compiler here\n".into()));
+    assert_eq!(
+        (&report[0]["status"], &report[0]["output"]),
+        (&"failed".into(), &"no compiler here\n".into())
+    );
 }
 
 #[test]
 fn what_cannot_be_built_is_said() {
     let cases: [(&str, &str, &[&str]); 4] = [
         ("build nothing", "'true'", &["build", "q"]),
-        ("build of an unknown tool", "'true'", &["build", "p", "--tool", "gret"]),
+        (
+            "build of an unknown tool",
+            "'true'",
+            &["build", "p", "--tool", "gret"],
+        ),
         ("build that makes nothing", "'true'", &["build", "p"]),
-        ("build without its program", "[no-such-compiler]", &["build", "p"]),
+        (
+            "build without its program",
+            "[no-such-compiler]",
+            &["build", "p"],
+        ),
     ];
     for (name, build, arguments) in cases {
         let sandbox = project(build);
         sandbox.write("q/goondan.yaml", &manifest(MODEL, ""));
         let outcome = sandbox.gdn(arguments);
-        sandbox.settings().bind(|| insta::assert_snapshot!(name, outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(name, outcome.report()));
     }
 }
 
 #[test]
 fn other_mistakes_come_before_a_build() {
     let sandbox = project("echo built");
-    sandbox.write("p/agents.yaml", "apiVersion: goondan.ai/v1\nkind: Modle\nmetadata: {name: m2}\nspec: {}\n");
+    sandbox.write(
+        "p/agents.yaml",
+        "apiVersion: goondan.ai/v1\nkind: Modle\nmetadata: {name: m2}\nspec: {}\n",
+    );
     let outcome = sandbox.gdn(&["build", "p"]);
     assert_eq!(outcome.code, 4);
-    assert!(outcome.stderr.contains("Modle") && !outcome.stderr.contains("ENTRY_NOT_FOUND"), "{outcome:#?}");
+    assert!(
+        outcome.stderr.contains("Modle") && !outcome.stderr.contains("ENTRY_NOT_FOUND"),
+        "{outcome:#?}"
+    );
     assert!(!outcome.stderr.contains("Building"), "{outcome:#?}");
 }

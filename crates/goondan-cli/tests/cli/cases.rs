@@ -23,7 +23,9 @@ fn a_case_that_fails_fails_the_command() {
     let sandbox = cases();
     let outcome = sandbox.gdn(&["test", "cases"]);
     assert_eq!(outcome.code, 1);
-    sandbox.settings().bind(|| insta::assert_snapshot!("test", outcome.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("test", outcome.report()));
     let good = sandbox.gdn(&["test", "cases", "--filter", "good"]);
     assert!(good.ok().ends_with("1 passed, 0 failed\n"));
 }
@@ -31,14 +33,24 @@ fn a_case_that_fails_fails_the_command() {
 #[test]
 fn a_judge_that_is_not_there_is_told_before_a_model_is_asked() {
     let sandbox = Sandbox::new();
-    sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any}", ""));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest("{provider: scripted, model: any}", ""),
+    );
     let case = "case: x\nabout: It is polite.\nrules: [M1]\nproject: .\nlive: {runs: 2}\nmodels: {a: [{text: hi}]}\n\
                 steps: [{send: {input: go}, judge: It is polite.}]\n";
     sandbox.write("p/x.case.yaml", case);
     let outcome = sandbox.gdn(&["test", "p", "--live", "--judge", "nope"]);
-    assert_eq!((outcome.code, &*outcome.stdout), (2, ""), "{}", outcome.report());
+    assert_eq!(
+        (outcome.code, &*outcome.stdout),
+        (2, ""),
+        "{}",
+        outcome.report()
+    );
     assert!(
-        outcome.stderr.contains("There is no Model `nope` to judge; the Models of the project are m."),
+        outcome
+            .stderr
+            .contains("There is no Model `nope` to judge; the Models of the project are m."),
         "{outcome:?}"
     );
 }
@@ -46,16 +58,23 @@ fn a_judge_that_is_not_there_is_told_before_a_model_is_asked() {
 #[test]
 fn results_can_be_read_by_programs() {
     let sandbox = cases();
-    let json: Value = serde_json::from_str(&sandbox.gdn(&["test", "cases", "--json"]).stdout).unwrap();
+    let json: Value =
+        serde_json::from_str(&sandbox.gdn(&["test", "cases", "--json"]).stdout).unwrap();
     assert_eq!(json["cases"].as_array().unwrap().len(), 2);
     let junit = sandbox.gdn(&["test", "cases", "--format", "junit"]);
-    assert!(junit.stdout.starts_with("<?xml") && junit.stdout.contains("failures=\"1\""), "{junit:#?}");
+    assert!(
+        junit.stdout.starts_with("<?xml") && junit.stdout.contains("failures=\"1\""),
+        "{junit:#?}"
+    );
 }
 
 #[test]
 fn coverage_names_rules_without_a_case() {
     let outcome = cases().gdn(&["test", "cases", "--coverage"]);
-    assert!(outcome.ok().contains("no case: T1 ") && !outcome.stdout.contains("no case: M1 "), "{outcome:#?}");
+    assert!(
+        outcome.ok().contains("no case: T1 ") && !outcome.stdout.contains("no case: M1 "),
+        "{outcome:#?}"
+    );
 }
 
 #[test]
@@ -63,5 +82,8 @@ fn a_folder_without_cases_is_an_error() {
     let sandbox = Sandbox::new();
     let outcome = sandbox.gdn(&["test", "."]);
     assert_eq!(outcome.code, 1);
-    assert!(outcome.stdout.ends_with("0 passed, 1 failed\n"), "{outcome:#?}");
+    assert!(
+        outcome.stdout.ends_with("0 passed, 1 failed\n"),
+        "{outcome:#?}"
+    );
 }

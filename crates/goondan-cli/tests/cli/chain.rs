@@ -34,8 +34,7 @@ spec: {{entryAgent: Agent/lead, agents: [{{ref: Agent/lead}}, {{ref: Agent/worke
     sandbox
 }
 
-const GIT: &str =
-    ", permissions: {rules: [{tool: bash__exec, args: {command: 'git *'}, action: allow, sandbox: {network: true}}]}";
+const GIT: &str = ", permissions: {rules: [{tool: bash__exec, args: {command: 'git *'}, action: allow, sandbox: {network: true}}]}";
 
 fn warnings(lead: &str, worker: &str) -> Vec<Value> {
     let outcome = team(lead, worker).gdn(&["validate", "p", "--json"]);
@@ -45,17 +44,25 @@ fn warnings(lead: &str, worker: &str) -> Vec<Value> {
 
 #[test]
 fn what_a_caller_does_not_grant_is_warned_about_with_the_rule_to_add() {
-    let sandbox = team(", permissions: {default: ask, rules: [{permission: read, action: allow}]}", GIT);
+    let sandbox = team(
+        ", permissions: {default: ask, rules: [{permission: read, action: allow}]}",
+        GIT,
+    );
     let told = sandbox.gdn(&["validate", "p"]);
     insta::assert_snapshot!("caller restricts", told.ok());
     // What it says is what helps.
     let granted = sandbox.gdn(&["validate", "p", "--json"]);
     let report: Value = serde_json::from_str(granted.ok()).unwrap();
     let suggestion = report["warnings"][0]["suggestion"].as_str().unwrap();
-    let rules: Vec<&str> = suggestion.split('`').filter_map(|part| part.strip_prefix("- ")).collect();
+    let rules: Vec<&str> = suggestion
+        .split('`')
+        .filter_map(|part| part.strip_prefix("- "))
+        .collect();
     assert_eq!(rules.len(), 2, "{suggestion}");
-    let lead =
-        format!(", permissions: {{default: ask, rules: [{{permission: read, action: allow}}, {}]}}", rules.join(", "));
+    let lead = format!(
+        ", permissions: {{default: ask, rules: [{{permission: read, action: allow}}, {}]}}",
+        rules.join(", ")
+    );
     assert_eq!(warnings(&lead, GIT), Vec::<Value>::new());
 }
 
@@ -64,35 +71,85 @@ fn what_is_granted_or_meant_is_not_warned_about() {
     for (lead, worker) in [
         ("", ""),
         (", permissions: {default: allow}", GIT),
-        (", permissions: {default: allow}", ", permissions: {default: allow}"),
+        (
+            ", permissions: {default: allow}",
+            ", permissions: {default: allow}",
+        ),
         // Somebody has written down that it is asked for.
-        (", permissions: {rules: [{permission: execute, action: ask}]}", GIT),
+        (
+            ", permissions: {rules: [{permission: execute, action: ask}]}",
+            GIT,
+        ),
         ("", ", permissions: {default: deny}"),
     ] {
-        assert_eq!(warnings(lead, worker), Vec::<Value>::new(), "{lead} {worker}");
+        assert_eq!(
+            warnings(lead, worker),
+            Vec::<Value>::new(),
+            "{lead} {worker}"
+        );
     }
     // Without words of its own, the lead asks before programs run.
     let found = warnings("", ", permissions: {default: allow}");
-    assert_eq!((found.len(), &found[0]["resource"]), (1, &json!("Agent/lead")));
-    let found = warnings(", permissions: {default: deny, rules: [{tool: 'agents__*', action: allow}]}", "");
-    assert!(found[0]["message"].as_str().unwrap().contains("fs__read and fs__write are refused"), "{found:?}");
+    assert_eq!(
+        (found.len(), &found[0]["resource"]),
+        (1, &json!("Agent/lead"))
+    );
+    let found = warnings(
+        ", permissions: {default: deny, rules: [{tool: 'agents__*', action: allow}]}",
+        "",
+    );
+    assert!(
+        found[0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("fs__read and fs__write are refused"),
+        "{found:?}"
+    );
 }
 
 #[test]
 fn explain_shows_what_a_call_comes_to_for_each_caller() {
     let sandbox = team("", GIT);
-    let explain = ["policy", "explain", "-p", "p", "--agent", "worker", "--tool", "bash__exec"];
+    let explain = [
+        "policy",
+        "explain",
+        "-p",
+        "p",
+        "--agent",
+        "worker",
+        "--tool",
+        "bash__exec",
+    ];
     let line = ["--args", r#"{"command": "git log"}"#];
-    insta::assert_snapshot!("explain for callers", sandbox.gdn(&[&explain[..], &line].concat()).ok());
+    insta::assert_snapshot!(
+        "explain for callers",
+        sandbox.gdn(&[&explain[..], &line].concat()).ok()
+    );
     let as_json = sandbox.gdn(&[&explain[..], &line, &["--json"]].concat());
     let answer: Value = serde_json::from_str(as_json.ok()).unwrap();
-    assert_eq!((&answer["action"], &answer["callers"][0]["action"]), (&json!("allow"), &json!("ask")));
+    assert_eq!(
+        (&answer["action"], &answer["callers"][0]["action"]),
+        (&json!("allow"), &json!("ask"))
+    );
     // The run agrees: the caller's policy asks, and nobody is there.
     let named = sandbox.gdn(&[&explain[..], &line, &["--caller", "lead", "--json"]].concat());
     let answer: Value = serde_json::from_str(named.ok()).unwrap();
-    assert_eq!((&answer["action"], &answer["callers"]), (&json!("ask"), &json!([])));
+    assert_eq!(
+        (&answer["action"], &answer["callers"]),
+        (&json!("ask"), &json!([]))
+    );
     // Nobody can call the lead.
-    let lead = ["policy", "explain", "-p", "p", "--agent", "lead", "--tool", "agents__request", "--json"];
+    let lead = [
+        "policy",
+        "explain",
+        "-p",
+        "p",
+        "--agent",
+        "lead",
+        "--tool",
+        "agents__request",
+        "--json",
+    ];
     let answer: Value = serde_json::from_str(sandbox.gdn(&lead).ok()).unwrap();
     assert_eq!(answer["callers"], json!([]));
 }

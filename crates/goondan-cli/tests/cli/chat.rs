@@ -56,7 +56,10 @@ fn what_goes_on_is_told_while_it_does_and_what_came_of_it_behind_it() {
     );
     let sandbox = scripted(&script);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    sandbox.write("p/goondan.yaml", &manifest(model, "workdir: project\n  permissions: {default: allow}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(model, "workdir: project\n  permissions: {default: allow}"),
+    );
     let mut person = Person::sit_down(&sandbox);
     person.read_until("a> ");
     person.write("go\r");
@@ -77,10 +80,14 @@ fn what_goes_on_is_told_while_it_does_and_what_came_of_it_behind_it() {
 
 #[test]
 fn a_signal_ends_a_chat_that_stands_at_a_question() {
-    let sandbox =
-        scripted("agents: {a: [{calls: [{id: c, tool: bash__exec, args: {command: 'true'}}]}, {text: it is over}]}\n");
+    let sandbox = scripted(
+        "agents: {a: [{calls: [{id: c, tool: bash__exec, args: {command: 'true'}}]}, {text: it is over}]}\n",
+    );
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: ask}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(model, "permissions: {default: ask}"),
+    );
     let mut person = Person::sit_down(&sandbox);
     person.read_until("a> ");
     person.write("go\r");

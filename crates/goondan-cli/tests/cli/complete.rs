@@ -41,7 +41,11 @@ fn offered(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
     command.env("GOONDAN_COMPLETE", "fish");
     let outcome = sandbox.finished(command);
     assert_eq!(outcome.stderr, "");
-    outcome.ok().lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
+    outcome
+        .ok()
+        .lines()
+        .map(|line| line.split('\t').next().unwrap_or_default().to_owned())
+        .collect()
 }
 
 fn project() -> Sandbox {
@@ -80,7 +84,11 @@ fn names_of_the_project_around_the_folder_are_offered() {
         (&["mcp", "login", ""], "notes"),
         (&["connection", "test", ""], "desk"),
     ] {
-        assert!(offered(&sandbox, words).contains(&name.to_owned()), "{words:?}: {:?}", offered(&sandbox, words));
+        assert!(
+            offered(&sandbox, words).contains(&name.to_owned()),
+            "{words:?}: {:?}",
+            offered(&sandbox, words)
+        );
     }
 }
 
@@ -90,12 +98,20 @@ fn conversations_are_offered_unless_a_shell_would_run_their_name() {
     sandbox.write("goondan.yaml", &PROJECT.replace(", {ref: Tool/notes}", ""));
     sandbox.write("script.yaml", "default: {text: Buzz.}\n");
     for key in ["main", "$(touch executed)", "a\u{1b}[2Jb"] {
-        sandbox.gdn(&["run", "--instance-key", key, "--input", "hello"]).ok();
+        sandbox
+            .gdn(&["run", "--instance-key", key, "--input", "hello"])
+            .ok();
     }
     let mut command = sandbox.stranger(&["--", "gdn", "instance", "show", ""]);
-    command.env("GOONDAN_COMPLETE", "fish").env("GOONDAN_STATE_ROOT", sandbox.state());
+    command
+        .env("GOONDAN_COMPLETE", "fish")
+        .env("GOONDAN_STATE_ROOT", sandbox.state());
     let outcome = sandbox.finished(command);
-    let words: Vec<&str> = outcome.ok().lines().filter(|line| !line.starts_with('-')).collect();
+    let words: Vec<&str> = outcome
+        .ok()
+        .lines()
+        .filter(|line| !line.starts_with('-'))
+        .collect();
     assert_eq!(words, ["beekeeper:main"]);
 }
 
@@ -107,5 +123,12 @@ fn a_project_with_errors_and_an_unknown_shell_offer_nothing() {
     let mut command = sandbox.stranger(&["--", "gdn", ""]);
     command.env("GOONDAN_COMPLETE", "tcsh");
     let outcome = sandbox.finished(command);
-    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (2, "", ""));
+    assert_eq!(
+        (
+            outcome.code,
+            outcome.stdout.as_str(),
+            outcome.stderr.as_str()
+        ),
+        (2, "", "")
+    );
 }

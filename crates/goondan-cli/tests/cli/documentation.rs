@@ -14,7 +14,10 @@ struct Shown {
 }
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// The pages that show whole commands with their whole output.
@@ -26,24 +29,46 @@ fn pages() -> Vec<PathBuf> {
         "examples/hello/README.md",
         "examples/newsroom/README.md",
     ];
-    pages.into_iter().map(|page| repository().join(page)).collect()
+    pages
+        .into_iter()
+        .map(|page| repository().join(page))
+        .collect()
 }
 
 /// Every file below `folder`.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 fn shown(file: &Path) -> Vec<Shown> {
     let text = std::fs::read_to_string(file).unwrap();
-    let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    let blocks = text
+        .split("```console\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("\n```").next());
     let commands = blocks.flat_map(|block| block.split("$ ").skip(1));
     let shown = commands.map(|lines| {
         let (command, output) = lines.split_once('\n').unwrap_or((lines, ""));
-        Shown { file: file.to_owned(), command: command.to_owned(), output: output.trim_end().to_owned() }
+        Shown {
+            file: file.to_owned(),
+            command: command.to_owned(),
+            output: output.trim_end().to_owned(),
+        }
     });
-    shown.filter(|shown| shown.command.starts_with("gdn ")).collect()
+    shown
+        .filter(|shown| shown.command.starts_with("gdn "))
+        .collect()
 }
 
 /// What the command prints, standard error included, in the root of the repository.
@@ -59,15 +84,28 @@ fn printed(sandbox: &Sandbox, command: &str) -> String {
         .env("GOONDAN_STATE_ROOT", sandbox.state())
         .output()
         .unwrap();
-    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim_end()
+        .to_owned()
 }
 
 #[test]
 fn commands_print_what_the_pages_say() {
     let all: Vec<Shown> = pages().iter().flat_map(|page| shown(page)).collect();
     assert!(all.len() >= 4, "the pages show commands: {all:#?}");
-    for Shown { file, command, output } in all {
-        assert_eq!(printed(&Sandbox::new(), &command), output, "{}: {command}", file.display());
+    for Shown {
+        file,
+        command,
+        output,
+    } in all
+    {
+        assert_eq!(
+            printed(&Sandbox::new(), &command),
+            output,
+            "{}: {command}",
+            file.display()
+        );
     }
 }
 
@@ -78,10 +116,16 @@ fn schemas_that_are_pointed_at_exist() {
     let below = folders.iter().flat_map(|folder| files(&root.join(folder)));
     let mut seen = 0;
     for file in below.chain([root.join("README.md")]) {
-        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let Ok(text) = std::fs::read_to_string(&file) else {
+            continue;
+        };
         for line in text.lines().filter(|line| line.contains("$schema=")) {
             let name = line.rsplit('/').next().unwrap();
-            assert!(root.join("schemas").join(name).is_file(), "{}: {line}", file.display());
+            assert!(
+                root.join("schemas").join(name).is_file(),
+                "{}: {line}",
+                file.display()
+            );
             seen += 1;
         }
     }
@@ -91,8 +135,12 @@ fn schemas_that_are_pointed_at_exist() {
 /// The YAML blocks of `docs/reference.md`, as one project with the files that they name.
 fn reference_project() -> Sandbox {
     let page = std::fs::read_to_string(repository().join("docs/reference.md")).unwrap();
-    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let (packages, others): (Vec<&str>, Vec<&str>) = blocks.partition(|block| block.contains("kind: Package"));
+    let blocks = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let (packages, others): (Vec<&str>, Vec<&str>) =
+        blocks.partition(|block| block.contains("kind: Package"));
     let sandbox = Sandbox::new();
     // A Package has to be the first document.
     sandbox.write("p/goondan.yaml", &[packages, others].concat().join("---\n"));
@@ -113,11 +161,17 @@ fn reference_project() -> Sandbox {
     sandbox.write("p/schemas/text.json", r#"{"type": "object"}"#);
     let tools = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@acme/tools\"}\nspec: {version: 1.4.2}\n";
     sandbox.write("p/.goondan/installed/@acme/tools/goondan.yaml", tools);
-    let contents = goondan::inside::contents(&sandbox.dir().join("p/.goondan/installed/@acme/tools")).unwrap();
+    let contents =
+        goondan::inside::contents(&sandbox.dir().join("p/.goondan/installed/@acme/tools")).unwrap();
     let locked = format!("{{version: 1.4.2, resolved: \"file:x\", contents: {contents}}}");
-    sandbox
-        .write("p/goondan.lock.yaml", &format!("lockfileVersion: 1\npackages: {{\"@acme/tools@1.4.2\": {locked}}}\n"));
-    sandbox.write("p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n");
+    sandbox.write(
+        "p/goondan.lock.yaml",
+        &format!("lockfileVersion: 1\npackages: {{\"@acme/tools@1.4.2\": {locked}}}\n"),
+    );
+    sandbox.write(
+        "p/tools/greet/tool.yaml",
+        "name: greet\ndescription: Greets\nentrypoint: greet.sh\n",
+    );
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -134,9 +188,18 @@ fn reference_project() -> Sandbox {
         let library = format!("p/{folder}/target/release/{prefix}{name}{suffix}");
         sandbox.write(&library, "");
         let mut compiler = std::process::Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-I"]).arg(repository().join("include"));
+        compiler
+            .args(["-shared", "-fPIC", "-I"])
+            .arg(repository().join("include"));
         compiler.arg(repository().join("examples/plugins").join(source));
-        assert!(compiler.arg("-o").arg(sandbox.dir().join(library)).status().unwrap().success());
+        assert!(
+            compiler
+                .arg("-o")
+                .arg(sandbox.dir().join(library))
+                .status()
+                .unwrap()
+                .success()
+        );
     }
     sandbox
 }
@@ -147,12 +210,26 @@ fn the_examples_of_the_reference_are_a_valid_project() {
     let report: serde_json::Value = serde_json::from_str(outcome.ok()).unwrap();
     assert_eq!(report["errors"], serde_json::json!([]));
     // Nobody uses these, and whether the runtime of some is installed is up to the machine.
-    let alone = ["Tool/weather", "Extension/turn-count", "Connector/inbox", "Connector/pager"];
+    let alone = [
+        "Tool/weather",
+        "Extension/turn-count",
+        "Connector/inbox",
+        "Connector/pager",
+    ];
     let is_alone = |one: &serde_json::Value| alone.iter().any(|id| one["resource"] == *id);
-    let warnings = report["warnings"].as_array().unwrap().iter().filter(|one| !is_alone(one));
-    let codes: Vec<&str> = warnings.map(|warning| warning["code"].as_str().unwrap()).collect();
+    let warnings = report["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| !is_alone(one));
+    let codes: Vec<&str> = warnings
+        .map(|warning| warning["code"].as_str().unwrap())
+        .collect();
     // Nobody has the keys of its models and connections.
-    assert!(!codes.is_empty() && codes.iter().all(|code| *code == "W_CONFIG_NOT_READY"), "{report:#}");
+    assert!(
+        !codes.is_empty() && codes.iter().all(|code| *code == "W_CONFIG_NOT_READY"),
+        "{report:#}"
+    );
 }
 
 /// The headings of a page, as GitHub turns them into anchors.
@@ -163,8 +240,15 @@ fn anchors(text: &str) -> Vec<String> {
         !in_code && line.starts_with('#')
     });
     let anchor = |line: &str| {
-        let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-        title.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+        let title = line
+            .trim_start_matches('#')
+            .trim()
+            .to_lowercase()
+            .replace(' ', "-");
+        title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_'))
+            .collect()
     };
     lines.map(anchor).collect()
 }
@@ -172,20 +256,41 @@ fn anchors(text: &str) -> Vec<String> {
 #[test]
 fn links_between_pages_lead_somewhere() {
     let root = repository();
-    let top = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"].map(|page| root.join(page));
-    let below = ["docs", "examples"].iter().flat_map(|folder| files(&root.join(folder)));
-    let pages = below.chain(top).filter(|path| path.extension().is_some_and(|suffix| suffix == "md"));
+    let top = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ]
+    .map(|page| root.join(page));
+    let below = ["docs", "examples"]
+        .iter()
+        .flat_map(|folder| files(&root.join(folder)));
+    let pages = below
+        .chain(top)
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == "md"));
     let mut seen = 0;
     for page in pages {
         let text = std::fs::read_to_string(&page).unwrap();
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let targets = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
         for target in targets.filter(|target| !target.contains("://")) {
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let file = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            let file = if path.is_empty() {
+                page.clone()
+            } else {
+                page.parent().unwrap().join(path)
+            };
             assert!(file.exists(), "{}: {target}", page.display());
             if !anchor.is_empty() {
                 let headings = anchors(&std::fs::read_to_string(&file).unwrap());
-                assert!(headings.iter().any(|heading| heading == anchor), "{}: {target}", page.display());
+                assert!(
+                    headings.iter().any(|heading| heading == anchor),
+                    "{}: {target}",
+                    page.display()
+                );
             }
             seen += 1;
         }

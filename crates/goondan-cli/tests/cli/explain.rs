@@ -8,20 +8,32 @@ use crate::sandbox::Sandbox;
 fn a_code_is_explained_however_it_is_written() {
     let sandbox = Sandbox::new();
     let explained = sandbox.gdn(&["explain", "e_config_invalid_ref"]);
-    assert_eq!(explained.ok(), sandbox.gdn(&["explain", "E_CONFIG_INVALID_REF"]).ok());
+    assert_eq!(
+        explained.ok(),
+        sandbox.gdn(&["explain", "E_CONFIG_INVALID_REF"]).ok()
+    );
     sandbox.settings().bind(|| {
         insta::assert_snapshot!("explained code", explained.ok());
-        insta::assert_snapshot!("explained code without an example", sandbox.gdn(&["explain", "E_STORE"]).ok());
+        insta::assert_snapshot!(
+            "explained code without an example",
+            sandbox.gdn(&["explain", "E_STORE"]).ok()
+        );
     });
 }
 
 #[test]
 fn a_word_that_is_no_code_leads_to_those_that_are() {
     let sandbox = Sandbox::new();
-    for (name, code) in [("misspelt code", "E_TOOL_DENID"), ("part of a code", "escape"), ("no code", "E_ACME_FULL")] {
+    for (name, code) in [
+        ("misspelt code", "E_TOOL_DENID"),
+        ("part of a code", "escape"),
+        ("no code", "E_ACME_FULL"),
+    ] {
         let outcome = sandbox.gdn(&["explain", code]);
         assert_eq!(outcome.code, 2);
-        sandbox.settings().bind(|| insta::assert_snapshot!(name, outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(name, outcome.report()));
     }
 }
 
@@ -29,14 +41,30 @@ fn a_word_that_is_no_code_leads_to_those_that_are() {
 fn all_codes_are_listed_in_a_line_each() {
     let sandbox = Sandbox::new();
     let listed = sandbox.gdn(&["explain"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("all codes", listed.ok()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("all codes", listed.ok()));
     let json: Vec<Value> = serde_json::from_str(sandbox.gdn(&["explain", "--json"]).ok()).unwrap();
     assert!(json.len() > 100);
     for row in &json {
         let line = format!("  {} ", row["code"].as_str().unwrap());
-        assert_eq!(listed.ok().lines().filter(|listed| listed.starts_with(&line)).count(), 1, "{line}");
+        assert_eq!(
+            listed
+                .ok()
+                .lines()
+                .filter(|listed| listed.starts_with(&line))
+                .count(),
+            1,
+            "{line}"
+        );
     }
-    let one: Value = serde_json::from_str(sandbox.gdn(&["explain", "E_TOOL_DENIED", "--json"]).ok()).unwrap();
+    let one: Value =
+        serde_json::from_str(sandbox.gdn(&["explain", "E_TOOL_DENIED", "--json"]).ok()).unwrap();
     assert!(json.contains(&one));
-    assert!(one["helpUrl"].as_str().unwrap().ends_with("docs/errors.md#e_tool_denied"));
+    assert!(
+        one["helpUrl"]
+            .as_str()
+            .unwrap()
+            .ends_with("docs/errors.md#e_tool_denied")
+    );
 }

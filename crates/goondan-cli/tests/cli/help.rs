@@ -50,19 +50,31 @@ fn every_command_explains_itself() {
             arguments.push("--help");
         }
         let outcome = sandbox.gdn(&arguments);
-        assert_eq!(outcome.stderr, "", "help is a result, so it goes to standard output");
+        assert_eq!(
+            outcome.stderr, "",
+            "help is a result, so it goes to standard output"
+        );
         let name = format!("help {}", command.join(" "));
-        sandbox.settings().bind(|| insta::assert_snapshot!(name.trim_end(), outcome.ok()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(name.trim_end(), outcome.ok()));
     }
 }
 
 #[test]
 fn without_a_command_the_help_is_an_error() {
     let sandbox = Sandbox::new();
-    for (command, listed) in [(&[][..], "Create a project that runs at once"), (&["new"][..], "Usage: gdn new")] {
+    for (command, listed) in [
+        (&[][..], "Create a project that runs at once"),
+        (&["new"][..], "Usage: gdn new"),
+    ] {
         let outcome = sandbox.gdn(command);
         assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""));
-        assert!(outcome.stderr.contains(listed) && !outcome.stderr.contains("error["), "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains(listed) && !outcome.stderr.contains("error["),
+            "{}",
+            outcome.stderr
+        );
     }
 }
 
@@ -70,10 +82,17 @@ fn without_a_command_the_help_is_an_error() {
 fn there_is_a_manual_page_for_each_command() {
     let sandbox = Sandbox::new();
     sandbox.gdn(&["man", "pages"]).ok();
-    let page = |name: &str| std::fs::read_to_string(sandbox.dir().join("pages").join(name)).unwrap();
+    let page =
+        |name: &str| std::fs::read_to_string(sandbox.dir().join("pages").join(name)).unwrap();
     assert!(page("gdn.1").contains("validate"));
-    for command in COMMANDS.iter().filter(|command| !command.is_empty() && **command != ["--version"]) {
-        assert!(page(&format!("gdn-{}.1", command.join("-"))).contains("SYNOPSIS"), "{command:?}");
+    for command in COMMANDS
+        .iter()
+        .filter(|command| !command.is_empty() && **command != ["--version"])
+    {
+        assert!(
+            page(&format!("gdn-{}.1", command.join("-"))).contains("SYNOPSIS"),
+            "{command:?}"
+        );
     }
     let hidden = std::fs::exists(sandbox.dir().join("pages/gdn-tool-host.1")).unwrap();
     assert!(!hidden, "what is no command of people has no page");

@@ -86,7 +86,10 @@ pub(crate) fn assert_harmless(output: &str) {
         rest = rest.replace(&format!("\u{1b}{own}"), "");
     }
     // The terminal itself ends lines with both, and the line that says what is going on begins with a return.
-    let found = rest.chars().enumerate().find(|&(_, c)| is_hidden(c) && !matches!(c, '\n' | '\t' | '\r'));
+    let found = rest
+        .chars()
+        .enumerate()
+        .find(|&(_, c)| is_hidden(c) && !matches!(c, '\n' | '\t' | '\r'));
     if let Some((at, c)) = found {
         let around: String = rest.chars().skip(at.saturating_sub(60)).take(120).collect();
         panic!("{c:?} got through in {around:?}");

@@ -14,7 +14,8 @@ use crate::sandbox::Sandbox;
 const RUNTIMES: [&str; 4] = ["node", "bun", "deno", "python"];
 
 fn fixture(file: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/hostile-handlers");
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/hostile-handlers");
     std::fs::read_to_string(folder.join(file)).unwrap()
 }
 
@@ -22,7 +23,11 @@ fn fixture(file: &str) -> String {
 #[allow(clippy::print_stderr, reason = "it says why a runtime is skipped")]
 fn runtimes() -> impl Iterator<Item = &'static str> {
     RUNTIMES.into_iter().filter(|runtime| {
-        let program = if *runtime == "python" { "python3" } else { runtime };
+        let program = if *runtime == "python" {
+            "python3"
+        } else {
+            runtime
+        };
         let is_there = Command::new(program).arg("--version").output().is_ok();
         if !is_there {
             eprintln!("skipped: there is no {program}");
@@ -33,18 +38,29 @@ fn runtimes() -> impl Iterator<Item = &'static str> {
 
 /// A tool in a file of the runtime's language.
 fn entry(runtime: &str) -> &'static str {
-    if runtime == "python" { "handlers.py" } else { "handlers.mjs" }
+    if runtime == "python" {
+        "handlers.py"
+    } else {
+        "handlers.mjs"
+    }
 }
 
 #[test]
 fn a_handler_that_does_what_none_should_ends_its_call_and_nothing_else() {
     for runtime in runtimes() {
         let sandbox = Sandbox::new();
-        let bundle = fixture("goondan.yaml").replace("runtime: node", &format!("runtime: {runtime}"));
-        sandbox.write("p/goondan.yaml", &bundle.replace("handlers.mjs", entry(runtime)));
+        let bundle =
+            fixture("goondan.yaml").replace("runtime: node", &format!("runtime: {runtime}"));
+        sandbox.write(
+            "p/goondan.yaml",
+            &bundle.replace("handlers.mjs", entry(runtime)),
+        );
         sandbox.write(&format!("p/{}", entry(runtime)), &fixture(entry(runtime)));
         let mut cases = String::new();
-        for line in fixture("steps.yaml").lines().filter_map(|line| line.strip_prefix("- [")) {
+        for line in fixture("steps.yaml")
+            .lines()
+            .filter_map(|line| line.strip_prefix("- ["))
+        {
             let (tool, line) = line.strip_suffix(']').unwrap().split_once(", ").unwrap();
             let (how, expected) = line.split_once(", ").unwrap();
             write!(
@@ -57,8 +73,16 @@ fn a_handler_that_does_what_none_should_ends_its_call_and_nothing_else() {
         }
         sandbox.write("hostile.case.yaml", &cases);
         let outcome = sandbox.gdn(&["test", "hostile.case.yaml"]);
-        let passed = format!("{} passed, 0 failed\n", fixture("steps.yaml").matches("\n- [").count());
-        assert!(outcome.stdout.ends_with(&passed), "{runtime}: {}\n{}", outcome.stdout, outcome.stderr);
+        let passed = format!(
+            "{} passed, 0 failed\n",
+            fixture("steps.yaml").matches("\n- [").count()
+        );
+        assert!(
+            outcome.stdout.ends_with(&passed),
+            "{runtime}: {}\n{}",
+            outcome.stdout,
+            outcome.stderr
+        );
     }
 }
 
@@ -87,10 +111,21 @@ spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
     sandbox.write("p/goondan.yaml", &format!("{model}{}", more.trim_start()));
     let manifest = "name: where\ndescription: Says where it is.\nversion: 1.0.0\nentrypoint: where\nparameters: []\n";
     sandbox.write("p/tools/where/tool.yaml", manifest);
-    sandbox.write("p/tools/where/where", "#!/bin/sh\nprintf '%s %s' \"$GOONDAN_PROJECT\" \"$GOONDAN_WORKSPACE\"\n");
+    sandbox.write(
+        "p/tools/where/where",
+        "#!/bin/sh\nprintf '%s %s' \"$GOONDAN_PROJECT\" \"$GOONDAN_WORKSPACE\"\n",
+    );
     let program = sandbox.dir().join("p/tools/where/where");
     std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let arguments = ["tool", "call", "custom-tools__run", "-p", "p", "--args", r#"{"tool_name": "where"}"#];
+    let arguments = [
+        "tool",
+        "call",
+        "custom-tools__run",
+        "-p",
+        "p",
+        "--args",
+        r#"{"tool_name": "where"}"#,
+    ];
     let outcome = sandbox.gdn(&arguments);
     let told: Value = serde_json::from_str(outcome.ok()).unwrap();
     let folder = sandbox.dir().join("p").display().to_string();
@@ -129,7 +164,8 @@ rules:
 fn telling(runtime: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    let project = manifest(model, "permissions: {default: allow}").replace("{ref: Tool/bash}", "{ref: Tool/t}");
+    let project = manifest(model, "permissions: {default: allow}")
+        .replace("{ref: Tool/bash}", "{ref: Tool/t}");
     let tool = format!(
         "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t}}\nspec:\n  entry: ./{}\n  runtime: {runtime}\n  \
          exports: [{{name: tell, description: Tells., parameters: {{type: object}}}}]\n",
@@ -146,14 +182,28 @@ fn telling(runtime: &str) -> Sandbox {
 fn what_people_see_of_a_result_is_the_same_from_every_runtime() {
     for runtime in runtimes() {
         let sandbox = telling(runtime);
-        let run = sandbox.gdn(&["run", "p", "--input", "go", "--output-format", "stream-json"]);
-        let events: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let run = sandbox.gdn(&[
+            "run",
+            "p",
+            "--input",
+            "go",
+            "--output-format",
+            "stream-json",
+        ]);
+        let events: Vec<Value> = run
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         let of = |kind: &str| {
             let found = events.iter().find(|event| event["type"] == kind);
             found.unwrap_or_else(|| panic!("{runtime}: no {kind}: {run:#?}"))
         };
         let progress = of("tool.progress");
-        assert!(progress["title"] == "half of it" && progress["metadata"]["done"] == 0.5, "{runtime}: {progress}");
+        assert!(
+            progress["title"] == "half of it" && progress["metadata"]["done"] == 0.5,
+            "{runtime}: {progress}"
+        );
         let completed = of("tool.completed");
         assert!(
             completed["title"] == "Told all of it"
@@ -163,27 +213,40 @@ fn what_people_see_of_a_result_is_the_same_from_every_runtime() {
         );
         // What a person sees while it runs, what the log has, and what is looked up later. Studio gets the events above.
         let shown = sandbox.gdn(&["run", "p", "--input", "go", "-v"]);
-        assert!(shown.stderr.contains("Told all of it"), "{runtime}: {shown:#?}");
+        assert!(
+            shown.stderr.contains("Told all of it"),
+            "{runtime}: {shown:#?}"
+        );
         let logged = sandbox.gdn(&["run", "p", "--input", "go", "-vv"]);
         assert!(
             logged.stderr.contains("a line of the log") && logged.stderr.contains("\"number\":7"),
             "{runtime}: {logged:#?}"
         );
         let logs = sandbox.gdn(&["logs", "--project", "p"]);
-        assert!(logs.stdout.contains("Told all of it"), "{runtime}: {logs:#?}");
+        assert!(
+            logs.stdout.contains("Told all of it"),
+            "{runtime}: {logs:#?}"
+        );
     }
 }
 
 /// A program that leaves a trace where it is started.
 fn place_trap(folder: &Path, name: &str) {
     let program = folder.join(name);
-    std::fs::write(&program, format!("#!/bin/sh\necho started > '{}/trace'\n", folder.display())).unwrap();
+    std::fs::write(
+        &program,
+        format!("#!/bin/sh\necho started > '{}/trace'\n", folder.display()),
+    )
+    .unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
 fn validating_starts_nothing_and_says_which_runtime_is_missing() {
-    for (runtime, called) in RUNTIMES.into_iter().zip(["Node.js", "Bun", "Deno", "Python 3"]) {
+    for (runtime, called) in RUNTIMES
+        .into_iter()
+        .zip(["Node.js", "Bun", "Deno", "Python 3"])
+    {
         let sandbox = telling(runtime);
         let extension = format!(
             "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {{name: e}}\nspec: {{entry: ./{}, runtime: {runtime}}}\n",
@@ -192,7 +255,10 @@ fn validating_starts_nothing_and_says_which_runtime_is_missing() {
         let bundle = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
         sandbox.write(
             "p/goondan.yaml",
-            &(bundle.replace("permissions:", "extensions: [{ref: Extension/e}]\n  permissions:") + &extension),
+            &(bundle.replace(
+                "permissions:",
+                "extensions: [{ref: Extension/e}]\n  permissions:",
+            ) + &extension),
         );
         let bin = sandbox.dir().join("bin");
         std::fs::create_dir(&bin).unwrap();
@@ -203,11 +269,19 @@ fn validating_starts_nothing_and_says_which_runtime_is_missing() {
         };
         let missing = validate();
         let told = format!("{missing:?}");
-        assert!(told.matches(&format!("needs {called}, which is not installed")).count() >= 2, "{missing:#?}");
+        assert!(
+            told.matches(&format!("needs {called}, which is not installed"))
+                .count()
+                >= 2,
+            "{missing:#?}"
+        );
         for name in ["node", "bun", "deno", "python3", "python", "sh"] {
             place_trap(&bin, name);
         }
         validate().ok();
-        assert!(!bin.join("trace").exists(), "validating has started a program");
+        assert!(
+            !bin.join("trace").exists(),
+            "validating has started a program"
+        );
     }
 }

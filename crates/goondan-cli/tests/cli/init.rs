@@ -12,7 +12,9 @@ fn every_template_validates_and_runs_without_a_key() {
     for (template, answer) in answers {
         let sandbox = Sandbox::new();
         let created = sandbox.gdn(&["init", "My Swarm", "--template", template]);
-        sandbox.settings().bind(|| insta::assert_snapshot!(format!("init {template}"), created.ok()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(format!("init {template}"), created.ok()));
         let checked = sandbox.gdn(&["validate", "My Swarm", "--strict"]);
         assert_eq!(checked.code, 0, "{template}: {checked:#?}");
         let ran = sandbox.gdn(&["run", "My Swarm", "--input", "Hello there"]);
@@ -28,7 +30,10 @@ fn templates_with_a_case_pass_it_and_explain_themselves() {
             "coding",
             "The coder found 3 names in the repository, has 1 task left, and changed nothing: a script plays it.\n",
         ),
-        ("research", "The researcher says: 1 passage of the notes fits. Sources: memory/tides.md\n"),
+        (
+            "research",
+            "The researcher says: 1 passage of the notes fits. Sources: memory/tides.md\n",
+        ),
         (
             "service",
             "{\"answer\": \"A parcel takes two working days. Returns are free for thirty days.\", \"needsPerson\": false}\n",
@@ -37,13 +42,25 @@ fn templates_with_a_case_pass_it_and_explain_themselves() {
     for (template, answer) in answers {
         let sandbox = repository();
         let created = sandbox.gdn(&["init", "swarm", "--template", template]);
-        sandbox.settings().bind(|| insta::assert_snapshot!(format!("init {template}"), created.ok()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(format!("init {template}"), created.ok()));
         sandbox.gdn(&["validate", "swarm", "--strict"]).ok();
-        let ran = sandbox.finished(sandbox.stranger(&["run", "swarm", "--input", "How high are the tides?"]));
+        let ran = sandbox.finished(sandbox.stranger(&[
+            "run",
+            "swarm",
+            "--input",
+            "How high are the tides?",
+        ]));
         assert_eq!(ran.ok(), answer, "{template}");
-        sandbox.gdn_in("swarm", &["test", &format!("{template}.case.yaml")]).ok();
+        sandbox
+            .gdn_in("swarm", &["test", &format!("{template}.case.yaml")])
+            .ok();
         let readme = std::fs::read_to_string(sandbox.dir().join("swarm/README.md")).unwrap();
-        assert!(readme.starts_with("# swarm\n") && readme.lines().count() <= 12, "{readme}");
+        assert!(
+            readme.starts_with("# swarm\n") && readme.lines().count() <= 12,
+            "{readme}"
+        );
     }
 }
 
@@ -52,17 +69,30 @@ fn what_is_there_is_kept_unless_forced() {
     let sandbox = Sandbox::new();
     sandbox.write("p/goondan.yaml", "mine\n");
     let refused = sandbox.gdn(&["init", "p"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("init over a project", refused.report()));
-    assert_eq!(std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap(), "mine\n");
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("init over a project", refused.report()));
+    assert_eq!(
+        std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap(),
+        "mine\n"
+    );
     sandbox.gdn(&["init", "p", "--force"]).ok();
-    assert!(std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap().contains("kind: Package"));
+    assert!(
+        std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml"))
+            .unwrap()
+            .contains("kind: Package")
+    );
 }
 
 /// A git repository in the folder of the test, with a file in it.
 fn repository() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("src/main.rs", "fn main() {}\n");
-    let made = std::process::Command::new("git").args(["init", "--quiet"]).current_dir(sandbox.dir()).status().unwrap();
+    let made = std::process::Command::new("git")
+        .args(["init", "--quiet"])
+        .current_dir(sandbox.dir())
+        .status()
+        .unwrap();
     assert!(made.success());
     sandbox
 }
@@ -71,7 +101,9 @@ fn repository() -> Sandbox {
 fn a_team_for_a_repository_works_in_it_without_a_key() {
     let sandbox = repository();
     let created = sandbox.gdn(&["init", "swarm", "--template", "repository"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("init repository", created.ok()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("init repository", created.ok()));
     let checked = sandbox.gdn(&["validate", "swarm", "--strict"]);
     assert_eq!(checked.code, 0, "{checked:#?}");
     // It was made in a folder of its own, so it is trusted; the coder sees the folders around it.
@@ -84,10 +116,25 @@ fn a_team_for_a_repository_works_in_it_without_a_key() {
     // What the team may do is asked of nobody: not of the coordinator either.
     for (command, action) in [("git diff --stat", "allow"), ("rm -r src", "ask")] {
         let arguments = serde_json::json!({ "command": command }).to_string();
-        let explain =
-            ["policy", "explain", "-p", "swarm", "--agent", "coder", "--caller", "coordinator", "--tool", "bash__exec"];
+        let explain = [
+            "policy",
+            "explain",
+            "-p",
+            "swarm",
+            "--agent",
+            "coder",
+            "--caller",
+            "coordinator",
+            "--tool",
+            "bash__exec",
+        ];
         let explained = sandbox.gdn(&[&explain[..], &["--args", &arguments]].concat());
-        assert!(explained.ok().starts_with(&format!("bash__exec: {action}\n")), "{explained:?}");
+        assert!(
+            explained
+                .ok()
+                .starts_with(&format!("bash__exec: {action}\n")),
+            "{explained:?}"
+        );
     }
 }
 
@@ -95,9 +142,13 @@ fn a_team_for_a_repository_works_in_it_without_a_key() {
 fn a_team_for_a_repository_takes_a_repository() {
     let sandbox = Sandbox::new();
     let refused = sandbox.gdn(&["init", "swarm", "--template", "repository"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("init outside of a repository", refused.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("init outside of a repository", refused.report()));
     assert!(!sandbox.dir().join("swarm").exists());
-    sandbox.gdn(&["init", "swarm", "--template", "repository", "--git"]).ok();
+    sandbox
+        .gdn(&["init", "swarm", "--template", "repository", "--git"])
+        .ok();
     sandbox.gdn(&["validate", "swarm", "--strict"]).ok();
 }
 
@@ -107,10 +158,15 @@ fn in_a_repository_all_is_kept_that_is_there() {
     sandbox.write(".gitignore", "/target");
     sandbox.write("README.md", "mine\n");
     let created = sandbox.gdn(&["init"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("init in a repository", created.ok()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("init in a repository", created.ok()));
     let text = |path: &str| std::fs::read_to_string(sandbox.dir().join(path)).unwrap();
     assert_eq!(text(".gitignore"), "/target\n.env\n.env.local\n");
-    assert_eq!((text("README.md").as_str(), text("src/main.rs").as_str()), ("mine\n", "fn main() {}\n"));
+    assert_eq!(
+        (text("README.md").as_str(), text("src/main.rs").as_str()),
+        ("mine\n", "fn main() {}\n")
+    );
     assert_eq!(sandbox.gdn(&["run", "--input", "hi"]).ok(), "HI\n");
     // Again, over itself: nothing is added twice.
     sandbox.gdn(&["init", "--force"]).ok();
@@ -123,24 +179,38 @@ fn files_of_others_that_would_become_part_of_the_project_are_told() {
     sandbox.write("models/train.yaml", "epochs: 3\n");
     let created = sandbox.gdn(&["init"]);
     created.ok();
-    assert!(created.stderr.contains("`models/train.yaml` was there before"), "{created:?}");
+    assert!(
+        created
+            .stderr
+            .contains("`models/train.yaml` was there before"),
+        "{created:?}"
+    );
     // Nobody trusts a folder that was not empty.
     let team = repository();
     team.write("team/notes.txt", "x");
     let created = team.finished(team.stranger(&["init", "team", "--template", "repository"]));
     assert!(created.stdout.contains("gdn trust team"), "{created:?}");
-    assert_eq!(team.finished(team.stranger(&["run", "team", "--input", "hi"])).code, 7);
+    assert_eq!(
+        team.finished(team.stranger(&["run", "team", "--input", "hi"]))
+            .code,
+        7
+    );
 }
 
 #[test]
 fn the_name_goes_into_the_package() {
     let sandbox = Sandbox::new();
-    sandbox.gdn(&["init", "p", "--name", "support-desk", "-t", "minimal"]).ok();
+    sandbox
+        .gdn(&["init", "p", "--name", "support-desk", "-t", "minimal"])
+        .ok();
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     assert!(text.contains("name: support-desk\n") && !text.contains("__NAME__"));
     let refused = sandbox.gdn(&["init", "q", "--name", "Support Desk"]);
     assert_eq!(refused.code, 2);
-    assert!(!sandbox.dir().join("q").exists(), "a refused command writes nothing");
+    assert!(
+        !sandbox.dir().join("q").exists(),
+        "a refused command writes nothing"
+    );
 }
 
 #[test]
@@ -148,5 +218,9 @@ fn git_makes_a_repository_that_ignores_secrets() {
     let sandbox = Sandbox::new();
     sandbox.gdn(&["init", "p", "--git"]).ok();
     assert!(sandbox.dir().join("p/.git").is_dir());
-    assert!(std::fs::read_to_string(sandbox.dir().join("p/.gitignore")).unwrap().contains(".env\n"));
+    assert!(
+        std::fs::read_to_string(sandbox.dir().join("p/.gitignore"))
+            .unwrap()
+            .contains(".env\n")
+    );
 }

@@ -12,7 +12,9 @@ use crate::sandbox::Sandbox;
 fn talked() -> Sandbox {
     let sandbox = scripted(SHOUT);
     for key in ["main", "ticket-42"] {
-        sandbox.gdn(&["run", "p", "--input", "good morning", "-k", key]).ok();
+        sandbox
+            .gdn(&["run", "p", "--input", "good morning", "-k", key])
+            .ok();
     }
     sandbox
 }
@@ -21,58 +23,102 @@ fn talked() -> Sandbox {
 fn without_state_there_is_nothing_to_show() {
     let sandbox = Sandbox::new();
     let listed = sandbox.gdn(&["instance", "list"]);
-    assert_eq!((listed.ok(), listed.stderr.as_str()), ("", "No instances found.\n"));
+    assert_eq!(
+        (listed.ok(), listed.stderr.as_str()),
+        ("", "No instances found.\n")
+    );
     assert_eq!(sandbox.gdn(&["instance", "list", "--json"]).ok(), "[]\n");
     let logs = sandbox.gdn(&["logs"]);
-    assert_eq!((logs.ok(), logs.stderr.as_str()), ("", "No events found.\n"));
+    assert_eq!(
+        (logs.ok(), logs.stderr.as_str()),
+        ("", "No events found.\n")
+    );
     let shown = sandbox.gdn(&["instance", "show", "a:main"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("no such instance", shown.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("no such instance", shown.report()));
 }
 
 #[test]
 fn conversations_are_listed_and_shown() {
     let sandbox = talked();
     let listed = sandbox.gdn(&["instance", "list"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("instance list", listed.ok()));
-    let rows: Value = serde_json::from_str(sandbox.gdn(&["instance", "list", "--json", "-n", "1"]).ok()).unwrap();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("instance list", listed.ok()));
+    let rows: Value =
+        serde_json::from_str(sandbox.gdn(&["instance", "list", "--json", "-n", "1"]).ok()).unwrap();
     assert_eq!(rows.as_array().unwrap().len(), 1);
     assert_eq!(rows[0]["instanceKey"], "ticket-42");
     let shown = sandbox.gdn(&["instance", "show", "a:main"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("instance show", shown.ok()));
-    let json: Value = serde_json::from_str(sandbox.gdn(&["instance", "show", "ticket-42", "--json"]).ok()).unwrap();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("instance show", shown.ok()));
+    let json: Value = serde_json::from_str(
+        sandbox
+            .gdn(&["instance", "show", "ticket-42", "--json"])
+            .ok(),
+    )
+    .unwrap();
     assert_eq!(json["messages"].as_array().unwrap().len(), 4);
     let ambiguous = sandbox.gdn(&["instance", "show", "a"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("ambiguous instance", ambiguous.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("ambiguous instance", ambiguous.report()));
 }
 
 #[test]
 fn deleting_needs_a_yes_and_forgets_everything() {
     let sandbox = talked();
     let unsure = sandbox.gdn(&["instance", "delete", "a:main"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("delete without a terminal", unsure.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("delete without a terminal", unsure.report()));
     let elsewhere = sandbox.gdn_in(".", &["instance", "delete", "--project", "./p", "a:main"]);
-    assert!(elsewhere.stderr.contains("gdn instance delete --project ./p a:main --force"), "{}", elsewhere.report());
-    sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
+    assert!(
+        elsewhere
+            .stderr
+            .contains("gdn instance delete --project ./p a:main --force"),
+        "{}",
+        elsewhere.report()
+    );
+    sandbox
+        .gdn(&["instance", "delete", "a:main", "--force"])
+        .ok();
     assert!(!sandbox.gdn(&["instance", "list"]).ok().contains("a:main"));
-    sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
+    sandbox
+        .gdn(&["instance", "delete", "a:main", "--force"])
+        .ok();
     let again = sandbox.gdn(&["run", "p", "--input", "anew", "--output-format", "json"]);
     assert!(again.ok().contains("ANEW"));
-    let messages: Value = serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
-    assert_eq!(messages["messages"].as_array().unwrap().len(), 4, "the new conversation knows nothing of the old one");
+    let messages: Value =
+        serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
+    assert_eq!(
+        messages["messages"].as_array().unwrap().len(),
+        4,
+        "the new conversation knows nothing of the old one"
+    );
 }
 
 #[test]
 fn logs_can_be_narrowed_to_a_trace() {
     let sandbox = talked();
     let all = sandbox.gdn(&["logs", "--json"]);
-    let events: Vec<Value> = all.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<Value> = all
+        .ok()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let trace = events[0]["traceId"].as_str().unwrap();
     let one = sandbox.gdn(&["logs", "--json", "--trace", trace]);
     assert_eq!(one.ok().lines().count() * 2, events.len());
     let last = sandbox.gdn(&["logs", "-n", "1", "-k", "main"]);
     assert_eq!(last.ok().lines().count(), 1);
     assert!(last.stdout.contains("a:main turn.completed"), "{last:#?}");
-    assert_eq!(sandbox.gdn(&["logs", "--agent", "nobody"]).stderr, "No events found.\n");
+    assert_eq!(
+        sandbox.gdn(&["logs", "--agent", "nobody"]).stderr,
+        "No events found.\n"
+    );
 }
 
 #[test]
@@ -82,16 +128,35 @@ fn a_call_that_was_cut_off_is_marked() {
     );
     // Nobody is asked: how far a question had come when the command was killed is a matter of luck.
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: allow}"));
-    let mut running = sandbox.command(&["run", "p", "--input", "go", "--output-format", "stream-json"]);
-    let mut running = running.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map(Result::unwrap);
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(model, "permissions: {default: allow}"),
+    );
+    let mut running = sandbox.command(&[
+        "run",
+        "p",
+        "--input",
+        "go",
+        "--output-format",
+        "stream-json",
+    ]);
+    let mut running = running
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     assert!(lines.any(|line| line.contains("tool.called")));
     let pid = running.id().to_string();
     let signal = || Command::new("kill").arg(&pid).status().unwrap();
     assert!(signal().success());
     let mut ending = String::new();
-    BufReader::new(running.stderr.take().unwrap()).read_line(&mut ending).unwrap();
+    BufReader::new(running.stderr.take().unwrap())
+        .read_line(&mut ending)
+        .unwrap();
     assert!(signal().success());
     assert_eq!(running.wait().unwrap().code(), Some(143));
 
@@ -99,9 +164,13 @@ fn a_call_that_was_cut_off_is_marked() {
     let mut settings = sandbox.settings();
     settings.add_filter(r"turn-[\w-]+", "[TURN]");
     settings.bind(|| insta::assert_snapshot!("instance with a cut-off turn", shown.ok()));
-    let json: Value = serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
+    let json: Value =
+        serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
     let effects = json["unfinished"].as_array().unwrap();
-    let uncertain: Vec<&Value> = effects.iter().filter(|effect| effect["uncertain"] == true).collect();
+    let uncertain: Vec<&Value> = effects
+        .iter()
+        .filter(|effect| effect["uncertain"] == true)
+        .collect();
     assert_eq!(uncertain.len(), 1);
     assert_eq!(uncertain[0]["intent"]["toolName"], "bash__exec");
 }
@@ -118,11 +187,17 @@ fn a_failed_event_is_listed_until_it_is_retried() {
     settings.add_filter(r"(?m)^\S+  \[TIME\]", "[EVENT]  [TIME]");
     settings.bind(|| insta::assert_snapshot!("instance with failed events", shown.ok()));
     let letters = || {
-        let json: Value = serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
+        let json: Value =
+            serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok())
+                .unwrap();
         json["deadLetters"].as_array().unwrap().clone()
     };
     let again = sandbox.gdn(&["instance", "retry", "a:main", "--project", "p"]);
-    assert_eq!((again.code, again.stdout.as_str()), (1, ""), "it fails again");
+    assert_eq!(
+        (again.code, again.stdout.as_str()),
+        (1, ""),
+        "it fails again"
+    );
     assert_eq!(again.stderr.matches("too long").count(), 2, "{again:#?}");
 
     sandbox.write("p/script.yaml", crate::projects::ECHO);
@@ -130,13 +205,31 @@ fn a_failed_event_is_listed_until_it_is_retried() {
     let one = sandbox.gdn(&["instance", "retry", "a:main", &first, "--project", "p"]);
     assert_eq!(one.ok(), "heard one\n");
     let rest = sandbox.gdn(&["instance", "retry", "a", "--project", "p", "--json"]);
-    assert_eq!(serde_json::from_str::<Value>(rest.ok()).unwrap()["response"], "heard two");
+    assert_eq!(
+        serde_json::from_str::<Value>(rest.ok()).unwrap()["response"],
+        "heard two"
+    );
     assert!(letters().is_empty());
     let none = sandbox.gdn(&["instance", "retry", "a:main", "--project", "p"]);
-    assert_eq!((none.ok(), none.stderr.as_str()), ("", "a:main has no failed events, so there is nothing to retry.\n"));
-    let unknown = sandbox.gdn(&["instance", "retry", "a:main", "no-such-event", "--project", "p"]);
+    assert_eq!(
+        (none.ok(), none.stderr.as_str()),
+        (
+            "",
+            "a:main has no failed events, so there is nothing to retry.\n"
+        )
+    );
+    let unknown = sandbox.gdn(&[
+        "instance",
+        "retry",
+        "a:main",
+        "no-such-event",
+        "--project",
+        "p",
+    ]);
     assert_eq!(unknown.code, 1);
-    sandbox.settings().bind(|| insta::assert_snapshot!("retry of an unknown event", unknown.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("retry of an unknown event", unknown.report()));
 }
 
 #[test]
@@ -145,13 +238,24 @@ fn a_conversation_is_exported_and_imported_as_it_was() {
     let exported = sandbox.gdn(&["instance", "export", "a:main"]);
     assert_eq!(exported.ok().lines().count(), 5, "{exported:#?}");
     let written = sandbox.gdn(&["instance", "export", "a:main", "-o", "main.jsonl"]);
-    assert_eq!((written.ok(), written.stderr.as_str()), ("", "Exported a:main to main.jsonl.\n"));
-    assert_eq!(std::fs::read_to_string(sandbox.dir().join("main.jsonl")).unwrap(), exported.stdout);
+    assert_eq!(
+        (written.ok(), written.stderr.as_str()),
+        ("", "Exported a:main to main.jsonl.\n")
+    );
+    assert_eq!(
+        std::fs::read_to_string(sandbox.dir().join("main.jsonl")).unwrap(),
+        exported.stdout
+    );
 
     let refused = sandbox.gdn(&["instance", "import", "main.jsonl"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("import over an instance", refused.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("import over an instance", refused.report()));
     let imported = sandbox.gdn(&["instance", "import", "main.jsonl", "--as", "a:copy"]);
-    assert!(imported.ok().is_empty() && imported.stderr.starts_with("Imported a:copy into p-"), "{imported:#?}");
+    assert!(
+        imported.ok().is_empty() && imported.stderr.starts_with("Imported a:copy into p-"),
+        "{imported:#?}"
+    );
     let messages = |name: &str| {
         let shown = sandbox.gdn(&["instance", "show", name, "--json"]);
         serde_json::from_str::<Value>(shown.ok()).unwrap()["messages"].clone()
@@ -166,60 +270,136 @@ fn a_conversation_is_exported_and_imported_as_it_was() {
 fn all_conversations_go_to_another_machine() {
     let sandbox = talked();
     let all = sandbox.gdn(&["instance", "export", "--all"]);
-    sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
-    sandbox.gdn(&["instance", "delete", "a:ticket-42", "--force"]).ok();
-    let nowhere = sandbox.gdn_reading(&["instance", "import", "-", "--state-root", "elsewhere"], all.ok());
-    sandbox.settings().bind(|| insta::assert_snapshot!("import into no workspace", nowhere.report()));
-    let arguments = ["instance", "import", "-", "--workspace", "s", "--json", "--state-root", "elsewhere"];
-    let imported: Value = serde_json::from_str(sandbox.gdn_reading(&arguments, all.ok()).ok()).unwrap();
+    sandbox
+        .gdn(&["instance", "delete", "a:main", "--force"])
+        .ok();
+    sandbox
+        .gdn(&["instance", "delete", "a:ticket-42", "--force"])
+        .ok();
+    let nowhere = sandbox.gdn_reading(
+        &["instance", "import", "-", "--state-root", "elsewhere"],
+        all.ok(),
+    );
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("import into no workspace", nowhere.report()));
+    let arguments = [
+        "instance",
+        "import",
+        "-",
+        "--workspace",
+        "s",
+        "--json",
+        "--state-root",
+        "elsewhere",
+    ];
+    let imported: Value =
+        serde_json::from_str(sandbox.gdn_reading(&arguments, all.ok()).ok()).unwrap();
     assert_eq!(imported["imported"].as_array().unwrap().len(), 2);
     let again = sandbox.gdn(&["instance", "export", "--all", "--state-root", "elsewhere"]);
     assert_eq!(again.ok(), all.stdout);
     let torn = &all.stdout[..all.stdout.len() - 20];
     let refused = sandbox.gdn_reading(&["instance", "import", "-"], torn);
-    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{refused:#?}");
-    assert!(
-        refused.stderr.contains("[IMPORT_ERROR]") && refused.stderr.contains("Nothing was imported."),
+    assert_eq!(
+        (refused.code, refused.stdout.as_str()),
+        (1, ""),
         "{refused:#?}"
     );
-    assert_eq!(sandbox.gdn(&["instance", "list"]).stderr, "No instances found.\n");
+    assert!(
+        refused.stderr.contains("[IMPORT_ERROR]")
+            && refused.stderr.contains("Nothing was imported."),
+        "{refused:#?}"
+    );
+    assert_eq!(
+        sandbox.gdn(&["instance", "list"]).stderr,
+        "No instances found.\n"
+    );
     let refused = sandbox.gdn_reading(&["instance", "import", "-", "--workspace", "neww"], torn);
     assert_eq!(refused.code, 1, "{refused:#?}");
-    assert!(!sandbox.state().join("workspaces/neww").exists(), "nothing is left behind");
-    sandbox.gdn_reading(&["instance", "import", "-", "--project", "p"], all.ok()).ok();
-    assert_eq!(sandbox.gdn_in("p", &["instance", "list", "--json"]).ok().matches("instanceKey").count(), 2);
+    assert!(
+        !sandbox.state().join("workspaces/neww").exists(),
+        "nothing is left behind"
+    );
+    sandbox
+        .gdn_reading(&["instance", "import", "-", "--project", "p"], all.ok())
+        .ok();
+    assert_eq!(
+        sandbox
+            .gdn_in("p", &["instance", "list", "--json"])
+            .ok()
+            .matches("instanceKey")
+            .count(),
+        2
+    );
 }
 
 #[test]
 fn calls_without_a_turn_have_a_log() {
     let sandbox = scripted(SHOUT);
     let args = r#"{"text": "hi", "to": "upper"}"#;
-    sandbox.gdn_in("p", &["tool", "call", "text-transform__case", "--args", args]).ok();
+    sandbox
+        .gdn_in(
+            "p",
+            &["tool", "call", "text-transform__case", "--args", args],
+        )
+        .ok();
     let logs = sandbox.gdn_in("p", &["logs"]);
-    assert!(logs.ok().contains("a:main tool.completed"), "{}", logs.report());
-    assert!(sandbox.gdn_in("p", &["logs", "-k", "other"]).stderr.starts_with("No events found for the project in "));
+    assert!(
+        logs.ok().contains("a:main tool.completed"),
+        "{}",
+        logs.report()
+    );
+    assert!(
+        sandbox
+            .gdn_in("p", &["logs", "-k", "other"])
+            .stderr
+            .starts_with("No events found for the project in ")
+    );
 }
 
 #[test]
 fn an_export_holds_no_secret() {
     let sandbox = scripted("default: {text: 'I keep hunter2-hunter2 to myself'}\n");
-    sandbox.gdn(&["run", "p", "--input", "the key is hunter2-hunter2"]).ok();
+    sandbox
+        .gdn(&["run", "p", "--input", "the key is hunter2-hunter2"])
+        .ok();
     let mut export = sandbox.command(&["instance", "export", "a:main"]);
-    let exported = export.env("SOME_API_KEY", "hunter2-hunter2").output().unwrap();
+    let exported = export
+        .env("SOME_API_KEY", "hunter2-hunter2")
+        .output()
+        .unwrap();
     let exported = String::from_utf8(exported.stdout).unwrap();
-    assert!(exported.contains("the key is ***") && exported.contains("I keep *** to myself"), "{exported}");
+    assert!(
+        exported.contains("the key is ***") && exported.contains("I keep *** to myself"),
+        "{exported}"
+    );
     assert!(!exported.contains("hunter2"), "{exported}");
 }
 
 #[test]
 fn a_workspace_at_work_is_left_alone() {
     let sandbox = talked();
-    sandbox.gdn(&["instance", "export", "a:main", "-o", "main.jsonl"]).ok();
-    let mut command = sandbox.command(&["run", "p", "--input-format", "stream-json", "--output-format", "stream-json"]);
-    let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    sandbox
+        .gdn(&["instance", "export", "a:main", "-o", "main.jsonl"])
+        .ok();
+    let mut command = sandbox.command(&[
+        "run",
+        "p",
+        "--input-format",
+        "stream-json",
+        "--output-format",
+        "stream-json",
+    ]);
+    let mut running = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut inputs = running.stdin.take().unwrap();
     writeln!(inputs, "{}", serde_json::json!({"input": "hello"})).unwrap();
-    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = BufReader::new(running.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     assert!(lines.any(|line| line.contains("\"result\"")), "it runs");
     let mut settings = sandbox.settings();
     settings.add_filter(r"process \d+", "process [PID]");
@@ -227,25 +407,49 @@ fn a_workspace_at_work_is_left_alone() {
     settings.bind(|| insta::assert_snapshot!("delete from a workspace at work", refused.report()));
     let refused = sandbox.gdn(&["instance", "import", "main.jsonl", "--as", "a:copy"]);
     settings.bind(|| insta::assert_snapshot!("import into a workspace at work", refused.report()));
-    assert_eq!(sandbox.gdn(&["instance", "export", "a:main"]).code, 0, "reading is always allowed");
+    assert_eq!(
+        sandbox.gdn(&["instance", "export", "a:main"]).code,
+        0,
+        "reading is always allowed"
+    );
     drop(inputs);
     assert!(running.wait().unwrap().success());
-    sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
+    sandbox
+        .gdn(&["instance", "delete", "a:main", "--force"])
+        .ok();
 }
 
 #[test]
 fn logs_can_be_had_as_spans() {
     let sandbox = talked();
     let printed = sandbox.gdn(&["logs", "--otlp", "--json"]);
-    let requests: Vec<Value> = printed.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let spans = requests[0]["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
-    let roots: Vec<&Value> = spans.iter().filter(|span| span.get("parentSpanId").is_none()).collect();
+    let requests: Vec<Value> = printed
+        .ok()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let spans = requests[0]["resourceSpans"][0]["scopeSpans"][0]["spans"]
+        .as_array()
+        .unwrap();
+    let roots: Vec<&Value> = spans
+        .iter()
+        .filter(|span| span.get("parentSpanId").is_none())
+        .collect();
     assert_eq!(roots.len(), 2, "one for each turn: {spans:#?}");
     let trace = roots[0]["traceId"].as_str().unwrap();
-    assert!(sandbox.gdn(&["logs", "--trace", trace]).ok().contains("turn.started"), "its id is that of the trace");
+    assert!(
+        sandbox
+            .gdn(&["logs", "--trace", trace])
+            .ok()
+            .contains("turn.started"),
+        "its id is that of the trace"
+    );
     let nowhere = sandbox.gdn(&["logs", "--otlp"]);
     assert_eq!(nowhere.code, 3);
-    assert!(nowhere.stderr.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{nowhere:#?}");
+    assert!(
+        nowhere.stderr.contains("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        "{nowhere:#?}"
+    );
     let mut command = sandbox.command(&["logs", "--otlp"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
     let down = sandbox.finished(command);

@@ -51,17 +51,27 @@ fn swarm(script: &str) -> Sandbox {
 }
 
 fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
 fn text_shows_every_answer() {
     let sandbox = swarm(MESSAGES);
     let outcome = sandbox.gdn(&["run", "p", "--input", "go"]);
-    assert_eq!(outcome.ok(), "I told the worker.\nThe worker says: found gold\n");
+    assert_eq!(
+        outcome.ok(),
+        "I told the worker.\nThe worker says: found gold\n"
+    );
     assert_eq!(outcome.stderr, "");
     let outcome = sandbox.gdn(&["run", "p", "--input", "go", "-k", "other", "-v"]);
-    assert!(outcome.stderr.contains("worker:other, to a message of another agent: I told the boss.\n"), "{outcome:#?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("worker:other, to a message of another agent: I told the boss.\n"),
+        "{outcome:#?}"
+    );
 }
 
 #[test]
@@ -72,7 +82,10 @@ fn json_holds_every_answer_and_the_usage_of_all_agents() {
     assert_eq!(result["response"], "I told the worker.");
     let usage = |prompt: u64, completion: u64| json!({"promptTokens": prompt, "completionTokens": completion, "totalTokens": prompt + completion});
     assert_eq!(result["usage"], usage(960, 96));
-    assert_eq!(result["usageByAgent"], json!({"boss": usage(60, 6), "worker": usage(900, 90)}));
+    assert_eq!(
+        result["usageByAgent"],
+        json!({"boss": usage(60, 6), "worker": usage(900, 90)})
+    );
     let mut later: Vec<[&Value; 4]> = Vec::new();
     for answer in result["later"].as_array().unwrap() {
         assert_eq!(answer["traceId"], result["traceId"]);
@@ -80,7 +93,13 @@ fn json_holds_every_answer_and_the_usage_of_all_agents() {
     }
     later.sort_by_key(|answer| answer[2].to_string());
     let expected = [
-        ["answer", "agent.send", "boss", "The worker says: found gold"].map(Value::from),
+        [
+            "answer",
+            "agent.send",
+            "boss",
+            "The worker says: found gold",
+        ]
+        .map(Value::from),
         ["answer", "agent.send", "worker", "I told the boss."].map(Value::from),
     ];
     assert_eq!(later, expected.each_ref().map(|answer| answer.each_ref()));
@@ -89,45 +108,88 @@ fn json_holds_every_answer_and_the_usage_of_all_agents() {
 #[test]
 fn a_stream_has_a_line_for_every_answer() {
     let sandbox = swarm(MESSAGES);
-    let outcome = sandbox.gdn(&["run", "p", "--input", "go", "--output-format", "stream-json"]);
+    let outcome = sandbox.gdn(&[
+        "run",
+        "p",
+        "--input",
+        "go",
+        "--output-format",
+        "stream-json",
+    ]);
     let told = lines(outcome.ok());
-    let answers: Vec<&Value> = told.iter().filter(|line| line["type"] == "answer").collect();
+    let answers: Vec<&Value> = told
+        .iter()
+        .filter(|line| line["type"] == "answer")
+        .collect();
     assert_eq!(answers.len(), 2);
     let last = told.last().unwrap();
-    assert_eq!((&last["type"], &last["usage"]["totalTokens"]), (&"result".into(), &1056.into()));
+    assert_eq!(
+        (&last["type"], &last["usage"]["totalTokens"]),
+        (&"result".into(), &1056.into())
+    );
 }
 
 #[test]
 fn inputs_line_by_line_get_later_answers_before_the_end() {
     for format in ["json", "stream-json"] {
         let sandbox = swarm(MESSAGES);
-        let arguments = ["run", "p", "--input-format", "stream-json", "--output-format", format];
+        let arguments = [
+            "run",
+            "p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            format,
+        ];
         let outcome = sandbox.gdn_reading(&arguments, "{\"input\": \"go\", \"id\": 7}\n");
         let told = lines(outcome.ok());
-        let of_kind = |kind: &str| told.iter().filter(|line| line["type"] == kind).collect::<Vec<_>>();
+        let of_kind = |kind: &str| {
+            told.iter()
+                .filter(|line| line["type"] == kind)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of_kind("result").len(), 1);
         assert_eq!(of_kind("result")[0]["id"], "7");
         let answers = of_kind("answer");
         assert_eq!(answers.len(), 2, "{told:#?}");
-        let boss = answers.iter().find(|answer| answer["agentName"] == "boss").unwrap();
-        assert_eq!((&boss["response"], &boss["id"]), (&"The worker says: found gold".into(), &Value::Null));
+        let boss = answers
+            .iter()
+            .find(|answer| answer["agentName"] == "boss")
+            .unwrap();
+        assert_eq!(
+            (&boss["response"], &boss["id"]),
+            (&"The worker says: found gold".into(), &Value::Null)
+        );
     }
 }
 
 #[test]
 fn an_answer_that_fails_later_fails_the_command() {
-    let failing = MESSAGES.replace("{text: 'The worker says: {{ input }}'", "{error: {status: 401, message: bad key}");
+    let failing = MESSAGES.replace(
+        "{text: 'The worker says: {{ input }}'",
+        "{error: {status: 401, message: bad key}",
+    );
     let sandbox = swarm(&failing.replace(", usage: {promptTokens: 30, completionTokens: 3}}", "}"));
     let outcome = sandbox.gdn(&["run", "p", "--input", "go"]);
-    assert_eq!((outcome.code, outcome.stdout.as_str()), (6, "I told the worker.\n"), "{outcome:#?}");
-    assert!(outcome.stderr.contains("error[E_MODEL_STATUS]"), "{outcome:#?}");
+    assert_eq!(
+        (outcome.code, outcome.stdout.as_str()),
+        (6, "I told the worker.\n"),
+        "{outcome:#?}"
+    );
+    assert!(
+        outcome.stderr.contains("error[E_MODEL_STATUS]"),
+        "{outcome:#?}"
+    );
 }
 
 #[test]
 fn the_command_waits_for_an_answer_that_the_agent_does_not_wait_for() {
     let sandbox = swarm(ASKS);
     let mut command = sandbox.command(&["run", "p", "--input", "go"]);
-    let child = command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn();
+    let child = command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .spawn();
     let mut child = child.unwrap();
     use std::io::{BufRead, BufReader};
     let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -177,7 +239,9 @@ fn asking() -> (Sandbox, crate::person::Person) {
 fn a_question_that_comes_while_somebody_types_waits_for_enter() {
     let (sandbox, mut person) = asking();
     sandbox.write("p/go", "");
-    person.read_until("worker:main asks whether it may call bash__exec. Press Enter to see the question.");
+    person.read_until(
+        "worker:main asks whether it may call bash__exec. Press Enter to see the question.",
+    );
     person.write("\r");
     person.read_until("Agent worker wants to call bash__exec");
     person.read_until("[N]o: ");

@@ -8,319 +8,1148 @@ use serde_json::Value;
 
 /// Rows whose limit is a constant: the first cell, the end of the source's path, and the name of the constant or field.
 const CONSTANTS: &[(&str, &str, &str)] = &[
-    ("tool calls that one answer of a model may ask for", "step.rs", "MOST_CALLS"),
-    ("empty answers of a model in a row", "turn/mod.rs", "MAX_EMPTY_ANSWERS"),
-    ("bytes of the files that `prompt.instructions` finds, together", "kinds/instructions.rs", "MAX_INSTRUCTIONS"),
-    ("folders that are looked into, from the working folder upwards", "kinds/instructions.rs", "MAX_FOLDERS"),
+    (
+        "tool calls that one answer of a model may ask for",
+        "step.rs",
+        "MOST_CALLS",
+    ),
+    (
+        "empty answers of a model in a row",
+        "turn/mod.rs",
+        "MAX_EMPTY_ANSWERS",
+    ),
+    (
+        "bytes of the files that `prompt.instructions` finds, together",
+        "kinds/instructions.rs",
+        "MAX_INSTRUCTIONS",
+    ),
+    (
+        "folders that are looked into, from the working folder upwards",
+        "kinds/instructions.rs",
+        "MAX_FOLDERS",
+    ),
     (
         "bytes of such files below the working folder that one step tells",
         "turn/instructions.rs",
         "MAX_NESTED_INSTRUCTIONS",
     ),
     ("skills of an agent", "kinds/skill.rs", "MAX_SKILLS"),
-    ("bytes of the archive of a package", "archive/mod.rs", "MAX_ARCHIVE"),
-    ("bytes of a package, unpacked", "goondan-spec/src/contents.rs", "MAX_BYTES"),
-    ("files and folders of a package", "goondan-spec/src/contents.rs", "MAX_ENTRIES"),
-    ("depth of folders in a package", "goondan-spec/src/contents.rs", "MAX_DEPTH"),
-    ("times its size that an archive may unpack to, beyond the first 16 MiB", "archive/unpack.rs", "MAX_RATIO"),
-    ("packages of a project", "goondan-packages/src/resolve.rs", "MAX_PACKAGES"),
-    ("bytes of an answer of a registry that is no archive", "goondan-packages/src/http.rs", "LARGEST_TEXT"),
-    ("time to reach a registry", "goondan-packages/src/http.rs", "CONNECT"),
-    ("time that a registry may keep silent", "goondan-packages/src/http.rs", "SILENCE"),
-    ("time of a request to a registry", "goondan-packages/src/http.rs", "TOTAL"),
-    ("time of a call of a credential helper", "credentials/helper.rs", "PATIENCE"),
-    ("bytes that a credential helper answers", "credentials/helper.rs", "LARGEST"),
-    ("time of a call of git for a package", "sources/git.rs", "PATIENCE"),
-    ("characters of a skill's `name`", "kinds/skill.rs", "MAX_SKILL_NAME"),
-    ("characters of a skill's `description`", "kinds/skill.rs", "MAX_SKILL_DESCRIPTION"),
-    ("characters of a skill's `compatibility`", "kinds/skill.rs", "MAX_SKILL_COMPATIBILITY"),
-    ("bytes of a file that `skills__load` reads", "tooling/skills.rs", "MAX_SKILL_FILE"),
-    ("files of a skill that `skills__load` names", "tooling/skills.rs", "MAX_NAMED_FILES"),
-    ("levels of folders in a skill in which it looks for them", "tooling/skills.rs", "MAX_DEPTH"),
-    ("events that wait at one instance", "refusal.rs", "MAX_QUEUE"),
-    ("bytes of all events that wait in a swarm", "pending.rs", "MOST_BYTES"),
+    (
+        "bytes of the archive of a package",
+        "archive/mod.rs",
+        "MAX_ARCHIVE",
+    ),
+    (
+        "bytes of a package, unpacked",
+        "goondan-spec/src/contents.rs",
+        "MAX_BYTES",
+    ),
+    (
+        "files and folders of a package",
+        "goondan-spec/src/contents.rs",
+        "MAX_ENTRIES",
+    ),
+    (
+        "depth of folders in a package",
+        "goondan-spec/src/contents.rs",
+        "MAX_DEPTH",
+    ),
+    (
+        "times its size that an archive may unpack to, beyond the first 16 MiB",
+        "archive/unpack.rs",
+        "MAX_RATIO",
+    ),
+    (
+        "packages of a project",
+        "goondan-packages/src/resolve.rs",
+        "MAX_PACKAGES",
+    ),
+    (
+        "bytes of an answer of a registry that is no archive",
+        "goondan-packages/src/http.rs",
+        "LARGEST_TEXT",
+    ),
+    (
+        "time to reach a registry",
+        "goondan-packages/src/http.rs",
+        "CONNECT",
+    ),
+    (
+        "time that a registry may keep silent",
+        "goondan-packages/src/http.rs",
+        "SILENCE",
+    ),
+    (
+        "time of a request to a registry",
+        "goondan-packages/src/http.rs",
+        "TOTAL",
+    ),
+    (
+        "time of a call of a credential helper",
+        "credentials/helper.rs",
+        "PATIENCE",
+    ),
+    (
+        "bytes that a credential helper answers",
+        "credentials/helper.rs",
+        "LARGEST",
+    ),
+    (
+        "time of a call of git for a package",
+        "sources/git.rs",
+        "PATIENCE",
+    ),
+    (
+        "characters of a skill's `name`",
+        "kinds/skill.rs",
+        "MAX_SKILL_NAME",
+    ),
+    (
+        "characters of a skill's `description`",
+        "kinds/skill.rs",
+        "MAX_SKILL_DESCRIPTION",
+    ),
+    (
+        "characters of a skill's `compatibility`",
+        "kinds/skill.rs",
+        "MAX_SKILL_COMPATIBILITY",
+    ),
+    (
+        "bytes of a file that `skills__load` reads",
+        "tooling/skills.rs",
+        "MAX_SKILL_FILE",
+    ),
+    (
+        "files of a skill that `skills__load` names",
+        "tooling/skills.rs",
+        "MAX_NAMED_FILES",
+    ),
+    (
+        "levels of folders in a skill in which it looks for them",
+        "tooling/skills.rs",
+        "MAX_DEPTH",
+    ),
+    (
+        "events that wait at one instance",
+        "refusal.rs",
+        "MAX_QUEUE",
+    ),
+    (
+        "bytes of all events that wait in a swarm",
+        "pending.rs",
+        "MOST_BYTES",
+    ),
     ("bytes of one event", "pending.rs", "LARGEST"),
     ("bytes of an instance key", "refusal.rs", "LONGEST_KEY"),
     ("bytes of an event's type", "reserved.rs", "LONGEST_TYPE"),
-    ("time that `agents__request` waits for an answer (`timeoutMs`)", "tooling/agents.rs", "DEFAULT_TIMEOUT"),
-    ("failed events that an instance keeps for `gdn instance retry`", "dead_letters.rs", "KEPT"),
-    ("pause before a turn that met a full disk is tried again", "stalled.rs", "FIRST_WAIT"),
+    (
+        "time that `agents__request` waits for an answer (`timeoutMs`)",
+        "tooling/agents.rs",
+        "DEFAULT_TIMEOUT",
+    ),
+    (
+        "failed events that an instance keeps for `gdn instance retry`",
+        "dead_letters.rs",
+        "KEPT",
+    ),
+    (
+        "pause before a turn that met a full disk is tried again",
+        "stalled.rs",
+        "FIRST_WAIT",
+    ),
     ("longest such pause", "stalled.rs", "LONGEST_WAIT"),
-    ("jobs of `automation__cron` in a conversation", "schedule/power.rs", "MOST"),
-    ("bytes of a line of `--input-format stream-json`", "serve/lines.rs", "LINE_LIMIT"),
-    ("lines of `stream-json` that are read ahead", "serve/lines.rs", "READ_AHEAD"),
-    ("spans that wait for a receiver (`OTEL_BSP_MAX_QUEUE_SIZE`)", "goondan-telemetry/src/settings.rs", "QUEUE"),
-    ("spans in one request (`OTEL_BSP_MAX_EXPORT_BATCH_SIZE`)", "goondan-telemetry/src/settings.rs", "BATCH"),
-    ("time that a span waits for others (`OTEL_BSP_SCHEDULE_DELAY`)", "goondan-telemetry/src/settings.rs", "DELAY"),
-    ("pause before a receiver that takes nothing is tried again", "goondan-telemetry/src/exporter.rs", "FIRST_WAIT"),
-    ("longest such pause for a receiver", "goondan-telemetry/src/exporter.rs", "LONGEST_WAIT"),
-    ("time for the last spans when the swarm ends", "goondan-telemetry/src/exporter.rs", "LAST_WAIT"),
-    ("the same, if the receiver has not answered before", "goondan-telemetry/src/exporter.rs", "LAST_WAIT_IF_DOWN"),
-    ("bytes of the messages of a question that a span holds, if contents are sent", "turn/said.rs", "MOST_SAID"),
-    ("turns, steps and tool calls that have begun and not ended", "goondan-telemetry/src/spans.rs", "MOST_OPEN"),
-    ("time for the body of a request to a connection", "platforms/mod.rs", "BODY_TIME"),
-    ("age of a signed request", "goondan-connect/src/signature.rs", "FRESH"),
+    (
+        "jobs of `automation__cron` in a conversation",
+        "schedule/power.rs",
+        "MOST",
+    ),
+    (
+        "bytes of a line of `--input-format stream-json`",
+        "serve/lines.rs",
+        "LINE_LIMIT",
+    ),
+    (
+        "lines of `stream-json` that are read ahead",
+        "serve/lines.rs",
+        "READ_AHEAD",
+    ),
+    (
+        "spans that wait for a receiver (`OTEL_BSP_MAX_QUEUE_SIZE`)",
+        "goondan-telemetry/src/settings.rs",
+        "QUEUE",
+    ),
+    (
+        "spans in one request (`OTEL_BSP_MAX_EXPORT_BATCH_SIZE`)",
+        "goondan-telemetry/src/settings.rs",
+        "BATCH",
+    ),
+    (
+        "time that a span waits for others (`OTEL_BSP_SCHEDULE_DELAY`)",
+        "goondan-telemetry/src/settings.rs",
+        "DELAY",
+    ),
+    (
+        "pause before a receiver that takes nothing is tried again",
+        "goondan-telemetry/src/exporter.rs",
+        "FIRST_WAIT",
+    ),
+    (
+        "longest such pause for a receiver",
+        "goondan-telemetry/src/exporter.rs",
+        "LONGEST_WAIT",
+    ),
+    (
+        "time for the last spans when the swarm ends",
+        "goondan-telemetry/src/exporter.rs",
+        "LAST_WAIT",
+    ),
+    (
+        "the same, if the receiver has not answered before",
+        "goondan-telemetry/src/exporter.rs",
+        "LAST_WAIT_IF_DOWN",
+    ),
+    (
+        "bytes of the messages of a question that a span holds, if contents are sent",
+        "turn/said.rs",
+        "MOST_SAID",
+    ),
+    (
+        "turns, steps and tool calls that have begun and not ended",
+        "goondan-telemetry/src/spans.rs",
+        "MOST_OPEN",
+    ),
+    (
+        "time for the body of a request to a connection",
+        "platforms/mod.rs",
+        "BODY_TIME",
+    ),
+    (
+        "age of a signed request",
+        "goondan-connect/src/signature.rs",
+        "FRESH",
+    ),
     (
         "questions of a library with a connector that wait for their answers",
         "goondan-dylib/src/tool_host.rs",
         "MOST_QUESTIONS",
     ),
-    ("strangers that a connection lists", "goondan-connect/src/senders.rs", "MOST_PENDING"),
-    ("answers that a connection remembers after they were sent", "goondan-connect/src/outbox.rs", "REMEMBERED"),
-    ("tries to send a message that has not arrived", "goondan-connect/src/delivery.rs", "TRIES"),
-    ("time for answers to be sent when the command ends", "goondan-connect/src/connections.rs", "LAST_WORDS"),
-    ("longest pause before a connection that fails starts again", "goondan-connect/src/supervise.rs", "LONGEST_WAIT"),
-    ("properties of an event in the metadata of its message", "goondan-connect/src/event.rs", "MOST_PROPERTIES"),
-    ("characters of such a property", "goondan-connect/src/event.rs", "LONGEST_PROPERTY"),
-    ("files of an event that are fetched", "goondan-connect/src/files.rs", "MOST"),
-    ("bytes of such a file", "goondan-connect/src/files.rs", "LARGEST"),
-    ("bytes of all files of an event", "goondan-connect/src/files.rs", "LARGEST_TOGETHER"),
-    ("time to fetch the files of an event (`discord`: 2 s)", "goondan-connect/src/files.rs", "PATIENCE"),
-    ("files of an answer that are sent", "goondan-connect/src/uploads.rs", "MOST"),
-    ("bytes of such a file of an answer", "goondan-connect/src/uploads.rs", "LARGEST"),
-    ("time to send such a file", "goondan-connect/src/http.rs", "UPLOAD"),
+    (
+        "strangers that a connection lists",
+        "goondan-connect/src/senders.rs",
+        "MOST_PENDING",
+    ),
+    (
+        "answers that a connection remembers after they were sent",
+        "goondan-connect/src/outbox.rs",
+        "REMEMBERED",
+    ),
+    (
+        "tries to send a message that has not arrived",
+        "goondan-connect/src/delivery.rs",
+        "TRIES",
+    ),
+    (
+        "time for answers to be sent when the command ends",
+        "goondan-connect/src/connections.rs",
+        "LAST_WORDS",
+    ),
+    (
+        "longest pause before a connection that fails starts again",
+        "goondan-connect/src/supervise.rs",
+        "LONGEST_WAIT",
+    ),
+    (
+        "properties of an event in the metadata of its message",
+        "goondan-connect/src/event.rs",
+        "MOST_PROPERTIES",
+    ),
+    (
+        "characters of such a property",
+        "goondan-connect/src/event.rs",
+        "LONGEST_PROPERTY",
+    ),
+    (
+        "files of an event that are fetched",
+        "goondan-connect/src/files.rs",
+        "MOST",
+    ),
+    (
+        "bytes of such a file",
+        "goondan-connect/src/files.rs",
+        "LARGEST",
+    ),
+    (
+        "bytes of all files of an event",
+        "goondan-connect/src/files.rs",
+        "LARGEST_TOGETHER",
+    ),
+    (
+        "time to fetch the files of an event (`discord`: 2 s)",
+        "goondan-connect/src/files.rs",
+        "PATIENCE",
+    ),
+    (
+        "files of an answer that are sent",
+        "goondan-connect/src/uploads.rs",
+        "MOST",
+    ),
+    (
+        "bytes of such a file of an answer",
+        "goondan-connect/src/uploads.rs",
+        "LARGEST",
+    ),
+    (
+        "time to send such a file",
+        "goondan-connect/src/http.rs",
+        "UPLOAD",
+    ),
     (
         "bytes of a file that `discord__sendFile`, `slack__sendFile` and `telegram__sendFile` send",
         "chat/files.rs",
         "LARGEST_SENT",
     ),
-    ("questions of a connection whose messages are remembered", "goondan-connect/src/asking.rs", "REMEMBERED"),
-    ("characters of a question in one message of a channel", "goondan-connect/src/asking.rs", "LONGEST"),
-    ("messages of a question in a channel", "goondan-connect/src/asking.rs", "MOST_MESSAGES"),
-    ("tries to put a question in a channel", "goondan-connect/src/asking.rs", "TRIES"),
-    ("bytes of a message over a WebSocket", "slack/socket.rs", "LARGEST"),
-    ("silence on a WebSocket before the other side is asked whether it is there", "slack/socket.rs", "SILENCE"),
+    (
+        "questions of a connection whose messages are remembered",
+        "goondan-connect/src/asking.rs",
+        "REMEMBERED",
+    ),
+    (
+        "characters of a question in one message of a channel",
+        "goondan-connect/src/asking.rs",
+        "LONGEST",
+    ),
+    (
+        "messages of a question in a channel",
+        "goondan-connect/src/asking.rs",
+        "MOST_MESSAGES",
+    ),
+    (
+        "tries to put a question in a channel",
+        "goondan-connect/src/asking.rs",
+        "TRIES",
+    ),
+    (
+        "bytes of a message over a WebSocket",
+        "slack/socket.rs",
+        "LARGEST",
+    ),
+    (
+        "silence on a WebSocket before the other side is asked whether it is there",
+        "slack/socket.rs",
+        "SILENCE",
+    ),
     (
         "events that a file in JavaScript or a library in Rust hands in at the same time",
         "shim/connectors.mjs",
         "MOST_EMITTED",
     ),
-    ("lines that wait for a connection that reads them", "goondan-connect/src/console.rs", "MOST_LINES"),
-    ("answers that wait for a file", "platforms/script.rs", "MOST_WAITING"),
-    ("time for a file to take an answer", "platforms/script.rs", "TAKEN"),
-    ("time for a file to send an answer", "platforms/script.rs", "SENT"),
-    ("bytes of the `origin` of an event of a file", "platforms/script.rs", "LARGEST_ORIGIN"),
-    ("bytes of a request to a connection (`github`: 25 MiB)", "platforms/mod.rs", "LARGEST"),
-    ("events that are held for slow streams", "goondan-serve/src/hub.rs", "KEPT"),
-    ("codes of the studio that are open", "goondan-serve/src/studio/sign_in.rs", "CODES"),
-    ("time for which a code of the studio works", "goondan-serve/src/studio/sign_in.rs", "CODE_TIME"),
-    ("sessions of the studio", "goondan-serve/src/studio/sign_in.rs", "SESSIONS"),
-    ("reloads that `/api/reloads` remembers", "goondan-serve/src/reloads.rs", "REMEMBERED"),
-    ("time for connections to end with the server", "goondan-serve/src/server.rs", "LAST_WORDS"),
-    ("bytes of a body (`gdn serve --max-body`)", "goondan-serve/src/server.rs", "BODY"),
+    (
+        "lines that wait for a connection that reads them",
+        "goondan-connect/src/console.rs",
+        "MOST_LINES",
+    ),
+    (
+        "answers that wait for a file",
+        "platforms/script.rs",
+        "MOST_WAITING",
+    ),
+    (
+        "time for a file to take an answer",
+        "platforms/script.rs",
+        "TAKEN",
+    ),
+    (
+        "time for a file to send an answer",
+        "platforms/script.rs",
+        "SENT",
+    ),
+    (
+        "bytes of the `origin` of an event of a file",
+        "platforms/script.rs",
+        "LARGEST_ORIGIN",
+    ),
+    (
+        "bytes of a request to a connection (`github`: 25 MiB)",
+        "platforms/mod.rs",
+        "LARGEST",
+    ),
+    (
+        "events that are held for slow streams",
+        "goondan-serve/src/hub.rs",
+        "KEPT",
+    ),
+    (
+        "codes of the studio that are open",
+        "goondan-serve/src/studio/sign_in.rs",
+        "CODES",
+    ),
+    (
+        "time for which a code of the studio works",
+        "goondan-serve/src/studio/sign_in.rs",
+        "CODE_TIME",
+    ),
+    (
+        "sessions of the studio",
+        "goondan-serve/src/studio/sign_in.rs",
+        "SESSIONS",
+    ),
+    (
+        "reloads that `/api/reloads` remembers",
+        "goondan-serve/src/reloads.rs",
+        "REMEMBERED",
+    ),
+    (
+        "time for connections to end with the server",
+        "goondan-serve/src/server.rs",
+        "LAST_WORDS",
+    ),
+    (
+        "bytes of a body (`gdn serve --max-body`)",
+        "goondan-serve/src/server.rs",
+        "BODY",
+    ),
     ("connections", "goondan-serve/src/server.rs", "CONNECTIONS"),
-    ("time for the head of a request, and for a code of the studio", "goondan-serve/src/server.rs", "HEAD"),
-    ("bytes of a body with a code of the studio", "goondan-serve/src/studio/mod.rs", "CODE_BODY"),
-    ("bytes of a schema that an OpenAI client wants answers to fit", "openai/format.rs", "LARGEST_SCHEMA"),
-    ("sessions that `squad__status` remembers of each conversation after a restart", "squad/sessions.rs", "MOST_KEPT"),
-    ("events of an A2A or AG-UI stream that wait for a client", "goondan-serve/src/follow.rs", "AHEAD"),
+    (
+        "time for the head of a request, and for a code of the studio",
+        "goondan-serve/src/server.rs",
+        "HEAD",
+    ),
+    (
+        "bytes of a body with a code of the studio",
+        "goondan-serve/src/studio/mod.rs",
+        "CODE_BODY",
+    ),
+    (
+        "bytes of a schema that an OpenAI client wants answers to fit",
+        "openai/format.rs",
+        "LARGEST_SCHEMA",
+    ),
+    (
+        "sessions that `squad__status` remembers of each conversation after a restart",
+        "squad/sessions.rs",
+        "MOST_KEPT",
+    ),
+    (
+        "events of an A2A or AG-UI stream that wait for a client",
+        "goondan-serve/src/follow.rs",
+        "AHEAD",
+    ),
     (
         "time that a question of a client of A2A, AG-UI or MCP waits for an answer",
         "goondan-serve/src/asking.rs",
         "PATIENCE",
     ),
     ("tasks on a page of an A2A list", "a2a/list.rs", "LARGEST"),
-    ("tasks on such a page, if the request does not say", "a2a/list.rs", "USUAL"),
-    ("conversations that an A2A list looks through", "a2a/list.rs", "CONVERSATIONS"),
-    ("time that an A2A cancel waits for the end of a task", "goondan-serve/src/a2a/mod.rs", "ENDING"),
-    ("time for which a card of an A2A agent counts", "a2a/agent.rs", "FRESH"),
+    (
+        "tasks on such a page, if the request does not say",
+        "a2a/list.rs",
+        "USUAL",
+    ),
+    (
+        "conversations that an A2A list looks through",
+        "a2a/list.rs",
+        "CONVERSATIONS",
+    ),
+    (
+        "time that an A2A cancel waits for the end of a task",
+        "goondan-serve/src/a2a/mod.rs",
+        "ENDING",
+    ),
+    (
+        "time for which a card of an A2A agent counts",
+        "a2a/agent.rs",
+        "FRESH",
+    ),
     ("time to get a card", "a2a/agent.rs", "CARD_TIME"),
     ("bytes of a card", "a2a/agent.rs", "MAX_CARD"),
-    ("bytes that an A2A agent answers to one request", "a2a/agent.rs", "MAX_ANSWER"),
-    ("pause between two looks at a task, at first", "a2a/call.rs", "FIRST_PAUSE"),
-    ("longest pause between two looks at a task", "a2a/call.rs", "LONGEST_PAUSE"),
-    ("looks in a row that may fail", "a2a/call.rs", "MOST_FAILURES"),
+    (
+        "bytes that an A2A agent answers to one request",
+        "a2a/agent.rs",
+        "MAX_ANSWER",
+    ),
+    (
+        "pause between two looks at a task, at first",
+        "a2a/call.rs",
+        "FIRST_PAUSE",
+    ),
+    (
+        "longest pause between two looks at a task",
+        "a2a/call.rs",
+        "LONGEST_PAUSE",
+    ),
+    (
+        "looks in a row that may fail",
+        "a2a/call.rs",
+        "MOST_FAILURES",
+    ),
     ("attachments of an answer", "a2a/task.rs", "MAX_ATTACHMENTS"),
-    ("time for a server to start and to list its tools (`connectTimeoutMs`)", "kinds/mcp.rs", "CONNECT_TIMEOUT_MS"),
+    (
+        "time for a server to start and to list its tools (`connectTimeoutMs`)",
+        "kinds/mcp.rs",
+        "CONNECT_TIMEOUT_MS",
+    ),
     (
         "time that a start waits for servers that it meets for the first time, for all together",
         "goondan-mcp/src/source.rs",
         "FIRST_CONTACT",
     ),
-    ("tools of a server", "goondan-mcp/src/catalog.rs", "MAX_TOOLS"),
-    ("pages of its list", "goondan-mcp/src/listing.rs", "MAX_PAGES"),
-    ("characters of a description", "goondan-mcp/src/catalog.rs", "MAX_DESCRIPTION"),
-    ("bytes of a tool's schema", "goondan-mcp/src/catalog.rs", "MAX_SCHEMA"),
-    ("levels of a tool's schema", "goondan-mcp/src/catalog.rs", "MAX_DEPTH"),
+    (
+        "tools of a server",
+        "goondan-mcp/src/catalog.rs",
+        "MAX_TOOLS",
+    ),
+    (
+        "pages of its list",
+        "goondan-mcp/src/listing.rs",
+        "MAX_PAGES",
+    ),
+    (
+        "characters of a description",
+        "goondan-mcp/src/catalog.rs",
+        "MAX_DESCRIPTION",
+    ),
+    (
+        "bytes of a tool's schema",
+        "goondan-mcp/src/catalog.rs",
+        "MAX_SCHEMA",
+    ),
+    (
+        "levels of a tool's schema",
+        "goondan-mcp/src/catalog.rs",
+        "MAX_DEPTH",
+    ),
     ("bytes of a message", "goondan-mcp/src/lines.rs", "MAX_LINE"),
-    ("bytes that are no message, between two messages", "goondan-mcp/src/lines.rs", "MAX_NOISE"),
-    ("attachments of a result", "goondan-mcp/src/result.rs", "MAX_ATTACHMENTS"),
-    ("bytes of an attachment", "goondan-mcp/src/result.rs", "MAX_ATTACHMENT"),
-    ("times that a server may ask before it answers a call", "goondan-mcp/src/server.rs", "MAX_ROUNDS"),
-    ("longest pause before a server that failed is started again", "goondan-mcp/src/server.rs", "LONGEST_PAUSE"),
+    (
+        "bytes that are no message, between two messages",
+        "goondan-mcp/src/lines.rs",
+        "MAX_NOISE",
+    ),
+    (
+        "attachments of a result",
+        "goondan-mcp/src/result.rs",
+        "MAX_ATTACHMENTS",
+    ),
+    (
+        "bytes of an attachment",
+        "goondan-mcp/src/result.rs",
+        "MAX_ATTACHMENT",
+    ),
+    (
+        "times that a server may ask before it answers a call",
+        "goondan-mcp/src/server.rs",
+        "MAX_ROUNDS",
+    ),
+    (
+        "longest pause before a server that failed is started again",
+        "goondan-mcp/src/server.rs",
+        "LONGEST_PAUSE",
+    ),
     ("nodes of a conformance case", "case/nodes.rs", "MOST_NODES"),
-    ("time to tell an A2A agent that nobody waits", "a2a/call.rs", "FAREWELL"),
-    ("bytes of a message to `gdn lsp`", "goondan-lsp/src/wire.rs", "MAX_MESSAGE"),
-    ("bytes of a list of checksums", "commands/itself/release.rs", "LONGEST_LIST"),
-    ("bytes of an archive", "commands/itself/release.rs", "LARGEST_ARCHIVE"),
-    ("time to reach the place", "commands/itself/release.rs", "CONNECT"),
-    ("time without a byte from it", "commands/itself/release.rs", "SILENCE"),
-    ("items that one completion offers", "goondan-lsp/src/completion.rs", "MOST"),
-    ("inputs that the history of a chat keeps", "goondan-cli/src/commands/run/chat/history.rs", "MOST"),
+    (
+        "time to tell an A2A agent that nobody waits",
+        "a2a/call.rs",
+        "FAREWELL",
+    ),
+    (
+        "bytes of a message to `gdn lsp`",
+        "goondan-lsp/src/wire.rs",
+        "MAX_MESSAGE",
+    ),
+    (
+        "bytes of a list of checksums",
+        "commands/itself/release.rs",
+        "LONGEST_LIST",
+    ),
+    (
+        "bytes of an archive",
+        "commands/itself/release.rs",
+        "LARGEST_ARCHIVE",
+    ),
+    (
+        "time to reach the place",
+        "commands/itself/release.rs",
+        "CONNECT",
+    ),
+    (
+        "time without a byte from it",
+        "commands/itself/release.rs",
+        "SILENCE",
+    ),
+    (
+        "items that one completion offers",
+        "goondan-lsp/src/completion.rs",
+        "MOST",
+    ),
+    (
+        "inputs that the history of a chat keeps",
+        "goondan-cli/src/commands/run/chat/history.rs",
+        "MOST",
+    ),
     (
         "bytes of the inputs that the history of a chat keeps",
         "goondan-cli/src/commands/run/chat/history.rs",
         "MOST_BYTES",
     ),
-    ("symbols that one search of a workspace finds", "goondan-lsp/src/symbols.rs", "MOST"),
-    ("rounds of `gdn validate --fix`", "goondan-spec/src/repair.rs", "MAX_ROUNDS"),
-    ("conversations that OpenAI clients continue by what was said in them", "openai/memory.rs", "HEADS"),
-    ("different requests of OpenAI clients that are recognized when they are repeated", "openai/memory.rs", "REQUESTS"),
-    ("requests with the same bytes among them", "openai/memory.rs", "ATTEMPTS"),
-    ("time after the end of such a request", "openai/memory.rs", "TRIES_AGAIN"),
-    ("`Model.spec.options.maxRetries`", "plan.rs", "DEFAULT_MAX_RETRIES"),
-    ("pause before the first retry, unless the provider names one", "model_call.rs", "FIRST_WAIT"),
-    ("longest pause between two retries", "model_call.rs", "LONGEST_WAIT"),
-    ("`Model.spec.options.timeoutSeconds`: how long a provider may be silent", "live/settings.rs", "IDLE"),
+    (
+        "symbols that one search of a workspace finds",
+        "goondan-lsp/src/symbols.rs",
+        "MOST",
+    ),
+    (
+        "rounds of `gdn validate --fix`",
+        "goondan-spec/src/repair.rs",
+        "MAX_ROUNDS",
+    ),
+    (
+        "conversations that OpenAI clients continue by what was said in them",
+        "openai/memory.rs",
+        "HEADS",
+    ),
+    (
+        "different requests of OpenAI clients that are recognized when they are repeated",
+        "openai/memory.rs",
+        "REQUESTS",
+    ),
+    (
+        "requests with the same bytes among them",
+        "openai/memory.rs",
+        "ATTEMPTS",
+    ),
+    (
+        "time after the end of such a request",
+        "openai/memory.rs",
+        "TRIES_AGAIN",
+    ),
+    (
+        "`Model.spec.options.maxRetries`",
+        "plan.rs",
+        "DEFAULT_MAX_RETRIES",
+    ),
+    (
+        "pause before the first retry, unless the provider names one",
+        "model_call.rs",
+        "FIRST_WAIT",
+    ),
+    (
+        "longest pause between two retries",
+        "model_call.rs",
+        "LONGEST_WAIT",
+    ),
+    (
+        "`Model.spec.options.timeoutSeconds`: how long a provider may be silent",
+        "live/settings.rs",
+        "IDLE",
+    ),
     ("time to connect", "live/http.rs", "CONNECT"),
     ("bytes of an answer", "model_call.rs", "MAX_ANSWER_BYTES"),
-    ("bytes of an answer that reports an error", "live/limits.rs", "ERROR"),
-    ("time for a batch of embeddings", "live/embeddings.rs", "PATIENCE"),
-    ("idle connections that are kept to a host", "live/http.rs", "IDLE_CONNECTIONS"),
-    ("bytes of a script (`provider: scripted`)", "scripted/resource.rs", "LIMIT"),
-    ("bytes of a cassette (`provider: replay`)", "replay/cassette.rs", "LIMIT"),
+    (
+        "bytes of an answer that reports an error",
+        "live/limits.rs",
+        "ERROR",
+    ),
+    (
+        "time for a batch of embeddings",
+        "live/embeddings.rs",
+        "PATIENCE",
+    ),
+    (
+        "idle connections that are kept to a host",
+        "live/http.rs",
+        "IDLE_CONNECTIONS",
+    ),
+    (
+        "bytes of a script (`provider: scripted`)",
+        "scripted/resource.rs",
+        "LIMIT",
+    ),
+    (
+        "bytes of a cassette (`provider: replay`)",
+        "replay/cassette.rs",
+        "LIMIT",
+    ),
     ("the largest `timeoutMs`", "kinds/tool.rs", "MAX_TIMEOUT_MS"),
-    ("`Extension.spec.timeoutMs`: how long a layer may work at a stretch", "kinds/extension.rs", "TIMEOUT_MS"),
-    ("extensions that stay registered in a host", "goondan-core/src/layering/sessions.rs", "MOST_SESSIONS"),
-    ("time that `ctx.agents.request` waits for an answer", "hosted/questions.rs", "TIMEOUT_MS"),
-    ("time to stop, after a time-out or a cancel", "dispatch.rs", "GRACE"),
-    ("characters of a tool's name as the model sees it, `tool__export`", "kinds/export.rs", "MAX_QUALIFIED_NAME"),
-    ("progress updates of a call in a second", "reporter.rs", "MOST_UPDATES"),
+    (
+        "`Extension.spec.timeoutMs`: how long a layer may work at a stretch",
+        "kinds/extension.rs",
+        "TIMEOUT_MS",
+    ),
+    (
+        "extensions that stay registered in a host",
+        "goondan-core/src/layering/sessions.rs",
+        "MOST_SESSIONS",
+    ),
+    (
+        "time that `ctx.agents.request` waits for an answer",
+        "hosted/questions.rs",
+        "TIMEOUT_MS",
+    ),
+    (
+        "time to stop, after a time-out or a cancel",
+        "dispatch.rs",
+        "GRACE",
+    ),
+    (
+        "characters of a tool's name as the model sees it, `tool__export`",
+        "kinds/export.rs",
+        "MAX_QUALIFIED_NAME",
+    ),
+    (
+        "progress updates of a call in a second",
+        "reporter.rs",
+        "MOST_UPDATES",
+    ),
     ("paths that one call names", "places.rs", "MOST_PATHS"),
-    ("time to make the preview of an approval question", "asking.rs", "PREVIEW_TIME"),
+    (
+        "time to make the preview of an approval question",
+        "asking.rs",
+        "PREVIEW_TIME",
+    ),
     ("bytes of a preview", "asking.rs", "LONGEST_PREVIEW"),
-    ("bytes of a program that is read to see whether an approval still holds", "grants.rs", "LARGEST"),
-    ("bytes of metadata in a runtime event", "limits.rs", "MOST_METADATA"),
-    ("time for a host to say that it is there", "goondan-hosts/src/process.rs", "HELLO"),
-    ("bytes of a line from a host", "goondan-hosts/src/wire.rs", "MAX_LINE"),
-    ("time for a handler to end, once its call is cancelled", "goondan-hosts/src/attended.rs", "GRACE"),
-    ("time for such a host to answer a ping", "goondan-hosts/src/process.rs", "PONG"),
-    ("time for a host to end by itself", "goondan-hosts/src/process.rs", "PATIENCE"),
-    ("log lines, progress and questions of a handler that wait", "goondan-hosts/src/calls.rs", "WAITING_EVENTS"),
-    ("events of the runtime that wait for a host", "goondan-hosts/src/process.rs", "MOST_EVENTS"),
-    ("events of the runtime that wait for the extensions of a library", "extension/heard.rs", "MOST"),
-    ("questions to agents that a handler may have open", "goondan-hosts/src/attended.rs", "MAX_OPERATIONS"),
+    (
+        "bytes of a program that is read to see whether an approval still holds",
+        "grants.rs",
+        "LARGEST",
+    ),
+    (
+        "bytes of metadata in a runtime event",
+        "limits.rs",
+        "MOST_METADATA",
+    ),
+    (
+        "time for a host to say that it is there",
+        "goondan-hosts/src/process.rs",
+        "HELLO",
+    ),
+    (
+        "bytes of a line from a host",
+        "goondan-hosts/src/wire.rs",
+        "MAX_LINE",
+    ),
+    (
+        "time for a handler to end, once its call is cancelled",
+        "goondan-hosts/src/attended.rs",
+        "GRACE",
+    ),
+    (
+        "time for such a host to answer a ping",
+        "goondan-hosts/src/process.rs",
+        "PONG",
+    ),
+    (
+        "time for a host to end by itself",
+        "goondan-hosts/src/process.rs",
+        "PATIENCE",
+    ),
+    (
+        "log lines, progress and questions of a handler that wait",
+        "goondan-hosts/src/calls.rs",
+        "WAITING_EVENTS",
+    ),
+    (
+        "events of the runtime that wait for a host",
+        "goondan-hosts/src/process.rs",
+        "MOST_EVENTS",
+    ),
+    (
+        "events of the runtime that wait for the extensions of a library",
+        "extension/heard.rs",
+        "MOST",
+    ),
+    (
+        "questions to agents that a handler may have open",
+        "goondan-hosts/src/attended.rs",
+        "MAX_OPERATIONS",
+    ),
     (
         "ends of a host in a row without an answer, before its restarts are delayed",
         "goondan-hosts/src/host.rs",
         "QUICK",
     ),
-    ("longest pause before a host is started again", "goondan-hosts/src/host.rs", "LONGEST_PAUSE"),
+    (
+        "longest pause before a host is started again",
+        "goondan-hosts/src/host.rs",
+        "LONGEST_PAUSE",
+    ),
     (
         "sandboxes of one package with a host each, before idle ones are ended",
         "goondan-hosts/src/host.rs",
         "MANY_PLACES",
     ),
-    ("files that are followed from one module", "imports.rs", "MOST_FILES"),
-    ("background processes of an instance (`runtime__exec`)", "processes.rs", "MOST_RUNNING"),
-    ("bytes of output that a background process keeps between two polls, of each stream", "processes.rs", "KEEP"),
-    ("time from the request to end a process to its end", "src/process.rs", "GRACE"),
-    ("bytes of a command line that `gdn` reads", "command_line/parse.rs", "LONGEST"),
-    ("levels of nested commands in a command line", "command_line/parse.rs", "DEEPEST"),
-    ("bytes that a command may print for an argument (`\"$(…)\"`)", "line/expand.rs", "LONGEST_OUTPUT"),
-    ("names that a pattern of files may stand for", "line/expand.rs", "MOST_NAMES"),
+    (
+        "files that are followed from one module",
+        "imports.rs",
+        "MOST_FILES",
+    ),
+    (
+        "background processes of an instance (`runtime__exec`)",
+        "processes.rs",
+        "MOST_RUNNING",
+    ),
+    (
+        "bytes of output that a background process keeps between two polls, of each stream",
+        "processes.rs",
+        "KEEP",
+    ),
+    (
+        "time from the request to end a process to its end",
+        "src/process.rs",
+        "GRACE",
+    ),
+    (
+        "bytes of a command line that `gdn` reads",
+        "command_line/parse.rs",
+        "LONGEST",
+    ),
+    (
+        "levels of nested commands in a command line",
+        "command_line/parse.rs",
+        "DEEPEST",
+    ),
+    (
+        "bytes that a command may print for an argument (`\"$(…)\"`)",
+        "line/expand.rs",
+        "LONGEST_OUTPUT",
+    ),
+    (
+        "names that a pattern of files may stand for",
+        "line/expand.rs",
+        "MOST_NAMES",
+    ),
     ("bytes of a page of `fs__read`", "fs/read.rs", "PAGE"),
-    ("bytes of a page of `fs__read` with `limit`", "fs/read.rs", "LARGEST_PAGE"),
+    (
+        "bytes of a page of `fs__read` with `limit`",
+        "fs/read.rs",
+        "LARGEST_PAGE",
+    ),
     ("bytes of an attached image", "fs/read.rs", "LARGEST_IMAGE"),
-    ("bytes of a file that `fs__edit` and `fs__apply_patch` change", "src/write.rs", "LARGEST"),
+    (
+        "bytes of a file that `fs__edit` and `fs__apply_patch` change",
+        "src/write.rs",
+        "LARGEST",
+    ),
     ("bytes that `fs__grep` finds", "fs/grep.rs", "LARGEST"),
-    ("bytes of a line that `fs__grep` shows", "fs/search.rs", "LONGEST"),
+    (
+        "bytes of a line that `fs__grep` shows",
+        "fs/search.rs",
+        "LONGEST",
+    ),
     ("files that `fs__glob` names", "fs/glob.rs", "MOST"),
     ("entries that `fs__ls` lists", "fs/ls.rs", "MOST"),
-    ("entries that `file-system__list` lists", "file_system.rs", "MOST_ENTRIES"),
-    ("bytes of a page that `web__fetch` reads", "web/mod.rs", "LARGEST"),
-    ("characters of a page that `web__fetch` shows at once", "web/mod.rs", "SHOWN"),
-    ("redirects that network tools follow", "goondan-tools/src/http.rs", "MOST_REDIRECTS"),
-    ("time of a webhook (`messaging__message`)", "messaging.rs", "PATIENCE"),
-    ("bytes that `text-transform` makes", "text_transform.rs", "LARGEST"),
+    (
+        "entries that `file-system__list` lists",
+        "file_system.rs",
+        "MOST_ENTRIES",
+    ),
+    (
+        "bytes of a page that `web__fetch` reads",
+        "web/mod.rs",
+        "LARGEST",
+    ),
+    (
+        "characters of a page that `web__fetch` shows at once",
+        "web/mod.rs",
+        "SHOWN",
+    ),
+    (
+        "redirects that network tools follow",
+        "goondan-tools/src/http.rs",
+        "MOST_REDIRECTS",
+    ),
+    (
+        "time of a webhook (`messaging__message`)",
+        "messaging.rs",
+        "PATIENCE",
+    ),
+    (
+        "bytes that `text-transform` makes",
+        "text_transform.rs",
+        "LARGEST",
+    ),
     ("tasks in a list of `todo__write`", "todo.rs", "MOST"),
-    ("notes that `memory__search` reads", "memory/mod.rs", "MOST_NOTES"),
-    ("bytes of one payload, in either direction", "goondan-dylib/src/limits.rs", "max_payload"),
-    ("time to open a library", "goondan-dylib/src/limits.rs", "open_timeout"),
-    ("time to end a call that was cancelled", "goondan-dylib/src/limits.rs", "cancel_grace"),
-    ("time to close a library", "goondan-dylib/src/limits.rs", "close_grace"),
-    ("calls that never came back", "goondan-dylib/src/limits.rs", "max_written_off"),
-    ("log lines, progress and questions of a call that wait", "goondan-dylib/src/calls.rs", "WAITING_EVENTS"),
-    ("questions to agents that a call may have open", "goondan-dylib/src/handler.rs", "MAX_OPERATIONS"),
+    (
+        "notes that `memory__search` reads",
+        "memory/mod.rs",
+        "MOST_NOTES",
+    ),
+    (
+        "bytes of one payload, in either direction",
+        "goondan-dylib/src/limits.rs",
+        "max_payload",
+    ),
+    (
+        "time to open a library",
+        "goondan-dylib/src/limits.rs",
+        "open_timeout",
+    ),
+    (
+        "time to end a call that was cancelled",
+        "goondan-dylib/src/limits.rs",
+        "cancel_grace",
+    ),
+    (
+        "time to close a library",
+        "goondan-dylib/src/limits.rs",
+        "close_grace",
+    ),
+    (
+        "calls that never came back",
+        "goondan-dylib/src/limits.rs",
+        "max_written_off",
+    ),
+    (
+        "log lines, progress and questions of a call that wait",
+        "goondan-dylib/src/calls.rs",
+        "WAITING_EVENTS",
+    ),
+    (
+        "questions to agents that a call may have open",
+        "goondan-dylib/src/handler.rs",
+        "MAX_OPERATIONS",
+    ),
     (
         "crashes in a row of a library with `isolation: process`, before its restarts are delayed",
         "hosted/backoff.rs",
         "QUICK_CRASHES",
     ),
     ("longest such delay", "hosted/backoff.rs", "LONGEST"),
-    ("reloaded libraries that stay in memory without a warning", "goondan-dylib/src/lane.rs", "MANY_RETIRED"),
-    ("bytes of a YAML or prompt file", "goondan-spec/src/paths.rs", "MAX_FILE_SIZE"),
-    ("documents in a file", "goondan-spec/src/read.rs", "MAX_DOCUMENTS"),
-    ("depth of lists and maps", "goondan-spec/src/yaml.rs", "MAX_DEPTH"),
-    ("values that the aliases of a document stand for", "goondan-spec/src/yaml.rs", "MAX_ALIASED_VALUES"),
-    ("characters of a key", "goondan-spec/src/yaml.rs", "MAX_KEY_LENGTH"),
-    ("depth of folders that are searched for resources", "discover.rs", "MAX_FOLDER_DEPTH"),
+    (
+        "reloaded libraries that stay in memory without a warning",
+        "goondan-dylib/src/lane.rs",
+        "MANY_RETIRED",
+    ),
+    (
+        "bytes of a YAML or prompt file",
+        "goondan-spec/src/paths.rs",
+        "MAX_FILE_SIZE",
+    ),
+    (
+        "documents in a file",
+        "goondan-spec/src/read.rs",
+        "MAX_DOCUMENTS",
+    ),
+    (
+        "depth of lists and maps",
+        "goondan-spec/src/yaml.rs",
+        "MAX_DEPTH",
+    ),
+    (
+        "values that the aliases of a document stand for",
+        "goondan-spec/src/yaml.rs",
+        "MAX_ALIASED_VALUES",
+    ),
+    (
+        "characters of a key",
+        "goondan-spec/src/yaml.rs",
+        "MAX_KEY_LENGTH",
+    ),
+    (
+        "depth of folders that are searched for resources",
+        "discover.rs",
+        "MAX_FOLDER_DEPTH",
+    ),
     ("bytes of a `.gitignore`", "discover.rs", "GITIGNORE_LIMIT"),
     ("characters of `metadata.name`", "envelope.rs", "MAX_NAME"),
-    ("characters of a pattern in `permissions`", "kinds/permissions.rs", "MAX_PATTERN"),
-    ("bytes of a file with a secret", "goondan/src/secrets.rs", "LARGEST"),
-    ("bytes of a value that is masked in outputs and logs, at least", "redact/mod.rs", "SHORTEST"),
-    ("results that are remembered, so that an event that comes twice runs once", "handled.rs", "MAX_EVENTS"),
+    (
+        "characters of a pattern in `permissions`",
+        "kinds/permissions.rs",
+        "MAX_PATTERN",
+    ),
+    (
+        "bytes of a file with a secret",
+        "goondan/src/secrets.rs",
+        "LARGEST",
+    ),
+    (
+        "bytes of a value that is masked in outputs and logs, at least",
+        "redact/mod.rs",
+        "SHORTEST",
+    ),
+    (
+        "results that are remembered, so that an event that comes twice runs once",
+        "handled.rs",
+        "MAX_EVENTS",
+    ),
     ("bytes of those results", "handled.rs", "MAX_BYTES"),
-    ("idle conversations that stay in memory", "turn/warm.rs", "WARM"),
-    ("messages that they have together", "turn/warm.rs", "WARM_MESSAGES"),
+    (
+        "idle conversations that stay in memory",
+        "turn/warm.rs",
+        "WARM",
+    ),
+    (
+        "messages that they have together",
+        "turn/warm.rs",
+        "WARM_MESSAGES",
+    ),
     (
         "instances with nothing to do that the leader remembers, with a database",
         "goondan-store-postgres/src/instances.rs",
         "REMEMBERED_OUTSIDE",
     ),
-    ("instances of which the leader remembers on which node their last turn ran", "cluster/roster.rs", "HOMES"),
-    ("runtime events that wait for the disk", "jsonl/background.rs", "MAX_WAITING"),
-    ("bytes of `runtime-events.jsonl`", "jsonl/runtime_events.rs", "MAX_BYTES"),
-    ("conversations that wait to be synced together", "jsonl/unsettled.rs", "MOST_CONVERSATIONS"),
-    ("bytes of those conversations", "jsonl/unsettled.rs", "MOST_BYTES"),
-    ("bytes of a turn that is written together with its result", "jsonl/conversation.rs", "LARGE"),
-    ("time that a start waits for the lock of a process that died", "jsonl/lock.rs", "PATIENCE"),
-    ("bytes of a line that `gdn instance import` reads", "src/transfer.rs", "MAX_LINE"),
-    ("messages that `gdn instance import` reads", "src/transfer.rs", "MAX_MESSAGES"),
-    ("bytes that `gdn instance import` reads", "src/transfer.rs", "MAX_BYTES"),
+    (
+        "instances of which the leader remembers on which node their last turn ran",
+        "cluster/roster.rs",
+        "HOMES",
+    ),
+    (
+        "runtime events that wait for the disk",
+        "jsonl/background.rs",
+        "MAX_WAITING",
+    ),
+    (
+        "bytes of `runtime-events.jsonl`",
+        "jsonl/runtime_events.rs",
+        "MAX_BYTES",
+    ),
+    (
+        "conversations that wait to be synced together",
+        "jsonl/unsettled.rs",
+        "MOST_CONVERSATIONS",
+    ),
+    (
+        "bytes of those conversations",
+        "jsonl/unsettled.rs",
+        "MOST_BYTES",
+    ),
+    (
+        "bytes of a turn that is written together with its result",
+        "jsonl/conversation.rs",
+        "LARGE",
+    ),
+    (
+        "time that a start waits for the lock of a process that died",
+        "jsonl/lock.rs",
+        "PATIENCE",
+    ),
+    (
+        "bytes of a line that `gdn instance import` reads",
+        "src/transfer.rs",
+        "MAX_LINE",
+    ),
+    (
+        "messages that `gdn instance import` reads",
+        "src/transfer.rs",
+        "MAX_MESSAGES",
+    ),
+    (
+        "bytes that `gdn instance import` reads",
+        "src/transfer.rs",
+        "MAX_BYTES",
+    ),
     (
         "quiet time after an edit that does not load or removes something, before a watched project is reloaded",
         "watch/mod.rs",
         "settle",
     ),
     ("the same for a library", "watch/mod.rs", "settle_library"),
-    ("longest wait while files keep changing", "watch/mod.rs", "LONGEST_BURST"),
-    ("longest wait while a library keeps changing", "watch/mod.rs", "LONGEST_LINK"),
-    ("time between two looks at the files where the system sends no notices", "watch/mod.rs", "poll"),
-    ("time between two looks in any case", "watch/mod.rs", "quiet_check"),
-    ("time that `gdn reload` waits for the answer of the running process", "commands/reload.rs", "PATIENCE"),
-    ("bytes of a build's output that are kept, of its beginning and of its end", "build/command.rs", "KEPT"),
-    ("time for libraries to end with the swarm", "goondan/src/adapters.rs", "PATIENCE"),
-    ("time that a second Ctrl-C leaves for the end", "run/signals.rs", "LAST_MOMENT"),
-    ("bytes of an input or a file that a command reads at once", "src/reading.rs", "LARGEST"),
+    (
+        "longest wait while files keep changing",
+        "watch/mod.rs",
+        "LONGEST_BURST",
+    ),
+    (
+        "longest wait while a library keeps changing",
+        "watch/mod.rs",
+        "LONGEST_LINK",
+    ),
+    (
+        "time between two looks at the files where the system sends no notices",
+        "watch/mod.rs",
+        "poll",
+    ),
+    (
+        "time between two looks in any case",
+        "watch/mod.rs",
+        "quiet_check",
+    ),
+    (
+        "time that `gdn reload` waits for the answer of the running process",
+        "commands/reload.rs",
+        "PATIENCE",
+    ),
+    (
+        "bytes of a build's output that are kept, of its beginning and of its end",
+        "build/command.rs",
+        "KEPT",
+    ),
+    (
+        "time for libraries to end with the swarm",
+        "goondan/src/adapters.rs",
+        "PATIENCE",
+    ),
+    (
+        "time that a second Ctrl-C leaves for the end",
+        "run/signals.rs",
+        "LAST_MOMENT",
+    ),
+    (
+        "bytes of an input or a file that a command reads at once",
+        "src/reading.rs",
+        "LARGEST",
+    ),
     (
         "time that a command waits for a process that holds the workspace to let it in, or to end",
         "remote/mod.rs",
         "PATIENCE",
     ),
-    ("time of a conformance case", "goondan-conformance/src/run.rs", "DEFAULT_TIME_LIMIT"),
-    ("time of a live run of a case", "goondan-conformance/src/run.rs", "LIVE_TIME_LIMIT"),
-    ("live runs of a case", "goondan-conformance/src/case/live.rs", "MOST_RUNS"),
+    (
+        "time of a conformance case",
+        "goondan-conformance/src/run.rs",
+        "DEFAULT_TIME_LIMIT",
+    ),
+    (
+        "time of a live run of a case",
+        "goondan-conformance/src/run.rs",
+        "LIVE_TIME_LIMIT",
+    ),
+    (
+        "live runs of a case",
+        "goondan-conformance/src/case/live.rs",
+        "MOST_RUNS",
+    ),
 ];
 
 /// A row of a table: what, and the limit.
 fn rows() -> BTreeMap<String, String> {
     let page = std::fs::read_to_string(repository().join("docs/limits.md")).unwrap();
-    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what |"));
-    let cells = rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect());
-    cells.map(|cells: Vec<String>| (cells[0].clone(), cells[1].clone())).collect()
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| what |"));
+    let cells = rows.map(|row| {
+        row.trim_matches('|')
+            .split(" | ")
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    });
+    cells
+        .map(|cells: Vec<String>| (cells[0].clone(), cells[1].clone()))
+        .collect()
 }
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// Every source below `folder`.
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let below = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    below.filter(|path| path.extension().is_some_and(|suffix| suffix == "rs" || suffix == "mjs")).collect()
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let below = entries.flat_map(|path| {
+        if path.is_dir() {
+            sources(&path)
+        } else {
+            vec![path]
+        }
+    });
+    below
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|suffix| suffix == "rs" || suffix == "mjs")
+        })
+        .collect()
 }
 
 /// A quantity in words: `10,000`, `512 MiB` (in bytes), `30 s` (in milliseconds). What follows a comma and a space is left
@@ -345,19 +1174,26 @@ fn value(source: &str, name: &str) -> Option<u64> {
     let constant = format!("const {name}: ");
     let field = format!("{name}: ");
     let untyped = format!("const {name} = ");
-    let written = source.lines().find_map(|line| line.strip_prefix(&untyped)?.strip_suffix(';'));
+    let written = source
+        .lines()
+        .find_map(|line| line.strip_prefix(&untyped)?.strip_suffix(';'));
     let expression = written.or_else(|| {
-        source.lines().find_map(|line| match line.split_once(&constant) {
-            Some((_, rest)) => Some(rest.split_once(" = ")?.1.trim_end_matches(';')),
-            None => line
-                .trim()
-                .strip_prefix(&field)
-                .filter(|rest| rest.ends_with(','))
-                .map(|rest| rest.trim_end_matches(',')),
-        })
+        source
+            .lines()
+            .find_map(|line| match line.split_once(&constant) {
+                Some((_, rest)) => Some(rest.split_once(" = ")?.1.trim_end_matches(';')),
+                None => line
+                    .trim()
+                    .strip_prefix(&field)
+                    .filter(|rest| rest.ends_with(','))
+                    .map(|rest| rest.trim_end_matches(',')),
+            })
     })?;
     let (factor, expression) = match expression.strip_prefix("Duration::from_") {
-        Some(time) => time.trim_end_matches(')').split_once('(').map(|(unit, rest)| (unit.len().min(5), rest))?,
+        Some(time) => time
+            .trim_end_matches(')')
+            .split_once('(')
+            .map(|(unit, rest)| (unit.len().min(5), rest))?,
         None => (0, expression),
     };
     // `secs` has four letters, `millis` more.
@@ -366,7 +1202,10 @@ fn value(source: &str, name: &str) -> Option<u64> {
         Some((number, places)) => Some(plain(number)? << plain(places)?),
         None => plain(part),
     };
-    expression.split(" * ").map(shifted).try_fold(factor, |product, part| Some(product * part?))
+    expression
+        .split(" * ")
+        .map(shifted)
+        .try_fold(factor, |product, part| Some(product * part?))
 }
 
 fn plain(number: &str) -> Option<u64> {
@@ -377,12 +1216,23 @@ fn plain(number: &str) -> Option<u64> {
 fn fixed_limits_are_those_of_the_sources() {
     let (rows, all) = (rows(), sources(&repository().join("crates")));
     for (row, end, name) in CONSTANTS {
-        let limit = rows.get(*row).unwrap_or_else(|| panic!("docs/limits.md has no row `{row}`"));
-        let files =
-            all.iter().filter(|path| path.ends_with(end) && !path.components().any(|part| part.as_os_str() == "tests"));
-        let values: Vec<u64> = files.filter_map(|path| value(&std::fs::read_to_string(path).unwrap(), name)).collect();
-        let [value] = values[..] else { panic!("`{name}` of {end}: {values:?}") };
-        assert_eq!(quantity(limit), value, "docs/limits.md: `{row}`, and `{name}` of {end}");
+        let limit = rows
+            .get(*row)
+            .unwrap_or_else(|| panic!("docs/limits.md has no row `{row}`"));
+        let files = all.iter().filter(|path| {
+            path.ends_with(end) && !path.components().any(|part| part.as_os_str() == "tests")
+        });
+        let values: Vec<u64> = files
+            .filter_map(|path| value(&std::fs::read_to_string(path).unwrap(), name))
+            .collect();
+        let [value] = values[..] else {
+            panic!("`{name}` of {end}: {values:?}")
+        };
+        assert_eq!(
+            quantity(limit),
+            value,
+            "docs/limits.md: `{row}`, and `{name}` of {end}"
+        );
     }
 }
 
@@ -390,10 +1240,19 @@ fn fixed_limits_are_those_of_the_sources() {
 fn limits_that_can_be_set_are_those_of_the_schemas() {
     let mut seen = 0;
     for (row, limit) in rows() {
-        let Some(field) = row.strip_prefix('`').and_then(|row| row.split('`').next()) else { continue };
-        let Some((kind, path)) = field.split_once('.').filter(|(kind, _)| *kind != "Model") else { continue };
-        let (_, root) = schemas().into_iter().find(|(_, schema)| schema["title"] == kind).unwrap();
-        let schema = path.split('.').try_fold(root.clone(), |schema, name| property(&root, &schema, name));
+        let Some(field) = row.strip_prefix('`').and_then(|row| row.split('`').next()) else {
+            continue;
+        };
+        let Some((kind, path)) = field.split_once('.').filter(|(kind, _)| *kind != "Model") else {
+            continue;
+        };
+        let (_, root) = schemas()
+            .into_iter()
+            .find(|(_, schema)| schema["title"] == kind)
+            .unwrap();
+        let schema = path
+            .split('.')
+            .try_fold(root.clone(), |schema, name| property(&root, &schema, name));
         match &schema.unwrap_or_else(|| panic!("there is no field `{field}`"))["default"] {
             Value::Null => assert_eq!(limit, "none", "{row}"),
             default => assert_eq!(Some(quantity(&limit)), default.as_u64(), "{row}"),
@@ -418,6 +1277,9 @@ fn property(root: &Value, schema: &Value, name: &str) -> Option<Value> {
 fn no_row_is_left_unchecked() {
     for row in rows().keys() {
         let is_constant = CONSTANTS.iter().any(|(known, ..)| known == row);
-        assert!(is_constant || row.starts_with('`'), "`{row}` is held against nothing");
+        assert!(
+            is_constant || row.starts_with('`'),
+            "`{row}` is held against nothing"
+        );
     }
 }

@@ -22,7 +22,13 @@ const WAIT: &str = "until test -e go; do sleep 0.02; done";
 /// A swarm of agent `a` whose commands run in the project.
 fn working(script: &serde_json::Value, permissions: &str) -> Sandbox {
     let sandbox = scripted(&script.to_string());
-    sandbox.write("p/goondan.yaml", &manifest(MODEL, &format!("workdir: project\n  permissions: {permissions}")));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(
+            MODEL,
+            &format!("workdir: project\n  permissions: {permissions}"),
+        ),
+    );
     sandbox
 }
 
@@ -32,21 +38,39 @@ fn run(command: &str) -> serde_json::Value {
 
 #[test]
 fn five_thousand_lines_are_all_there_and_the_prompt_stands_below() {
-    let answer: String = (1..=5000).map(|number| format!("line {number} 日本 🙂\n")).collect();
+    let answer: String = (1..=5000)
+        .map(|number| format!("line {number} 日本 🙂\n"))
+        .collect();
     let sandbox = scripted(&json!({"default": {"text": answer, "chunks": 1500}}).to_string());
     let mut viewer = Viewer::sit_down(&sandbox);
     viewer.wait_prompt("a>");
     viewer.write("go\r");
     // What is under way stands below until the frame is drawn whole.
     let is_last = |row: &String| row.starts_with("line 5000 ");
-    viewer.wait(|rows| rows.iter().any(is_last) && !rows.iter().any(|row| row.contains("is thinking")));
+    viewer.wait(|rows| {
+        rows.iter().any(is_last) && !rows.iter().any(|row| row.contains("is thinking"))
+    });
     viewer.wait_prompt("a>");
     let lines = viewer.history();
-    let seen: Vec<&String> = lines.iter().filter(|line| line.starts_with("line ")).collect();
-    let wrong = seen.iter().enumerate().find(|(at, line)| ***line != format!("line {} 日本 🙂", at + 1));
-    assert_eq!(wrong.map(|(at, _)| &lines[at.saturating_sub(5)..lines.len().min(at + 8)]), None, "in their order");
+    let seen: Vec<&String> = lines
+        .iter()
+        .filter(|line| line.starts_with("line "))
+        .collect();
+    let wrong = seen
+        .iter()
+        .enumerate()
+        .find(|(at, line)| ***line != format!("line {} 日本 🙂", at + 1));
+    assert_eq!(
+        wrong.map(|(at, _)| &lines[at.saturating_sub(5)..lines.len().min(at + 8)]),
+        None,
+        "in their order"
+    );
     assert_eq!(seen.len(), 5000);
-    assert_eq!(lines.iter().filter(|line| line.starts_with("a>")).count(), 2, "the input, and the prompt");
+    assert_eq!(
+        lines.iter().filter(|line| line.starts_with("a>")).count(),
+        2,
+        "the input, and the prompt"
+    );
     viewer.write("/quit\r");
     assert_eq!(viewer.end(), 0);
     viewer.assert_clean();
@@ -81,7 +105,9 @@ fn keys_edit_and_earlier_inputs_come_back_in_the_next_chat() {
     let mut viewer = Viewer::sit_down(&sandbox);
     viewer.wait_prompt("a>");
     viewer.write("\x1b[A\x1b[A");
-    viewer.wait(|rows| rows.iter().any(|row| row == "a> one 2") && rows.iter().any(|row| row == "   three"));
+    viewer.wait(|rows| {
+        rows.iter().any(|row| row == "a> one 2") && rows.iter().any(|row| row == "   three")
+    });
     // To the first line, and away.
     viewer.write("\x1b[B\x1b[B");
     viewer.wait_prompt("a>");
@@ -99,9 +125,23 @@ fn two_hundred_pasted_lines_are_one_input() {
     viewer.write("\r");
     viewer.wait_idle("\\u{3}\\u{4}end");
     let lines = viewer.history();
-    assert!(lines.iter().any(|line| line == "  ⋮ 189 more lines"), "the input is repeated in part: {lines:#?}");
-    assert_eq!(lines.iter().filter(|line| line.starts_with("there were")).count(), 1, "one turn");
-    assert_eq!(lines.iter().filter(|line| *line == "row 150").count(), 1, "the answer repeats all of it");
+    assert!(
+        lines.iter().any(|line| line == "  ⋮ 189 more lines"),
+        "the input is repeated in part: {lines:#?}"
+    );
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|line| line.starts_with("there were"))
+            .count(),
+        1,
+        "one turn"
+    );
+    assert_eq!(
+        lines.iter().filter(|line| *line == "row 150").count(),
+        1,
+        "the answer repeats all of it"
+    );
 }
 
 #[test]
@@ -117,8 +157,15 @@ fn a_terminal_that_changes_its_size_meanwhile_shows_one_prompt() {
     for (height, width) in [(24, 40), (10, 30), (30, 120), (8, 20)] {
         viewer.resize(height, width);
         viewer.wait(|rows| {
-            let prompts = rows.iter().filter(|row| row.starts_with("a> a line")).count();
-            prompts == 1 && rows.iter().rfind(|row| !row.is_empty()).is_some_and(|row| row.ends_with("on"))
+            let prompts = rows
+                .iter()
+                .filter(|row| row.starts_with("a> a line"))
+                .count();
+            prompts == 1
+                && rows
+                    .iter()
+                    .rfind(|row| !row.is_empty())
+                    .is_some_and(|row| row.ends_with("on"))
         });
     }
     viewer.resize(24, 80);
@@ -133,7 +180,9 @@ fn a_terminal_that_changes_its_size_meanwhile_shows_one_prompt() {
     let mut rest = drawn.as_str();
     for number in 1..=400 {
         let line = format!("line {number}\r\n");
-        let at = rest.find(&line).unwrap_or_else(|| panic!("{line:?} is missing"));
+        let at = rest
+            .find(&line)
+            .unwrap_or_else(|| panic!("{line:?} is missing"));
         rest = &rest[at + line.len()..];
     }
 }
@@ -152,7 +201,9 @@ fn ctrl_c_cancels_then_clears_then_leaves() {
     viewer.write("\x03");
     viewer.wait_row("Cancelled.");
     // What waited is not sent: it is back at the prompt.
-    viewer.wait(|rows| rows.iter().any(|row| row == "a> what next") && rows.iter().any(|row| row == "   and th"));
+    viewer.wait(|rows| {
+        rows.iter().any(|row| row == "a> what next") && rows.iter().any(|row| row == "   and th")
+    });
     viewer.write("\x03");
     viewer.wait_prompt("a>");
     viewer.write("\x03");
@@ -171,8 +222,10 @@ fn ctrl_c_cancels_then_clears_then_leaves() {
 
 #[test]
 fn what_is_typed_while_a_turn_runs_is_the_next_input() {
-    let sandbox =
-        working(&json!({"agents": {"a": [run(WAIT), {"text": "first"}, {"text": "second"}]}}), "{default: allow}");
+    let sandbox = working(
+        &json!({"agents": {"a": [run(WAIT), {"text": "first"}, {"text": "second"}]}}),
+        "{default: allow}",
+    );
     let mut viewer = Viewer::sit_down(&sandbox);
     viewer.wait_prompt("a>");
     viewer.write("one\r");
@@ -186,8 +239,14 @@ fn what_is_typed_while_a_turn_runs_is_the_next_input() {
     viewer.wait_row("second");
     let rows = viewer.wait_prompt("a>");
     let at = |text: &str| rows.iter().position(|row| row == text).unwrap();
-    assert!(at("a> one") < at("first") && at("first") < at("a> two") && at("a> two") < at("second"), "{rows:#?}");
-    assert!(rows.iter().any(|row| row.starts_with("✓ bash__exec ")), "{rows:#?}");
+    assert!(
+        at("a> one") < at("first") && at("first") < at("a> two") && at("a> two") < at("second"),
+        "{rows:#?}"
+    );
+    assert!(
+        rows.iter().any(|row| row.starts_with("✓ bash__exec ")),
+        "{rows:#?}"
+    );
 }
 
 #[test]
@@ -203,7 +262,10 @@ fn a_signal_leaves_the_terminal_as_it_was() {
             viewer.wait_prompt("a>");
             for _ in 0..2 {
                 viewer.signal(signal);
-                viewer.wait(|rows| rows.iter().any(|row| row.contains("again to leave") || row.starts_with("error")));
+                viewer.wait(|rows| {
+                    rows.iter()
+                        .any(|row| row.contains("again to leave") || row.starts_with("error"))
+                });
             }
         }
         assert_eq!(viewer.end(), code, "{signal}");
@@ -219,9 +281,18 @@ fn a_chat_stops_and_goes_on_as_jobs_do() {
     let sandbox = scripted(ECHO);
     let gdn = sandbox.command(&["run", "p"]);
     let mut shell = Command::new("bash");
-    shell.args(["--norc", "--noprofile", "--noediting", "-i"]).current_dir(sandbox.dir());
-    shell.envs(gdn.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PS1", "sh% ");
-    shell.env("GDN", gdn.get_program()).env_remove("PROMPT_COMMAND");
+    shell
+        .args(["--norc", "--noprofile", "--noediting", "-i"])
+        .current_dir(sandbox.dir());
+    shell
+        .envs(
+            gdn.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env("PS1", "sh% ");
+    shell
+        .env("GDN", gdn.get_program())
+        .env_remove("PROMPT_COMMAND");
     let mut viewer = Viewer::at(shell, 24, 80);
     viewer.wait_prompt("sh%");
     viewer.write("\"$GDN\" run p\n");
@@ -274,7 +345,10 @@ fn a_question_stands_in_the_place_of_the_prompt_and_only_what_is_typed_then_answ
     viewer.write("\x1b");
     let question = "Allow this? [y]es, for this [c]onversation, [a]lways, [N]o:";
     let rows = viewer.wait_prompt(question);
-    assert!(rows.iter().any(|row| row == "  │ command: echo one"), "{rows:#?}");
+    assert!(
+        rows.iter().any(|row| row == "  │ command: echo one"),
+        "{rows:#?}"
+    );
     viewer.write("\r");
     viewer.wait_text("✗ bash__exec error");
     viewer.wait_prompt("a> y");
@@ -304,7 +378,10 @@ fn keys_of_the_moment_before_answer_nothing() {
     // All of it is there before anything can have been asked.
     viewer.write("go\ry\ry\ra\r");
     let asked = viewer.wait_text("Allow this?");
-    assert!(!asked.iter().any(|row| row.contains("[N]o: y")), "{asked:#?}");
+    assert!(
+        !asked.iter().any(|row| row.contains("[N]o: y")),
+        "{asked:#?}"
+    );
     viewer.write("n\r");
     viewer.wait_text("✗ bash__exec error");
     let told = sandbox.gdn(&["policy", "approvals", "-p", "p"]);
@@ -330,14 +407,29 @@ fn agents_stand_below_the_call_that_waits_for_them() {
     let mut viewer = Viewer::sit_down(&sandbox);
     viewer.wait_prompt("a>");
     viewer.write("go\r");
-    let rows = viewer.wait(|rows| rows.iter().any(|row| row.trim_start().starts_with("└ b runs bash__exec")));
-    let below = rows.iter().position(|row| row.starts_with("  └ b runs bash__exec")).unwrap();
-    assert!(rows[below - 1].contains(" a") && !rows[below - 1].contains('└'), "{rows:#?}");
+    let rows = viewer.wait(|rows| {
+        rows.iter()
+            .any(|row| row.trim_start().starts_with("└ b runs bash__exec"))
+    });
+    let below = rows
+        .iter()
+        .position(|row| row.starts_with("  └ b runs bash__exec"))
+        .unwrap();
+    assert!(
+        rows[below - 1].contains(" a") && !rows[below - 1].contains('└'),
+        "{rows:#?}"
+    );
     sandbox.write("p/go", "");
     viewer.wait_row("all done");
     let rows = viewer.wait_prompt("a>");
-    assert!(rows.iter().any(|row| row.starts_with("  b ✓ bash__exec")), "{rows:#?}");
-    assert!(rows.iter().any(|row| row.starts_with("✓ agents__request")), "{rows:#?}");
+    assert!(
+        rows.iter().any(|row| row.starts_with("  b ✓ bash__exec")),
+        "{rows:#?}"
+    );
+    assert!(
+        rows.iter().any(|row| row.starts_with("✓ agents__request")),
+        "{rows:#?}"
+    );
     viewer.write("/agent \t\t");
     viewer.wait_row("a  b");
     viewer.write("b\r/agents\r");
@@ -360,7 +452,11 @@ fn commands_do_what_help_says() {
     viewer.wait_idle("heard hi");
     viewer.write("/export out.jsonl\r");
     viewer.wait_row("Written to out.jsonl.");
-    assert!(std::fs::read_to_string(sandbox.dir().join("out.jsonl")).unwrap().contains("heard hi"));
+    assert!(
+        std::fs::read_to_string(sandbox.dir().join("out.jsonl"))
+            .unwrap()
+            .contains("heard hi")
+    );
     viewer.write("/export out.jsonl\r");
     viewer.wait_text("can't be written to out.jsonl");
     viewer.write("/clear\r");
@@ -381,7 +477,10 @@ fn commands_do_what_help_says() {
 fn plain_lines_where_they_are_wanted_or_all_that_there_is() {
     let sandbox = scripted(ECHO);
     let frame = "\u{1b}[?2026h\u{1b}[?25l";
-    for (arguments, variable) in [(&["run", "p", "--plain"][..], ("A", "b")), (&["run", "p"], ("TERM", "dumb"))] {
+    for (arguments, variable) in [
+        (&["run", "p", "--plain"][..], ("A", "b")),
+        (&["run", "p"], ("TERM", "dumb")),
+    ] {
         let mut command = sandbox.command(arguments);
         command.env(variable.0, variable.1);
         let mut viewer = Viewer::at(command, 24, 80);
@@ -401,7 +500,11 @@ fn plain_lines_where_they_are_wanted_or_all_that_there_is() {
     viewer.write("/quit\r");
     assert_eq!(viewer.end(), 0);
     let styles = viewer.bytes().contains("\u{1b}[1m") || viewer.bytes().contains("\u{1b}[2m");
-    assert!(viewer.bytes().contains(frame) && !styles, "{:?}", viewer.bytes());
+    assert!(
+        viewer.bytes().contains(frame) && !styles,
+        "{:?}",
+        viewer.bytes()
+    );
 }
 
 /// Fails where anything came to the terminal but what a person sees, styles, and the frames of the prompt, each with exactly
@@ -409,20 +512,31 @@ fn plain_lines_where_they_are_wanted_or_all_that_there_is() {
 #[track_caller]
 fn assert_framed(bytes: &str) {
     let (begin, end) = ("\u{1b}[?2026h\u{1b}[?25l", "\u{1b}[?25h\u{1b}[?2026l");
-    let mut rest = bytes.replace("\u{1b}[?2004h", "").replace("\u{1b}[?2004l", "");
+    let mut rest = bytes
+        .replace("\u{1b}[?2004h", "")
+        .replace("\u{1b}[?2004l", "");
     let mut frames = 0;
     let mut outside = String::new();
     while let Some((before, frame)) = rest.split_once(begin) {
         outside.push_str(before);
         let (frame, after) = frame.split_once(end).expect("a frame ends");
         // Where the cursor is, and back to it at the end: once each.
-        let frame = frame.strip_suffix("\u{1b}8").unwrap_or(frame).replacen("\u{1b}7", "", 1);
+        let frame = frame
+            .strip_suffix("\u{1b}8")
+            .unwrap_or(frame)
+            .replacen("\u{1b}7", "", 1);
         // Up and down within the rows at the bottom, at the beginning of a line.
         let moves = |text: &str| {
             let mut parts = text.split("\u{1b}[");
             let first = parts.next().unwrap_or_default().to_owned();
             parts.fold(first, |done, part| match part.split_once('A') {
-                Some((number, rest)) if number.parse::<u8>().is_ok_and(|rows| (1..40).contains(&rows)) => done + rest,
+                Some((number, rest))
+                    if number
+                        .parse::<u8>()
+                        .is_ok_and(|rows| (1..40).contains(&rows)) =>
+                {
+                    done + rest
+                }
                 _ => done + "\u{1b}[" + part,
             })
         };
@@ -439,7 +553,9 @@ fn what_strangers_wrote_does_nothing_to_the_terminal() {
     let hostile = texts();
     let call = |(index, text): (usize, &String)| match index % 2 {
         0 => json!({"id": format!("c{index}"), "tool": text, "args": {"x": text}}),
-        _ => json!({"id": format!("c{index}"), "tool": "text-transform__case", "args": {"text": text, "to": "upper"}}),
+        _ => {
+            json!({"id": format!("c{index}"), "tool": "text-transform__case", "args": {"text": text, "to": "upper"}})
+        }
     };
     let calls: Vec<serde_json::Value> = hostile.iter().enumerate().map(call).collect();
     let answer = hostile.join(" ");
@@ -465,5 +581,11 @@ fn what_strangers_wrote_does_nothing_to_the_terminal() {
     viewer.write("\x03\x03\x03\x03\x03\x03");
     viewer.end();
     assert_framed(&viewer.bytes());
-    assert!(!viewer.history().iter().any(|row| row.starts_with("error[E]") && !row.contains("\\u")), "no imitation");
+    assert!(
+        !viewer
+            .history()
+            .iter()
+            .any(|row| row.starts_with("error[E]") && !row.contains("\\u")),
+        "no imitation"
+    );
 }

@@ -44,9 +44,21 @@ struct Editor {
 impl Editor {
     fn start(sandbox: &Sandbox) -> Self {
         let mut command = sandbox.command(&["lsp"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut editor = Editor { child, input, output };
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
+        let mut editor = Editor {
+            child,
+            input,
+            output,
+        };
         editor.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "capabilities": {} } }));
         assert_eq!(editor.receive()["result"]["serverInfo"]["name"], "gdn");
         editor
@@ -61,7 +73,12 @@ impl Editor {
     fn receive(&mut self) -> Value {
         let mut header = String::new();
         self.output.read_line(&mut header).unwrap();
-        let length = header.trim().strip_prefix("Content-Length: ").unwrap().parse().unwrap();
+        let length = header
+            .trim()
+            .strip_prefix("Content-Length: ")
+            .unwrap()
+            .parse()
+            .unwrap();
         self.output.read_line(&mut header).unwrap();
         let mut body = vec![0; length];
         self.output.read_exact(&mut body).unwrap();
@@ -83,21 +100,41 @@ fn published_is_what_validate_says() {
         let mut editor = Editor::start(&sandbox);
         let document = json!({ "uri": uri, "languageId": "yaml", "version": 1, "text": text });
         let params = json!({ "textDocument": document });
-        editor.send(&json!({ "jsonrpc": "2.0", "method": "textDocument/didOpen", "params": params }));
+        editor
+            .send(&json!({ "jsonrpc": "2.0", "method": "textDocument/didOpen", "params": params }));
         let published = editor.receive();
         let one = |found: &Value| {
             let start = &found["range"]["start"];
             let number = |name: &str| start[name].as_u64().unwrap();
-            (found["code"].as_str().unwrap().to_owned(), number("line"), number("character"))
+            (
+                found["code"].as_str().unwrap().to_owned(),
+                number("line"),
+                number("character"),
+            )
         };
-        let published: Found = published["params"]["diagnostics"].as_array().unwrap().iter().map(one).collect();
+        let published: Found = published["params"]["diagnostics"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(one)
+            .collect();
         sandbox.write("p/goondan.yaml", text);
         let validated = sandbox.gdn(&["validate", "p", "--json"]);
         let validated: Value = serde_json::from_str(&validated.stdout).unwrap();
-        let all = validated["errors"].as_array().unwrap().iter().chain(validated["warnings"].as_array().unwrap());
+        let all = validated["errors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .chain(validated["warnings"].as_array().unwrap());
         let place = |found: &Value, name: &str| found[name].as_u64().map_or(0, |number| number - 1);
         let said: Found = all
-            .map(|found| (found["code"].as_str().unwrap().to_owned(), place(found, "line"), place(found, "column")))
+            .map(|found| {
+                (
+                    found["code"].as_str().unwrap().to_owned(),
+                    place(found, "line"),
+                    place(found, "column"),
+                )
+            })
             .collect();
         assert!(!said.is_empty());
         assert_eq!(published, said);
@@ -115,7 +152,10 @@ fn it_ends_as_the_protocol_says() {
 
     let editor = Editor::start(&sandbox);
     drop(editor.input);
-    assert_eq!(editor.child.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(
+        editor.child.wait_with_output().unwrap().status.code(),
+        Some(1)
+    );
 
     let mut editor = Editor::start(&sandbox);
     editor.input.write_all(b"hello\n").unwrap();
@@ -130,13 +170,28 @@ fn fix_changes_what_is_plain_and_says_so() {
     sandbox.write("p/goondan.yaml", WRONG);
     let shown = sandbox.gdn(&["validate", "p", "--fix", "--dry-run"]);
     assert_eq!(shown.code, 4);
-    assert!(shown.stdout.contains("-spec: {provider: scripted, modle: x}\n+spec: {provider: scripted, model: x}\n"));
-    assert_eq!(std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap(), WRONG);
+    assert!(shown.stdout.contains(
+        "-spec: {provider: scripted, modle: x}\n+spec: {provider: scripted, model: x}\n"
+    ));
+    assert_eq!(
+        std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap(),
+        WRONG
+    );
     let fixed = sandbox.gdn(&["validate", "p", "--fix"]);
     assert_eq!(fixed.code, 0, "{}", fixed.stdout);
-    assert!(fixed.stdout.contains("fixed goondan.yaml:9:"), "{}", fixed.stdout);
-    let expected = WRONG.replace("modle", "model").replace("Model/man", "Model/main");
-    assert_eq!(std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap(), expected);
-    let again: Value = serde_json::from_str(&sandbox.gdn(&["validate", "p", "--fix", "--json"]).stdout).unwrap();
+    assert!(
+        fixed.stdout.contains("fixed goondan.yaml:9:"),
+        "{}",
+        fixed.stdout
+    );
+    let expected = WRONG
+        .replace("modle", "model")
+        .replace("Model/man", "Model/main");
+    assert_eq!(
+        std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap(),
+        expected
+    );
+    let again: Value =
+        serde_json::from_str(&sandbox.gdn(&["validate", "p", "--fix", "--json"]).stdout).unwrap();
     assert_eq!(again["fixed"], json!([]));
 }

@@ -1,6 +1,9 @@
 //! Drives the `gdn` binary as a person, a script or another program does.
 
-#![allow(clippy::unwrap_used, reason = "a test may end with a panic, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may end with a panic, in its helpers too"
+)]
 
 mod acp;
 #[cfg(unix)]

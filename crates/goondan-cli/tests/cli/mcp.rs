@@ -91,7 +91,9 @@ spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}], policy: {{shutdown: {{g
 /// `gdn` with a variable that the server gets, and one that it does not.
 fn command(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     let mut command = sandbox.command(arguments);
-    command.env("WANTED", "hand this over").env("UNWANTED_TOKEN", "keep this back");
+    command
+        .env("WANTED", "hand this over")
+        .env("UNWANTED_TOKEN", "keep this back");
     command
 }
 
@@ -102,8 +104,14 @@ fn a_server_sees_what_its_tool_gives_it_and_nothing_else() {
     // Nothing that was handed over as a secret is shown, and the rest is the answer.
     assert!(outcome.ok().starts_with("process "), "{outcome:?}");
     let seen = std::fs::read_to_string(sandbox.dir().join("seen")).unwrap();
-    assert!(seen.contains("GIVEN=hand this over\n") && seen.contains("PATH="), "{seen}");
-    assert!(!seen.contains("UNWANTED_TOKEN") && !seen.contains("GOONDAN_TRUST"), "{seen}");
+    assert!(
+        seen.contains("GIVEN=hand this over\n") && seen.contains("PATH="),
+        "{seen}"
+    );
+    assert!(
+        !seen.contains("UNWANTED_TOKEN") && !seen.contains("GOONDAN_TRUST"),
+        "{seen}"
+    );
 }
 
 #[test]
@@ -119,8 +127,16 @@ fn a_server_of_a_project_that_nobody_trusts_is_not_started() {
         let mut command = sandbox.stranger(line);
         command.env("WANTED", "x");
         let outcome = sandbox.finished(command);
-        assert!(outcome.code != 0 && outcome.stderr.contains("is not trusted"), "{line:?}: {outcome:?}");
-        assert!(outcome.stderr.contains("starts the MCP server `/bin/sh server.sh`"), "{line:?}: {outcome:?}");
+        assert!(
+            outcome.code != 0 && outcome.stderr.contains("is not trusted"),
+            "{line:?}: {outcome:?}"
+        );
+        assert!(
+            outcome
+                .stderr
+                .contains("starts the MCP server `/bin/sh server.sh`"),
+            "{line:?}: {outcome:?}"
+        );
         assert!(!sandbox.dir().join("seen").exists(), "{line:?}");
     }
 }
@@ -130,15 +146,42 @@ fn a_server_ends_with_all_that_it_started_however_gdn_ends() {
     for signal in ["KILL", "TERM", "INT"] {
         let sandbox = project(STUCK, "permissions: {default: allow}");
         let pipe = sandbox.dir().join("held");
-        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let mut line = command(&sandbox, &["run", "p", "--input", "hi", "--output-format", "stream-json"]);
-        let mut running = line.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        assert!(
+            Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let mut line = command(
+            &sandbox,
+            &[
+                "run",
+                "p",
+                "--input",
+                "hi",
+                "--output-format",
+                "stream-json",
+            ],
+        );
+        let mut running = line
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut events = std::io::BufReader::new(running.stdout.take().unwrap());
         // It opens when the server has opened the other end, and ends when the last process has let go of it.
         let mut held = std::fs::File::open(&pipe).unwrap();
         until(&mut events, "tool.completed");
         let process = running.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", signal, &process])
+                .status()
+                .unwrap()
+                .success()
+        );
         let mut left = String::new();
         held.read_to_string(&mut left).unwrap();
         assert_eq!(left, "", "{signal}");
@@ -158,17 +201,47 @@ fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
     for signal in ["KILL", "TERM"] {
         let sandbox = project(STUCK, "permissions: {default: allow}");
         let held = sandbox.dir().join("held");
-        assert!(Command::new("mkfifo").arg(&held).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(&held)
+                .status()
+                .unwrap()
+                .success()
+        );
         let goes_on = "while :; do sleep 0.1; done\n";
-        let server = SERVER.replace("[ -p \"$NOTES/held\" ] && exec 3> \"$NOTES/held\" && sleep 600 &\n", STUBBORN);
+        let server = SERVER.replace(
+            "[ -p \"$NOTES/held\" ] && exec 3> \"$NOTES/held\" && sleep 600 &\n",
+            STUBBORN,
+        );
         sandbox.write("p/server.sh", &format!("{server}{goes_on}"));
-        let mut line = command(&sandbox, &["run", "p", "--input", "hi", "--output-format", "stream-json"]);
-        let mut running = line.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = command(
+            &sandbox,
+            &[
+                "run",
+                "p",
+                "--input",
+                "hi",
+                "--output-format",
+                "stream-json",
+            ],
+        );
+        let mut running = line
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut events = std::io::BufReader::new(running.stdout.take().unwrap());
         let mut pipe = std::fs::File::open(&held).unwrap();
         until(&mut events, "tool.completed");
         let process = running.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", signal, &process])
+                .status()
+                .unwrap()
+                .success()
+        );
         // It ends when nobody holds the pipe any more.
         let mut left = String::new();
         pipe.read_to_string(&mut left).unwrap();
@@ -181,30 +254,54 @@ fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
 fn servers_are_listed_and_reached_when_that_is_asked_for() {
     let sandbox = project(CALLS, "");
     let listed = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p"]));
-    assert_eq!(listed.ok(), "shell  /bin/sh server.sh\n  not met yet; `--connect` asks what it has\n");
+    assert_eq!(
+        listed.ok(),
+        "shell  /bin/sh server.sh\n  not met yet; `--connect` asks what it has\n"
+    );
     assert!(!sandbox.dir().join("seen").exists());
-    let reached = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p", "--connect", "--json"]));
+    let reached = sandbox.finished(command(
+        &sandbox,
+        &["mcp", "list", "--project", "p", "--connect", "--json"],
+    ));
     let reached: Value = serde_json::from_str(reached.ok()).unwrap();
     assert_eq!(reached[0]["catalog"]["tools"][0]["export"]["name"], "pid");
     let listed = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p"]));
-    assert!(listed.ok().contains("1 tools") && listed.ok().contains("shell__pid  Tells its process."), "{listed:?}");
+    assert!(
+        listed.ok().contains("1 tools") && listed.ok().contains("shell__pid  Tells its process."),
+        "{listed:?}"
+    );
 }
 
 #[test]
 fn a_program_that_is_not_there_is_told_with_what_to_do() {
     let sandbox = project(CALLS, "");
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
-    sandbox.write("p/goondan.yaml", &text.replace("command: /bin/sh", "command: no-such-server"));
-    let outcome = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p", "--connect"]));
+    sandbox.write(
+        "p/goondan.yaml",
+        &text.replace("command: /bin/sh", "command: no-such-server"),
+    );
+    let outcome = sandbox.finished(command(
+        &sandbox,
+        &["mcp", "list", "--project", "p", "--connect"],
+    ));
     assert_eq!(outcome.code, 1);
     assert!(
-        outcome.stdout.contains("can't be started") && outcome.stdout.contains("install `no-such-server`"),
+        outcome.stdout.contains("can't be started")
+            && outcome.stdout.contains("install `no-such-server`"),
         "{outcome:?}"
     );
     let outcome = sandbox.finished(command(&sandbox, &["validate", "p", "--connect"]));
-    assert!(outcome.stdout.contains("W_MCP_CATALOG") && outcome.code == 0, "{outcome:?}");
+    assert!(
+        outcome.stdout.contains("W_MCP_CATALOG") && outcome.code == 0,
+        "{outcome:?}"
+    );
     let outcome = sandbox.finished(command(&sandbox, &["doctor", "p"]));
-    assert!(outcome.stdout.contains("there is no program `no-such-server`"), "{outcome:?}");
+    assert!(
+        outcome
+            .stdout
+            .contains("there is no program `no-such-server`"),
+        "{outcome:?}"
+    );
 }
 
 #[test]
@@ -213,17 +310,22 @@ fn servers_of_other_programs_are_taken_over() {
     sandbox.write("p/.mcp.json", r#"{"mcpServers": {"Git Hub": {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer s3cret"}}}}"#);
     let printed = sandbox.gdn(&["mcp", "import", "--project", "p"]);
     assert!(
-        printed.ok().contains("metadata: {name: \"git-hub\"}") && !printed.stdout.contains("s3cret"),
+        printed.ok().contains("metadata: {name: \"git-hub\"}")
+            && !printed.stdout.contains("s3cret"),
         "{printed:?}"
     );
     assert!(
-        printed.stderr.contains("needs GIT_HUB_AUTHORIZATION") && !printed.stderr.contains("s3cret"),
+        printed.stderr.contains("needs GIT_HUB_AUTHORIZATION")
+            && !printed.stderr.contains("s3cret"),
         "{printed:?}"
     );
     let written = sandbox.gdn(&["mcp", "import", "--project", "p", "--write"]);
     assert_eq!(written.code, 0, "{written:?}");
     let again = sandbox.gdn(&["mcp", "import", "--project", "p", "--write"]);
-    assert!(again.code != 0 && again.stderr.contains("can't be written"), "{again:?}");
+    assert!(
+        again.code != 0 && again.stderr.contains("can't be written"),
+        "{again:?}"
+    );
     let valid = sandbox.gdn(&["validate", "p"]);
     assert_eq!(valid.code, 0, "{valid:?}");
 }
@@ -231,9 +333,15 @@ fn servers_of_other_programs_are_taken_over() {
 #[test]
 fn a_server_that_is_not_taken_over_is_told() {
     let sandbox = Sandbox::new();
-    sandbox.write("some.json", r#"{"mcpServers": {"bad": 5, "empty": {}, "my files!": {"command": "x"}}}"#);
+    sandbox.write(
+        "some.json",
+        r#"{"mcpServers": {"bad": 5, "empty": {}, "my files!": {"command": "x"}}}"#,
+    );
     let some = sandbox.gdn(&["mcp", "import", "some.json"]);
-    assert!(some.ok().contains("metadata: {name: \"my-files\"}"), "{some:?}");
+    assert!(
+        some.ok().contains("metadata: {name: \"my-files\"}"),
+        "{some:?}"
+    );
     assert_eq!(
         some.stderr,
         "bad: left out: it is not an object with `command` or `url`\n\
@@ -243,7 +351,11 @@ fn a_server_that_is_not_taken_over_is_told() {
     sandbox.write("none.json", r#"{"mcpServers": {"bad": 5}}"#);
     let none = sandbox.gdn(&["mcp", "import", "none.json"]);
     assert!(none.code == 3 && none.stdout.is_empty(), "{none:?}");
-    assert!(none.stderr.contains("`none.json` lists no MCP server that can be taken over"), "{none:?}");
+    assert!(
+        none.stderr
+            .contains("`none.json` lists no MCP server that can be taken over"),
+        "{none:?}"
+    );
 }
 
 /// Where programs can be contained, a server is contained as those who use it are, also when it is asked what it has.
@@ -255,7 +367,10 @@ fn a_server_of_an_agent_in_a_sandbox_is_in_it() {
     let sandbox = project(CALLS, "permissions: {default: allow, sandbox: {}}");
     let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
     assert!(outcome.ok().starts_with("process "), "{outcome:?}");
-    assert!(!sandbox.dir().join("seen").exists(), "it has written outside of its folder");
+    assert!(
+        !sandbox.dir().join("seen").exists(),
+        "it has written outside of its folder"
+    );
 }
 
 /// What a server says to a message; nothing to a notification.
@@ -265,9 +380,15 @@ fn answer(message: &Value) -> Option<Value> {
         "initialize" => serde_json::json!({
             "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "here", "version": "1"},
         }),
-        "tools/list" => serde_json::json!({"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]}),
+        "tools/list" => {
+            serde_json::json!({"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]})
+        }
         "tools/call" => serde_json::json!({"content": [{"type": "text", "text": "from afar"}]}),
-        _ => return Some(serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})),
+        _ => {
+            return Some(
+                serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}),
+            );
+        }
     };
     Some(serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
@@ -278,14 +399,18 @@ fn reached_by(mcp: &str) -> Sandbox {
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     let (before, rest) = text.split_once("  mcp:\n").unwrap();
     let (_, after) = rest.split_once("---\n").unwrap();
-    sandbox.write("p/goondan.yaml", &format!("{before}  mcp: {mcp}\n---\n{after}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &format!("{before}  mcp: {mcp}\n---\n{after}"),
+    );
     sandbox
 }
 
 #[test]
 fn a_server_on_a_socket_is_spoken_with() {
     let sandbox = reached_by("{socket: server.sock}");
-    let listener = std::os::unix::net::UnixListener::bind(sandbox.dir().join("p/server.sock")).unwrap();
+    let listener =
+        std::os::unix::net::UnixListener::bind(sandbox.dir().join("p/server.sock")).unwrap();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let lines = std::io::BufReader::new(stream.try_clone().unwrap()).lines();
@@ -310,7 +435,10 @@ fn request(stream: &mut std::net::TcpStream) -> Option<(String, Value)> {
         }
     }
     let head = head.to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some((head, serde_json::from_slice(&body).unwrap_or_default()))
@@ -320,32 +448,55 @@ fn request(stream: &mut std::net::TcpStream) -> Option<(String, Value)> {
 fn a_server_of_the_web_gets_its_headers_and_nobody_else_does() {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let elsewhere = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let (port, other) = (listener.local_addr().unwrap().port(), elsewhere.local_addr().unwrap().port());
+    let (port, other) = (
+        listener.local_addr().unwrap().port(),
+        elsewhere.local_addr().unwrap().port(),
+    );
     let key = "{X-Key: {valueFrom: {env: WANTED}}}";
-    let sandbox = reached_by(&format!("{{url: 'http://127.0.0.1:{port}/mcp', headers: {key}}}"));
+    let sandbox = reached_by(&format!(
+        "{{url: 'http://127.0.0.1:{port}/mcp', headers: {key}}}"
+    ));
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let Some((head, message)) = request(&mut stream) else { continue };
+            let Some((head, message)) = request(&mut stream) else {
+                continue;
+            };
             assert!(head.contains("\r\nx-key: hand this over\r\n"), "{head}");
             let (status, body) = match answer(&message) {
-                Some(_) if head.starts_with("post /moved") => {
-                    (format!("307 -\r\nlocation: http://127.0.0.1:{other}/"), String::new())
-                }
-                Some(answer) => ("200 -\r\ncontent-type: application/json".to_owned(), answer.to_string()),
+                Some(_) if head.starts_with("post /moved") => (
+                    format!("307 -\r\nlocation: http://127.0.0.1:{other}/"),
+                    String::new(),
+                ),
+                Some(answer) => (
+                    "200 -\r\ncontent-type: application/json".to_owned(),
+                    answer.to_string(),
+                ),
                 None if message.is_null() => ("405 -".to_owned(), String::new()),
                 None => ("202 -".to_owned(), String::new()),
             };
             let length = body.len();
-            write!(stream, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            )
+            .unwrap();
         }
     });
     let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
     assert_eq!(outcome.ok(), "from afar\n");
     // The same server, at an address from which it sends us elsewhere.
-    let sandbox = reached_by(&format!("{{url: 'http://127.0.0.1:{port}/moved', headers: {key}}}"));
-    let outcome = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p", "--connect"]));
-    assert!(outcome.code == 1 && !outcome.stdout.contains("hand this over"), "{outcome:?}");
+    let sandbox = reached_by(&format!(
+        "{{url: 'http://127.0.0.1:{port}/moved', headers: {key}}}"
+    ));
+    let outcome = sandbox.finished(command(
+        &sandbox,
+        &["mcp", "list", "--project", "p", "--connect"],
+    ));
+    assert!(
+        outcome.code == 1 && !outcome.stdout.contains("hand this over"),
+        "{outcome:?}"
+    );
     elsewhere.set_nonblocking(true).unwrap();
     assert!(elsewhere.accept().is_err(), "it was reached elsewhere");
 }

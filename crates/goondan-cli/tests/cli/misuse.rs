@@ -7,7 +7,9 @@ use crate::sandbox::Sandbox;
 fn snapshot(sandbox: &Sandbox, cases: &[(&str, &[&str])]) {
     for (name, arguments) in cases {
         let outcome = sandbox.gdn(arguments);
-        sandbox.settings().bind(|| insta::assert_snapshot!(*name, outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(*name, outcome.report()));
     }
 }
 
@@ -22,17 +24,43 @@ fn a_wrong_command_line_says_what_is_wrong_and_what_fits() {
             ("bad value", &["run", "--output-format", "xml"]),
             ("two inputs", &["run", "--input", "a", "--input-file", "b"]),
             ("two volumes", &["-q", "-v", "doctor"]),
-            ("input beside stream", &["run", "--input", "a", "--input-format", "stream-json"]),
-            ("text beside stream", &["run", "--input-format", "stream-json", "--output-format", "text"]),
-            ("bad arguments of a tool", &["tool", "call", "text-transform__case", "--args", "{text: hi}"]),
+            (
+                "input beside stream",
+                &["run", "--input", "a", "--input-format", "stream-json"],
+            ),
+            (
+                "text beside stream",
+                &[
+                    "run",
+                    "--input-format",
+                    "stream-json",
+                    "--output-format",
+                    "text",
+                ],
+            ),
+            (
+                "bad arguments of a tool",
+                &[
+                    "tool",
+                    "call",
+                    "text-transform__case",
+                    "--args",
+                    "{text: hi}",
+                ],
+            ),
         ],
     );
 }
 
 #[test]
 fn an_input_that_is_not_there_is_told() {
-    let cases: &[(&str, &[&str])] =
-        &[("no input", &["run", "p"]), ("no such input file", &["run", "p", "--input-file", "nothing.txt"])];
+    let cases: &[(&str, &[&str])] = &[
+        ("no input", &["run", "p"]),
+        (
+            "no such input file",
+            &["run", "p", "--input-file", "nothing.txt"],
+        ),
+    ];
     snapshot(&scripted(SHOUT), cases);
 }
 
@@ -57,14 +85,21 @@ fn no_colour_reaches_a_pipe() {
     let sandbox = Sandbox::new();
     for arguments in [&["--help"][..], &["frob"], &["validate"], &["doctor"]] {
         let outcome = sandbox.gdn(arguments);
-        assert!(!outcome.stdout.contains('\u{1b}') && !outcome.stderr.contains('\u{1b}'), "{outcome:?}");
+        assert!(
+            !outcome.stdout.contains('\u{1b}') && !outcome.stderr.contains('\u{1b}'),
+            "{outcome:?}"
+        );
     }
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let sandbox = Sandbox::new();
-    let mut child = sandbox.command(&["completions", "bash"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = sandbox
+        .command(&["completions", "bash"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
 }
@@ -75,10 +110,22 @@ fn refused(sandbox: &Sandbox, arguments: &[&str], words: &[&str]) {
     let outcome = sandbox.gdn(arguments);
     assert_ne!(outcome.code, 0, "{arguments:?}: {}", outcome.report());
     for word in words {
-        assert!(outcome.stderr.contains(word), "{arguments:?} lacks {word:?}: {}", outcome.report());
+        assert!(
+            outcome.stderr.contains(word),
+            "{arguments:?} lacks {word:?}: {}",
+            outcome.report()
+        );
     }
-    assert!(!outcome.stderr.contains("os error"), "{arguments:?}: {}", outcome.report());
-    assert!(!outcome.stderr.contains("INTERNAL_ERROR"), "{arguments:?}: {}", outcome.report());
+    assert!(
+        !outcome.stderr.contains("os error"),
+        "{arguments:?}: {}",
+        outcome.report()
+    );
+    assert!(
+        !outcome.stderr.contains("INTERNAL_ERROR"),
+        "{arguments:?}: {}",
+        outcome.report()
+    );
 }
 
 #[cfg(unix)]
@@ -91,21 +138,66 @@ fn a_project_that_is_none_is_told_for_what_it_is() {
     std::fs::create_dir_all(sandbox.dir().join("folder/goondan.yaml")).unwrap();
     sandbox.write("pipe/x", "");
     let pipe = sandbox.dir().join("pipe/goondan.yaml");
-    assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
-    refused(&sandbox, &["validate", "/dev/null"], &["`/dev/null` is neither a file nor a folder."]);
-    refused(&sandbox, &["validate", "loop"], &["`loop` can't be opened: a link leads back to itself."]);
-    refused(&sandbox, &["validate", "dangling"], &["`dangling` is a link to something that does not exist."]);
-    refused(&sandbox, &["validate", "folder"], &["`folder/goondan.yaml` is a folder, and not a file."]);
-    refused(&sandbox, &["validate", "pipe"], &["`pipe/goondan.yaml` is not a regular file."]);
-    refused(&sandbox, &["validate", "dir with ü"], &["`gdn init 'dir with ü'`"]);
-    refused(&sandbox, &["init", "bin.dat"], &["`bin.dat` is not a folder."]);
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    refused(
+        &sandbox,
+        &["validate", "/dev/null"],
+        &["`/dev/null` is neither a file nor a folder."],
+    );
+    refused(
+        &sandbox,
+        &["validate", "loop"],
+        &["`loop` can't be opened: a link leads back to itself."],
+    );
+    refused(
+        &sandbox,
+        &["validate", "dangling"],
+        &["`dangling` is a link to something that does not exist."],
+    );
+    refused(
+        &sandbox,
+        &["validate", "folder"],
+        &["`folder/goondan.yaml` is a folder, and not a file."],
+    );
+    refused(
+        &sandbox,
+        &["validate", "pipe"],
+        &["`pipe/goondan.yaml` is not a regular file."],
+    );
+    refused(
+        &sandbox,
+        &["validate", "dir with ü"],
+        &["`gdn init 'dir with ü'`"],
+    );
+    refused(
+        &sandbox,
+        &["init", "bin.dat"],
+        &["`bin.dat` is not a folder."],
+    );
     refused(
         &sandbox,
         &["trust", ".", "--state-root", "bin.dat"],
         &["a part of its path is not a folder", "--state-root"],
     );
-    refused(&sandbox, &["trust", "nowhere"], &["`nowhere` does not exist.", "suggestion"]);
-    refused(&sandbox, &["mcp", "import", "nofile"], &["`nofile` can't be read: there is no such file", "suggestion"]);
+    refused(
+        &sandbox,
+        &["trust", "nowhere"],
+        &["`nowhere` does not exist.", "suggestion"],
+    );
+    refused(
+        &sandbox,
+        &["mcp", "import", "nofile"],
+        &[
+            "`nofile` can't be read: there is no such file",
+            "suggestion",
+        ],
+    );
 }
 
 #[test]
@@ -113,7 +205,11 @@ fn a_list_of_trusted_folders_that_is_broken_is_to_be_corrected() {
     let sandbox = scripted(SHOUT);
     std::fs::create_dir_all(sandbox.state()).unwrap();
     std::fs::write(sandbox.state().join("trust.json"), "{").unwrap();
-    refused(&sandbox, &["trust", "p"], &["trust.json", "Correct the file, or remove it"]);
+    refused(
+        &sandbox,
+        &["trust", "p"],
+        &["trust.json", "Correct the file, or remove it"],
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -121,15 +217,42 @@ fn a_list_of_trusted_folders_that_is_broken_is_to_be_corrected() {
 fn what_can_not_be_read_or_written_is_named() {
     let sandbox = scripted(SHOUT);
     sandbox.gdn(&["run", "p", "--input", "hi"]).ok();
-    refused(&sandbox, &["run", "p", "--input-file", "/dev/zero"], &["`/dev/zero` holds more than 32 MiB."]);
-    refused(&sandbox, &["run", "p", "--input-file", "."], &["can't be read: it is a folder", "suggestion"]);
-    let export = |place: &str| vec!["instance".to_owned(), "export".into(), "a:main".into(), "-o".into(), place.into()];
-    for (place, why) in [(".", "it is a folder"), ("/nonexist/x", "there is no such file or folder")] {
+    refused(
+        &sandbox,
+        &["run", "p", "--input-file", "/dev/zero"],
+        &["`/dev/zero` holds more than 32 MiB."],
+    );
+    refused(
+        &sandbox,
+        &["run", "p", "--input-file", "."],
+        &["can't be read: it is a folder", "suggestion"],
+    );
+    let export = |place: &str| {
+        vec![
+            "instance".to_owned(),
+            "export".into(),
+            "a:main".into(),
+            "-o".into(),
+            place.into(),
+        ]
+    };
+    for (place, why) in [
+        (".", "it is a folder"),
+        ("/nonexist/x", "there is no such file or folder"),
+    ] {
         let arguments = export(place);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        refused(&sandbox, &arguments, &[&format!("`{place}` can't be written: {why}"), "suggestion"]);
+        refused(
+            &sandbox,
+            &arguments,
+            &[&format!("`{place}` can't be written: {why}"), "suggestion"],
+        );
     }
-    refused(&sandbox, &["instance", "import", "."], &["`.` can't be read: it is a folder"]);
+    refused(
+        &sandbox,
+        &["instance", "import", "."],
+        &["`.` can't be read: it is a folder"],
+    );
 }
 
 #[cfg(unix)]
@@ -142,18 +265,39 @@ fn doctor_looks_at_the_state_root_and_changes_nothing() {
     std::fs::create_dir(sandbox.state()).unwrap();
     std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let outcome = sandbox.gdn(&["doctor"]);
-    assert!(outcome.ok().contains("warn  state root   others may look into"), "{}", outcome.report());
-    assert_eq!(sandbox.state().metadata().unwrap().permissions().mode() & 0o777, 0o755);
+    assert!(
+        outcome
+            .ok()
+            .contains("warn  state root   others may look into"),
+        "{}",
+        outcome.report()
+    );
+    assert_eq!(
+        sandbox.state().metadata().unwrap().permissions().mode() & 0o777,
+        0o755
+    );
 }
 
 #[test]
 fn words_of_libraries_are_put_into_ours() {
     let sandbox = Sandbox::new();
     refused(&sandbox, &["test", "--jobs", "0"], &["must be at least 1"]);
-    refused(&sandbox, &["test", "--live", "--runs", "0"], &["must be from 1 to 1000"]);
-    refused(&sandbox, &["test", "--runs", "3"], &["`--runs` needs `--live`."]);
+    refused(
+        &sandbox,
+        &["test", "--live", "--runs", "0"],
+        &["must be from 1 to 1000"],
+    );
+    refused(
+        &sandbox,
+        &["test", "--runs", "3"],
+        &["`--runs` needs `--live`."],
+    );
     refused(&sandbox, &["rnu"], &["Did you mean `run`?"]);
-    refused(&sandbox, &["policy", "approvals", "remove"], &["needs <N>."]);
+    refused(
+        &sandbox,
+        &["policy", "approvals", "remove"],
+        &["needs <N>."],
+    );
     let outcome = sandbox.gdn(&["policy", "approvals", "remove"]);
     assert!(!outcome.stderr.contains("...."), "{}", outcome.report());
 }

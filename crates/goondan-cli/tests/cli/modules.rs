@@ -53,7 +53,9 @@ fn project(config: &str, more: &str) -> Sandbox {
             "    - {{name: {name}, description: {name}, parameters: {{type: object, properties: {{path: {{type: string}}, name: {{type: string}}}}}}}}\n"
         )
     };
-    let exports: String = ["start", "write", "allocate", "variable"].map(export).concat();
+    let exports: String = ["start", "write", "allocate", "variable"]
+        .map(export)
+        .concat();
     let tool = format!(
         "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t}}\nspec:\n  entry: ./tool.mjs\n  config: {config}\n  exports:\n{exports}"
     );
@@ -65,7 +67,16 @@ fn project(config: &str, more: &str) -> Sandbox {
 }
 
 fn call(sandbox: &Sandbox, tool: &str, args: &str) -> Value {
-    let outcome = sandbox.gdn(&["tool", "call", tool, "--project", "p", "--args", args, "--json"]);
+    let outcome = sandbox.gdn(&[
+        "tool",
+        "call",
+        tool,
+        "--project",
+        "p",
+        "--args",
+        args,
+        "--json",
+    ]);
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
 }
 
@@ -81,12 +92,18 @@ fn a_module_of_a_project_that_nobody_trusts_is_not_run() {
         &["tool", "list", "--project", "p"],
     ] {
         let outcome = sandbox.finished(sandbox.stranger(line));
-        assert!(outcome.code != 0 && outcome.stderr.contains("runs the code in `tool.mjs`"), "{line:?}: {outcome:?}");
+        assert!(
+            outcome.code != 0 && outcome.stderr.contains("runs the code in `tool.mjs`"),
+            "{line:?}: {outcome:?}"
+        );
     }
     for line in [&["validate", "p"][..], &["doctor", "p"]] {
         sandbox.gdn(line);
     }
-    assert!(!sandbox.dir().join("p/seen").exists(), "something has run it");
+    assert!(
+        !sandbox.dir().join("p/seen").exists(),
+        "something has run it"
+    );
 }
 
 #[test]
@@ -97,17 +114,47 @@ fn a_host_ends_with_all_that_it_started_however_gdn_ends() {
     for signal in ["KILL", "TERM"] {
         let sandbox = project("{}", "permissions: {default: allow}");
         let pipe = sandbox.dir().join("p/held");
-        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let mut line = sandbox.command(&["run", "p", "--input", "hi", "--output-format", "stream-json"]);
-        let mut running = line.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        assert!(
+            Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let mut line = sandbox.command(&[
+            "run",
+            "p",
+            "--input",
+            "hi",
+            "--output-format",
+            "stream-json",
+        ]);
+        let mut running = line
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut events = std::io::BufReader::new(running.stdout.take().unwrap());
         // It opens when the host has opened the other end, and ends when the last process has let go of it.
         let mut held = std::fs::File::open(&pipe).unwrap();
         until(&mut events, "tool.completed");
-        assert!(Command::new("kill").args(["-s", signal, &running.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", signal, &running.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
         if signal == "TERM" {
             // The turn that runs would be waited for.
-            assert!(Command::new("kill").args(["-s", signal, &running.id().to_string()]).status().unwrap().success());
+            assert!(
+                Command::new("kill")
+                    .args(["-s", signal, &running.id().to_string()])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }
         let mut left = String::new();
         held.read_to_string(&mut left).unwrap();
@@ -124,11 +171,23 @@ fn a_host_sees_the_variables_that_it_is_given() {
     let sandbox = project("{env: [GIVEN]}", "permissions: {default: allow}");
     for (name, seen) in [("GIVEN", true), ("KEPT", false)] {
         let arguments = format!("{{\"name\":\"{name}\"}}");
-        let mut line =
-            sandbox.command(&["tool", "call", "t__variable", "--project", "p", "--args", &arguments, "--json"]);
+        let mut line = sandbox.command(&[
+            "tool",
+            "call",
+            "t__variable",
+            "--project",
+            "p",
+            "--args",
+            &arguments,
+            "--json",
+        ]);
         line.env("GIVEN", "one").env("KEPT", "two");
         let outcome = sandbox.finished(line);
-        assert_eq!(outcome.stdout.contains("\"one\""), seen, "{name}: {outcome:?}");
+        assert_eq!(
+            outcome.stdout.contains("\"one\""),
+            seen,
+            "{name}: {outcome:?}"
+        );
         assert!(!outcome.stdout.contains("two"), "{name}: {outcome:?}");
     }
 }
@@ -139,8 +198,10 @@ fn a_host_is_in_the_sandbox_of_its_tool_and_of_its_agent() {
     if !has_node() || !goondan::has_sandbox() {
         return;
     }
-    let cases =
-        [("{sandbox: true}", "permissions: {default: allow}"), ("{}", "permissions: {default: allow, sandbox: {}}")];
+    let cases = [
+        ("{sandbox: true}", "permissions: {default: allow}"),
+        ("{}", "permissions: {default: allow, sandbox: {}}"),
+    ];
     for (config, permissions) in cases {
         let sandbox = project(config, &format!("workdir: project\n  {permissions}"));
         sandbox.write("outside/there", "");
@@ -149,7 +210,10 @@ fn a_host_is_in_the_sandbox_of_its_tool_and_of_its_agent() {
         let result = call(&sandbox, "t__write", &format!("{{\"path\":\"{inside}\"}}"));
         assert_eq!(result["status"], "ok", "{config} {permissions}: {result:#}");
         let result = call(&sandbox, "t__write", &format!("{{\"path\":\"{outside}\"}}"));
-        assert_eq!(result["error"]["code"], "EACCES", "{config} {permissions}: {result:#}");
+        assert_eq!(
+            result["error"]["code"], "EACCES",
+            "{config} {permissions}: {result:#}"
+        );
         assert!(!sandbox.dir().join("outside/file").exists());
     }
 }
@@ -160,7 +224,10 @@ fn a_host_has_no_more_memory_than_it_is_given() {
     if !has_node() {
         return;
     }
-    let sandbox = project("{limits: {memoryMib: 512}}", "permissions: {default: allow}");
+    let sandbox = project(
+        "{limits: {memoryMib: 512}}",
+        "permissions: {default: allow}",
+    );
     let result = call(&sandbox, "t__allocate", "{}");
     assert_eq!(result["status"], "error", "{result:#}");
     let result = call(&sandbox, "t__variable", "{\"name\":\"none\"}");

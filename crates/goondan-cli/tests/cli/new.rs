@@ -9,14 +9,23 @@ use crate::sandbox::Sandbox;
 /// The commands that are printed behind `Next:`, without `gdn`.
 fn next(printed: &str) -> Vec<Vec<String>> {
     let (_, commands) = printed.split_once("Next:\n").unwrap();
-    let words = |line: &str| line.trim().strip_prefix("gdn ").unwrap().split(' ').map(str::to_owned).collect();
+    let words = |line: &str| {
+        line.trim()
+            .strip_prefix("gdn ")
+            .unwrap()
+            .split(' ')
+            .map(str::to_owned)
+            .collect()
+    };
     commands.lines().map(words).collect()
 }
 
 /// Does what the scaffold says, and checks that it works.
 fn follow(sandbox: &Sandbox, printed: &str) {
     let [build, test, run] = next(printed).try_into().unwrap();
-    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let gdn = |words: &[String]| {
+        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
     assert!(gdn(&build).ok().starts_with("Built Tool/"));
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
     assert_eq!(gdn(&run).ok(), "desserts\n");
@@ -25,10 +34,17 @@ fn follow(sandbox: &Sandbox, printed: &str) {
 /// A tool in a language that a runtime reads needs no build.
 fn follow_module(lang: &str) {
     let sandbox = Sandbox::new();
-    let printed = sandbox.gdn(&["new", "tool", "word-play", "--lang", lang]).ok().to_owned();
-    sandbox.settings().bind(|| insta::assert_snapshot!(format!("new tool in {lang}"), printed));
+    let printed = sandbox
+        .gdn(&["new", "tool", "word-play", "--lang", lang])
+        .ok()
+        .to_owned();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!(format!("new tool in {lang}"), printed));
     let [test, run] = next(&printed).try_into().unwrap();
-    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let gdn = |words: &[String]| {
+        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
     assert_eq!(gdn(&run).ok(), "desserts\n");
 }
@@ -36,13 +52,20 @@ fn follow_module(lang: &str) {
 /// An extension in a library is built first.
 fn follow_library(lang: &str) {
     let sandbox = Sandbox::new();
-    let printed = sandbox.gdn(&["new", "extension", "turn-count", "--lang", lang]).ok().to_owned();
-    sandbox.settings().bind(|| insta::assert_snapshot!(format!("new extension in {lang}"), printed));
+    let printed = sandbox
+        .gdn(&["new", "extension", "turn-count", "--lang", lang])
+        .ok()
+        .to_owned();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!(format!("new extension in {lang}"), printed));
     if lang == "rust" {
         lock(&sandbox.dir().join("extensions/turn-count"));
     }
     let [build, test, run] = next(&printed).try_into().unwrap();
-    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let gdn = |words: &[String]| {
+        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
     assert!(gdn(&build).ok().starts_with("Built Extension/turn-count"));
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
     assert_eq!(gdn(&run).ok(), "Hello.\n");
@@ -63,10 +86,17 @@ fn an_extension_in_c_builds_and_runs_as_it_is() {
 /// The same of an extension; and in a project, which gets a resource of it.
 fn follow_extension(lang: &str) {
     let sandbox = Sandbox::new();
-    let printed = sandbox.gdn(&["new", "extension", "turn-count", "--lang", lang]).ok().to_owned();
-    sandbox.settings().bind(|| insta::assert_snapshot!(format!("new extension in {lang}"), printed));
+    let printed = sandbox
+        .gdn(&["new", "extension", "turn-count", "--lang", lang])
+        .ok()
+        .to_owned();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!(format!("new extension in {lang}"), printed));
     let [test, run] = next(&printed).try_into().unwrap();
-    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let gdn = |words: &[String]| {
+        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
     assert_eq!(gdn(&run).ok(), "Hello.\n");
     let around = scripted(ECHO);
@@ -74,7 +104,9 @@ fn follow_extension(lang: &str) {
     around.write("goondan.yaml", &project);
     around.write("script.yaml", ECHO);
     std::fs::remove_dir_all(around.dir().join("p")).unwrap();
-    around.gdn(&["new", "extension", "turn-count", "--lang", lang]).ok();
+    around
+        .gdn(&["new", "extension", "turn-count", "--lang", lang])
+        .ok();
     assert!(around.dir().join("extensions/turn-count.yaml").is_file());
     around.gdn(&["validate"]).ok();
 }
@@ -82,10 +114,13 @@ fn follow_extension(lang: &str) {
 /// Whether `program` says a version, and one of `versions` where some are given.
 #[allow(clippy::print_stderr, reason = "it says why a test is skipped")]
 fn has(program: &str, versions: &[&str]) -> bool {
-    let said =
-        Command::new(program).arg("--version").output().map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-    let is_there =
-        said.is_ok_and(|said| versions.is_empty() || versions.iter().any(|version| said.starts_with(version)));
+    let said = Command::new(program)
+        .arg("--version")
+        .output()
+        .map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let is_there = said.is_ok_and(|said| {
+        versions.is_empty() || versions.iter().any(|version| said.starts_with(version))
+    });
     if !is_there {
         eprintln!("skipped: there is no {program} {}", versions.join(" or "));
     }
@@ -144,7 +179,9 @@ fn lock(folder: &Path) {
 fn a_tool_in_rust_builds_and_runs_as_it_is() {
     let sandbox = scripted(ECHO);
     let printed = sandbox.gdn(&["new", "tool", "word-play"]).ok().to_owned();
-    sandbox.settings().bind(|| insta::assert_snapshot!("new tool in rust", printed));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("new tool in rust", printed));
     lock(&sandbox.dir().join("tools/word-play"));
     follow(&sandbox, &printed);
 }
@@ -156,9 +193,25 @@ fn a_tool_in_c_builds_and_runs_as_it_is() {
         return;
     }
     let sandbox = Sandbox::new();
-    let printed = sandbox.gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "my tools/wp"]).ok().to_owned();
-    sandbox.settings().bind(|| insta::assert_snapshot!("new tool in c", printed));
-    let plain = sandbox.gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "wp"]).ok().to_owned();
+    let printed = sandbox
+        .gdn(&[
+            "new",
+            "tool",
+            "word-play",
+            "--lang",
+            "c",
+            "--path",
+            "my tools/wp",
+        ])
+        .ok()
+        .to_owned();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("new tool in c", printed));
+    let plain = sandbox
+        .gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "wp"])
+        .ok()
+        .to_owned();
     follow(&sandbox, &plain);
 }
 
@@ -166,46 +219,84 @@ fn a_tool_in_c_builds_and_runs_as_it_is() {
 fn the_project_around_gets_a_resource() {
     let sandbox = scripted(ECHO);
     let project = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
-    sandbox.write("goondan.yaml", &project.replace("Tool/bash", "Tool/word-play"));
+    sandbox.write(
+        "goondan.yaml",
+        &project.replace("Tool/bash", "Tool/word-play"),
+    );
     sandbox.write("script.yaml", ECHO);
     std::fs::remove_dir_all(sandbox.dir().join("p")).unwrap();
     let told = sandbox.gdn(&["new", "tool", "word-play"]).ok().to_owned();
-    assert!(told.ends_with("has it once its `tools` list `- ref: Tool/word-play`.\n"), "{told}");
+    assert!(
+        told.ends_with("has it once its `tools` list `- ref: Tool/word-play`.\n"),
+        "{told}"
+    );
     let resource = std::fs::read_to_string(sandbox.dir().join("tools/word-play.yaml")).unwrap();
     insta::assert_snapshot!("resource of a new tool", resource);
     let outcome = sandbox.gdn(&["validate", "--format", "short"]);
-    assert_eq!(outcome.stdout.lines().count(), 1, "its library alone is missing: {outcome:#?}");
-    assert!(outcome.stdout.starts_with("tools/word-play.yaml:7:10: error[E_CONFIG_ENTRY_NOT_FOUND]"), "{outcome:#?}");
+    assert_eq!(
+        outcome.stdout.lines().count(),
+        1,
+        "its library alone is missing: {outcome:#?}"
+    );
+    assert!(
+        outcome
+            .stdout
+            .starts_with("tools/word-play.yaml:7:10: error[E_CONFIG_ENTRY_NOT_FOUND]"),
+        "{outcome:#?}"
+    );
 }
 
 /// A connector of a runtime: its case, and typed lines that are answered.
 fn follow_connector(lang: &str) {
     let sandbox = Sandbox::new();
-    let printed = sandbox.gdn(&["new", "connector", "kitchen", "--lang", lang]).ok().to_owned();
-    sandbox.settings().bind(|| insta::assert_snapshot!(format!("new connector in {lang}"), printed));
+    let printed = sandbox
+        .gdn(&["new", "connector", "kitchen", "--lang", lang])
+        .ok()
+        .to_owned();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!(format!("new connector in {lang}"), printed));
     let [test, serve] = next(&printed).try_into().unwrap();
     let test: Vec<&str> = test.iter().map(String::as_str).collect();
-    assert!(sandbox.gdn_building(&test).ok().ends_with("1 passed, 0 failed\n"));
+    assert!(
+        sandbox
+            .gdn_building(&test)
+            .ok()
+            .ends_with("1 passed, 0 failed\n")
+    );
     assert_eq!(serve, ["serve", "-vv", "connectors/kitchen"]);
     let around = scripted(ECHO);
     let project = std::fs::read_to_string(around.dir().join("p/goondan.yaml")).unwrap();
     around.write("goondan.yaml", &project);
     around.write("script.yaml", ECHO);
     std::fs::remove_dir_all(around.dir().join("p")).unwrap();
-    around.gdn(&["new", "connector", "kitchen", "--lang", lang]).ok();
+    around
+        .gdn(&["new", "connector", "kitchen", "--lang", lang])
+        .ok();
     around.gdn(&["validate"]).ok();
     let route = around.gdn(&["connection", "test", "kitchen"]);
-    assert!(route.ok().contains("goes to   a:kitchen"), "{}", route.report());
+    assert!(
+        route.ok().contains("goes to   a:kitchen"),
+        "{}",
+        route.report()
+    );
 }
 
 #[test]
 fn a_connector_in_rust_builds_and_runs_as_it_is() {
     let sandbox = Sandbox::new();
-    let printed = sandbox.gdn(&["new", "connector", "kitchen", "--lang", "rust"]).ok().to_owned();
-    sandbox.settings().bind(|| insta::assert_snapshot!("new connector in rust", printed));
+    let printed = sandbox
+        .gdn(&["new", "connector", "kitchen", "--lang", "rust"])
+        .ok()
+        .to_owned();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("new connector in rust", printed));
     lock(&sandbox.dir().join("connectors/kitchen"));
     let [build, test, serve] = next(&printed).try_into().unwrap();
-    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let gdn = |words: &[String]| {
+        sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
     assert!(gdn(&build).ok().starts_with("Built Connector/kitchen"));
     assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
     assert_eq!(serve, ["serve", "-vv", "connectors/kitchen"]);
@@ -236,13 +327,28 @@ fn a_connector_in_python_runs_as_it_is() {
 #[test]
 fn nothing_is_overwritten_and_names_are_checked() {
     let cases: [(&str, &[&str]); 8] = [
-        ("new connector with a bad name", &["new", "connector", "Kitchen"]),
-        ("new extension with a bad name", &["new", "extension", "Turn_Count"]),
+        (
+            "new connector with a bad name",
+            &["new", "connector", "Kitchen"],
+        ),
+        (
+            "new extension with a bad name",
+            &["new", "extension", "Turn_Count"],
+        ),
         ("new tool with a bad name", &["new", "tool", "Word_Play"]),
-        ("new tool with a keyword for a name", &["new", "tool", "match"]),
+        (
+            "new tool with a keyword for a name",
+            &["new", "tool", "match"],
+        ),
         ("new tool that is there", &["new", "tool", "there"]),
-        ("new tool without the sdk", &["new", "tool", "x", "--sdk", "nowhere"]),
-        ("new tool in c with an sdk", &["new", "tool", "x", "--lang", "c", "--sdk", "."]),
+        (
+            "new tool without the sdk",
+            &["new", "tool", "x", "--sdk", "nowhere"],
+        ),
+        (
+            "new tool in c with an sdk",
+            &["new", "tool", "x", "--lang", "c", "--sdk", "."],
+        ),
         ("new tool without a name", &["new", "tool"]),
     ];
     let sandbox = Sandbox::new();
@@ -250,9 +356,16 @@ fn nothing_is_overwritten_and_names_are_checked() {
     for (name, arguments) in cases {
         let outcome = sandbox.gdn(arguments);
         assert_ne!(outcome.code, 0);
-        sandbox.settings().bind(|| insta::assert_snapshot!(name, outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(name, outcome.report()));
     }
-    assert_eq!(std::fs::read_dir(sandbox.dir().join("tools/there")).unwrap().count(), 1);
+    assert_eq!(
+        std::fs::read_dir(sandbox.dir().join("tools/there"))
+            .unwrap()
+            .count(),
+        1
+    );
 }
 
 /// What only opening a library shows is told at the line of the YAML that it is about.
@@ -263,23 +376,37 @@ fn a_library_that_is_not_what_the_yaml_says_is_told_at_its_line() {
         return;
     }
     let sandbox = Sandbox::new();
-    sandbox.gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "wp"]).ok();
+    sandbox
+        .gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "wp"])
+        .ok();
     sandbox.gdn(&["build", "wp"]).ok();
     let project = std::fs::read_to_string(sandbox.dir().join("wp/goondan.yaml")).unwrap();
-    let other =
-        "  exports:\n    - name: reverse\n      parameters: {type: object, properties: {txt: {type: string}}}\n";
+    let other = "  exports:\n    - name: reverse\n      parameters: {type: object, properties: {txt: {type: string}}}\n";
     let cases = [
         ("schema that differs", format!("{other}  build:")),
-        ("export that is missing", "  exports: [{name: reverse}, {name: shout}]\n  build:".to_owned()),
+        (
+            "export that is missing",
+            "  exports: [{name: reverse}, {name: shout}]\n  build:".to_owned(),
+        ),
     ];
     for (name, exports) in cases {
-        sandbox.write("wp/goondan.yaml", &project.replacen("  build:", &exports, 1));
+        sandbox.write(
+            "wp/goondan.yaml",
+            &project.replacen("  build:", &exports, 1),
+        );
         let outcome = sandbox.gdn(&["tool", "list", "--project", "wp"]);
-        sandbox.settings().bind(|| insta::assert_snapshot!(name, outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(name, outcome.report()));
     }
     sandbox.write("wp/goondan.yaml", &project);
     sandbox.write("wp/libword-play.so", "not a library");
     let outcome = sandbox.gdn(&["tool", "list", "--project", "wp"]);
     assert_eq!(outcome.code, 4);
-    assert!(outcome.stderr.contains("is not a dynamic library (goondan.yaml:12:10)"), "{outcome:#?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("is not a dynamic library (goondan.yaml:12:10)"),
+        "{outcome:#?}"
+    );
 }

@@ -23,7 +23,10 @@ impl Cluster {
             eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");
             return None;
         };
-        let cluster = Cluster { sandbox: Sandbox::new(), address };
+        let cluster = Cluster {
+            sandbox: Sandbox::new(),
+            address,
+        };
         cluster.edit(text, millis);
         Some(cluster)
     }
@@ -37,16 +40,32 @@ impl Cluster {
     /// A node with a state root of its own, as if it were on a machine of its own.
     fn node(&self, name: &str, turns: &str) -> Node {
         let root = self.sandbox.dir().join(name);
-        let arguments = ["serve", "p", "--listen", "127.0.0.1:0", "--node-turns", turns, "--store", &self.address];
+        let arguments = [
+            "serve",
+            "p",
+            "--listen",
+            "127.0.0.1:0",
+            "--node-turns",
+            turns,
+            "--store",
+            &self.address,
+        ];
         let mut command = self.sandbox.command(&arguments);
-        command.arg("--state-root").arg(root).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .arg("--state-root")
+            .arg(root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         Node { child, stderr }
     }
 
     fn gdn(&self, command: &[&str]) -> Value {
-        let outcome = self.sandbox.gdn(&[command, &["--json", "--store", &self.address]].concat());
+        let outcome = self
+            .sandbox
+            .gdn(&[command, &["--json", "--store", &self.address]].concat());
         serde_json::from_str(outcome.ok()).unwrap()
     }
 
@@ -55,7 +74,9 @@ impl Cluster {
         loop {
             let nodes = self.gdn(&["nodes"]);
             let mut nodes = nodes.as_array().unwrap().iter();
-            if let Some(found) = nodes.find(|found| found["process"] == node.child.id() && is_so(found)) {
+            if let Some(found) =
+                nodes.find(|found| found["process"] == node.child.id() && is_so(found))
+            {
                 return found.clone();
             }
         }
@@ -82,7 +103,10 @@ impl Cluster {
     fn messages(&self, count: usize) -> String {
         loop {
             let shown = self.gdn(&["instance", "show", "a:main", "--project", "p"]);
-            if shown["messages"].as_array().is_some_and(|messages| messages.len() >= count) {
+            if shown["messages"]
+                .as_array()
+                .is_some_and(|messages| messages.len() >= count)
+            {
                 return shown.to_string();
             }
         }
@@ -98,13 +122,22 @@ struct Node {
 impl Node {
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Reads on until a line begins like that.
     fn until(&mut self, begins: &str) {
         let mut lines = self.stderr.by_ref().lines();
-        assert!(lines.any(|line| line.unwrap().starts_with(begins)), "{begins}");
+        assert!(
+            lines.any(|line| line.unwrap().starts_with(begins)),
+            "{begins}"
+        );
     }
 
     fn exit(&mut self) -> Option<i32> {
@@ -124,19 +157,34 @@ impl Drop for Node {
 
 #[test]
 fn a_worker_that_gets_sigterm_ends_its_turns_and_takes_no_more() {
-    let Some(cluster) = Cluster::new("late", 5_000) else { return };
+    let Some(cluster) = Cluster::new("late", 5_000) else {
+        return;
+    };
     let (_leader, mut worker) = cluster.with_a_worker_that_finishes();
     cluster.send("and now?");
     assert_eq!(worker.exit(), Some(0));
     cluster.messages(4);
-    let logs = cluster.sandbox.gdn(&["logs", "--project", "p", "--json", "--store", &cluster.address]);
-    let started = logs.ok().lines().filter(|line| line.contains(r#""turn.started""#)).count();
+    let logs = cluster.sandbox.gdn(&[
+        "logs",
+        "--project",
+        "p",
+        "--json",
+        "--store",
+        &cluster.address,
+    ]);
+    let started = logs
+        .ok()
+        .lines()
+        .filter(|line| line.contains(r#""turn.started""#))
+        .count();
     assert_eq!(started, 2, "neither turn was begun twice: {}", logs.stdout);
 }
 
 #[test]
 fn a_leader_that_gets_sigterm_ends_well() {
-    let Some(cluster) = Cluster::new("late", 0) else { return };
+    let Some(cluster) = Cluster::new("late", 0) else {
+        return;
+    };
     let mut leader = cluster.node("leader", "5");
     leader.until("Serving the swarm");
     leader.signal("TERM");
@@ -145,7 +193,9 @@ fn a_leader_that_gets_sigterm_ends_well() {
 
 #[test]
 fn a_worker_that_is_told_twice_leaves_its_turns_to_others() {
-    let Some(cluster) = Cluster::new("late", 600_000) else { return };
+    let Some(cluster) = Cluster::new("late", 600_000) else {
+        return;
+    };
     let (leader, mut worker) = cluster.with_a_worker_that_finishes();
     worker.signal("TERM");
     assert_eq!(worker.exit(), Some(143));
@@ -154,9 +204,13 @@ fn a_worker_that_is_told_twice_leaves_its_turns_to_others() {
 
 #[test]
 fn a_worker_takes_up_the_project_that_the_leader_has_reloaded() {
-    let Some(cluster) = Cluster::new("first", 0) else { return };
+    let Some(cluster) = Cluster::new("first", 0) else {
+        return;
+    };
     let leader = cluster.node("leader", "0");
-    let before = cluster.once(&leader, |node| node["state"] == "leads" && node["generation"].is_string());
+    let before = cluster.once(&leader, |node| {
+        node["state"] == "leads" && node["generation"].is_string()
+    });
     let worker = cluster.node("worker", "5");
     cluster.once(&worker, |node| node["state"] == "works");
     cluster.send("hi");
@@ -164,7 +218,9 @@ fn a_worker_takes_up_the_project_that_the_leader_has_reloaded() {
     cluster.edit("second", 0);
     leader.signal("HUP");
     let served = cluster.once(&leader, |node| node["generation"] != before["generation"]);
-    cluster.once(&worker, |node| node["state"] == "works" && node["generation"] == served["generation"]);
+    cluster.once(&worker, |node| {
+        node["state"] == "works" && node["generation"] == served["generation"]
+    });
     cluster.send("hi");
     assert!(cluster.messages(4).contains("second"));
 }

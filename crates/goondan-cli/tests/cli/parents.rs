@@ -9,7 +9,10 @@ fn a_command_in_a_folder_of_the_project_works_on_the_project() {
     let project = sandbox.dir().join("p").display().to_string();
     let told = format!("Using the project in {project}.\n");
     let run = sandbox.gdn_in("p/src/deep", &["run", "--input", "hi"]);
-    assert_eq!((run.ok(), run.stderr.as_str()), ("heard hi\n", told.as_str()));
+    assert_eq!(
+        (run.ok(), run.stderr.as_str()),
+        ("heard hi\n", told.as_str())
+    );
     for arguments in [
         &["validate"][..],
         &["build"],
@@ -23,10 +26,19 @@ fn a_command_in_a_folder_of_the_project_works_on_the_project() {
     ] {
         let outcome = sandbox.gdn_in("p/src/deep", arguments);
         outcome.ok();
-        assert!(outcome.stderr.starts_with(&told), "{arguments:?}: {outcome:#?}");
+        assert!(
+            outcome.stderr.starts_with(&told),
+            "{arguments:?}: {outcome:#?}"
+        );
     }
     // Trusted is the project, not the folder below.
-    assert!(sandbox.gdn(&["trust", "--list"]).ok().lines().any(|line| line.starts_with(&format!("{project} "))));
+    assert!(
+        sandbox
+            .gdn(&["trust", "--list"])
+            .ok()
+            .lines()
+            .any(|line| line.starts_with(&format!("{project} ")))
+    );
 }
 
 #[test]
@@ -39,22 +51,35 @@ fn in_the_projects_own_folder_and_with_a_path_nothing_is_told() {
     sandbox.gdn_in("p/src", &["run", "--input", "hi"]).ok();
     let listed = sandbox.gdn(&["instance", "list", "--json"]);
     let rows: Vec<serde_json::Value> = serde_json::from_str(listed.ok()).unwrap();
-    assert_eq!((rows.len(), &rows[0]["messages"]), (1, &serde_json::json!(6)));
+    assert_eq!(
+        (rows.len(), &rows[0]["messages"]),
+        (1, &serde_json::json!(6))
+    );
 }
 
 #[test]
 fn the_nearest_project_counts_and_a_path_is_taken_as_it_is() {
     let sandbox = scripted(ECHO);
     for file in ["goondan.yaml", "script.yaml"] {
-        sandbox
-            .write(&format!("p/inner/{file}"), &std::fs::read_to_string(sandbox.dir().join("p").join(file)).unwrap());
+        sandbox.write(
+            &format!("p/inner/{file}"),
+            &std::fs::read_to_string(sandbox.dir().join("p").join(file)).unwrap(),
+        );
     }
     sandbox.write("p/inner/script.yaml", SHOUT);
     sandbox.write("p/inner/src/x.txt", "x");
-    assert_eq!(sandbox.gdn_in("p/inner/src", &["run", "--input", "hi"]).ok(), "HI\n");
+    assert_eq!(
+        sandbox
+            .gdn_in("p/inner/src", &["run", "--input", "hi"])
+            .ok(),
+        "HI\n"
+    );
     let named = sandbox.gdn_in("p/inner", &["validate", "src"]);
     assert_eq!(named.code, 3);
-    assert!(named.stderr.contains("There is no goondan.yaml in `src`"), "{named:?}");
+    assert!(
+        named.stderr.contains("There is no goondan.yaml in `src`"),
+        "{named:?}"
+    );
 }
 
 #[test]
@@ -63,8 +88,14 @@ fn a_test_without_a_path_runs_the_cases_of_the_project_around() {
     sandbox.write("p/src/x.txt", "x");
     let nothing = sandbox.gdn_in("p/src", &["test"]);
     assert_eq!(nothing.code, 1, "{nothing:?}");
-    assert!(nothing.stdout.contains("there is no *.case.yaml file in this folder, nor below it"), "{nothing:?}");
-    let case = "case: it-answers\nabout: The agent answers.\nproject: ..\nsteps:\n  - send: {input: hi}\n";
+    assert!(
+        nothing
+            .stdout
+            .contains("there is no *.case.yaml file in this folder, nor below it"),
+        "{nothing:?}"
+    );
+    let case =
+        "case: it-answers\nabout: The agent answers.\nproject: ..\nsteps:\n  - send: {input: hi}\n";
     sandbox.write("p/cases/answers.case.yaml", case);
     let run = sandbox.gdn_in("p/src", &["test"]);
     assert!(run.ok().contains("ok    it-answers"), "{run:?}");
@@ -74,7 +105,9 @@ fn a_test_without_a_path_runs_the_cases_of_the_project_around() {
 fn a_new_tool_goes_into_the_project_around() {
     let sandbox = scripted(ECHO);
     sandbox.write("p/src/x.txt", "x");
-    sandbox.gdn_in("p/src", &["new", "tool", "dice", "--lang", "c"]).ok();
+    sandbox
+        .gdn_in("p/src", &["new", "tool", "dice", "--lang", "c"])
+        .ok();
     let resource = std::fs::read_to_string(sandbox.dir().join("p/tools/dice.yaml")).unwrap();
     assert!(resource.contains("./tools/dice/dice"), "{resource}");
     assert!(sandbox.dir().join("p/tools/dice/tool.c").is_file());

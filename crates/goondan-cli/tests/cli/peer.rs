@@ -18,16 +18,28 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts the command.
     pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
-        let mut child = sandbox.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = sandbox
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        Peer { child, stdin, stdout, requests: 0 }
+        Peer {
+            child,
+            stdin,
+            stdout,
+            requests: 0,
+        }
     }
 
     /// Sends a request; gives back its id.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> u64 {
         self.requests += 1;
-        self.write(&json!({"jsonrpc": "2.0", "id": self.requests, "method": method, "params": params}));
+        self.write(
+            &json!({"jsonrpc": "2.0", "id": self.requests, "method": method, "params": params}),
+        );
         self.requests
     }
 

@@ -34,26 +34,48 @@ impl Person {
 
     /// In front of `command`.
     pub(crate) fn at(mut command: Command) -> Self {
-        let size = Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 200,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
         let terminal = File::from(slave);
         let copy = || terminal.try_clone().unwrap();
-        command.env("TERM", "xterm").stdin(copy()).stdout(copy()).stderr(copy());
+        command
+            .env("TERM", "xterm")
+            .stdin(copy())
+            .stdout(copy())
+            .stderr(copy());
         let child = command.spawn().unwrap();
         let keyboard = File::from(master);
         let screen = read_on(keyboard.try_clone().unwrap());
-        Person { child, keyboard, screen, terminal, seen: Vec::new() }
+        Person {
+            child,
+            keyboard,
+            screen,
+            terminal,
+            seen: Vec::new(),
+        }
     }
 
     /// Reads on until `text` is on the screen; what was there until then.
     pub(crate) fn read_until(&mut self, text: &str) -> String {
         loop {
-            if let Some(start) = self.seen.windows(text.len()).position(|bytes| bytes == text.as_bytes()) {
+            if let Some(start) = self
+                .seen
+                .windows(text.len())
+                .position(|bytes| bytes == text.as_bytes())
+            {
                 let until = self.seen.drain(..start + text.len()).collect();
                 return String::from_utf8(until).unwrap();
             }
             let Ok(more) = self.screen.recv_timeout(PATIENCE) else {
-                panic!("{text:?} never came; seen: {}", String::from_utf8_lossy(&self.seen));
+                panic!(
+                    "{text:?} never came; seen: {}",
+                    String::from_utf8_lossy(&self.seen)
+                );
             };
             self.seen.extend(more);
         }
@@ -61,7 +83,13 @@ impl Person {
 
     /// All that is on the screen once the command has ended.
     pub(crate) fn read_to_end(self) -> String {
-        let Person { mut child, screen, terminal, mut seen, .. } = self;
+        let Person {
+            mut child,
+            screen,
+            terminal,
+            mut seen,
+            ..
+        } = self;
         child.wait().unwrap();
         drop(terminal);
         screen.iter().for_each(|more| seen.extend(more));
@@ -74,13 +102,22 @@ impl Person {
 
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     pub(crate) fn exit_code(mut self) -> Option<i32> {
         let code = self.child.wait().unwrap().code();
         let flags = tcgetattr(&self.terminal).unwrap().local_flags;
-        assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO), "the terminal is as it was before");
+        assert!(
+            flags.contains(LocalFlags::ICANON | LocalFlags::ECHO),
+            "the terminal is as it was before"
+        );
         code
     }
 }

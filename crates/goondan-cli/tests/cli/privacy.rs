@@ -21,16 +21,29 @@ rules:
 fn without_umask(sandbox: &Sandbox, arguments: &[&str]) -> Command {
     let gdn = sandbox.command(arguments);
     let mut shell = Command::new("sh");
-    shell.args(["-c", "umask 000; exec \"$@\"", "sh"]).arg(gdn.get_program()).args(gdn.get_args());
+    shell
+        .args(["-c", "umask 000; exec \"$@\"", "sh"])
+        .arg(gdn.get_program())
+        .args(gdn.get_args());
     shell.current_dir(sandbox.dir()).env_clear();
-    shell.envs(gdn.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.envs(
+        gdn.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     shell
 }
 
 #[track_caller]
 fn run(sandbox: &Sandbox, arguments: &[&str]) {
-    let output = without_umask(sandbox, arguments).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = without_umask(sandbox, arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 fn mode(path: &Path) -> u32 {
@@ -62,19 +75,55 @@ fn assert_private(folder: &Path) -> Vec<PathBuf> {
 fn state_is_private_from_the_first_folder_on() {
     let sandbox = scripted(BUSY);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: allow}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(model, "permissions: {default: allow}"),
+    );
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: bash}\nspec: {entry: 'builtin:bash', outputLimit: 100}\n";
     sandbox.write("p/tools/bash.yaml", tool);
-    run(&sandbox, &["run", "p", "--input", "go", "--record", "tape.jsonl"]);
+    run(
+        &sandbox,
+        &["run", "p", "--input", "go", "--record", "tape.jsonl"],
+    );
     let paths = assert_private(&sandbox.state());
-    let has = |name: &str| paths.iter().any(|path| path.to_string_lossy().contains(name));
-    for name in ["lock", "inbox.jsonl", "generation.json", "base.jsonl", "runtime-events.jsonl", "files/", "workdir"] {
+    let has = |name: &str| {
+        paths
+            .iter()
+            .any(|path| path.to_string_lossy().contains(name))
+    };
+    for name in [
+        "lock",
+        "inbox.jsonl",
+        "generation.json",
+        "base.jsonl",
+        "runtime-events.jsonl",
+        "files/",
+        "workdir",
+    ] {
         assert!(has(name), "{name} is missing: {paths:#?}");
     }
-    assert_eq!(mode(&sandbox.dir().join("tape.jsonl")), 0o600, "the cassette");
-    run(&sandbox, &["instance", "export", "a:main", "-o", "out.jsonl"]);
+    assert_eq!(
+        mode(&sandbox.dir().join("tape.jsonl")),
+        0o600,
+        "the cassette"
+    );
+    run(
+        &sandbox,
+        &["instance", "export", "a:main", "-o", "out.jsonl"],
+    );
     assert_eq!(mode(&sandbox.dir().join("out.jsonl")), 0o600, "the export");
-    run(&sandbox, &["instance", "import", "out.jsonl", "--as", "a:copy", "--workspace", "other"]);
+    run(
+        &sandbox,
+        &[
+            "instance",
+            "import",
+            "out.jsonl",
+            "--as",
+            "a:copy",
+            "--workspace",
+            "other",
+        ],
+    );
     run(&sandbox, &["doctor", "p"]);
     assert_private(&sandbox.state());
 }
@@ -91,24 +140,41 @@ fn files_of_a_project_are_made_as_its_user_makes_files() {
 fn a_state_root_that_was_open_is_closed() {
     let sandbox = scripted(ECHO);
     std::fs::create_dir(sandbox.state()).unwrap();
-    let open = |mode| std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(mode)).unwrap();
+    let open = |mode| {
+        std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(mode)).unwrap()
+    };
     open(0o755);
-    assert_eq!(sandbox.gdn(&["run", "p", "--input", "hi"]).ok(), "heard hi\n");
+    assert_eq!(
+        sandbox.gdn(&["run", "p", "--input", "hi"]).ok(),
+        "heard hi\n"
+    );
     assert_eq!(mode(&sandbox.state()), 0o700);
     // A folder for everybody's files is not closed: others have theirs in it. That is told instead.
     open(0o1777);
     let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(run.ok(), "heard hi\n");
-    assert!(run.stderr.contains("others may look into the state root"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("others may look into the state root"),
+        "{}",
+        run.stderr
+    );
     let checked = sandbox.gdn(&["doctor", "p"]);
-    assert!(checked.ok().contains("warn  state root   others may look into"), "{}", checked.stdout);
+    assert!(
+        checked
+            .ok()
+            .contains("warn  state root   others may look into"),
+        "{}",
+        checked.stdout
+    );
     assert_eq!(mode(&sandbox.state()), 0o1777);
 }
 
 /// Types `lines` into a chat, and gives back the history that is kept.
 fn chat(sandbox: &Sandbox, lines: &[&str], history: Option<&str>) -> Option<String> {
     let mut command = without_umask(sandbox, &["run", "p", "--plain"]);
-    command.env("MY_API_KEY", "hunter2-hunter2").envs(history.map(|value| ("GOONDAN_HISTORY", value)));
+    command
+        .env("MY_API_KEY", "hunter2-hunter2")
+        .envs(history.map(|value| ("GOONDAN_HISTORY", value)));
     let mut person = Person::at(command);
     for line in lines {
         person.read_until("a> ");
@@ -118,8 +184,14 @@ fn chat(sandbox: &Sandbox, lines: &[&str], history: Option<&str>) -> Option<Stri
     person.read_until("a> ");
     person.write("/quit\r");
     assert_eq!(person.exit_code(), Some(0));
-    let workspaces: Vec<_> = std::fs::read_dir(sandbox.state().join("workspaces")).unwrap().collect();
-    let file = workspaces[0].as_ref().unwrap().path().join("chat-history.txt");
+    let workspaces: Vec<_> = std::fs::read_dir(sandbox.state().join("workspaces"))
+        .unwrap()
+        .collect();
+    let file = workspaces[0]
+        .as_ref()
+        .unwrap()
+        .path()
+        .join("chat-history.txt");
     file.exists().then(|| {
         assert_eq!(mode(&file), 0o600);
         std::fs::read_to_string(file).unwrap()
@@ -131,6 +203,9 @@ fn a_history_is_private_holds_no_secret_and_can_be_switched_off() {
     let sandbox = scripted(ECHO);
     let lines = ["one", "it is hunter2-hunter2", "two"];
     assert_eq!(chat(&sandbox, &lines, Some("off")), None);
-    assert_eq!(chat(&sandbox, &lines, None).as_deref(), Some("#V2\none\ntwo\n/quit\n"));
+    assert_eq!(
+        chat(&sandbox, &lines, None).as_deref(),
+        Some("#V2\none\ntwo\n/quit\n")
+    );
     assert_private(&sandbox.state());
 }

@@ -5,7 +5,13 @@ use crate::sandbox::Sandbox;
 /// A swarm `s` of the agent `a` with text tools; `script` is what its model says.
 pub(crate) fn scripted(script: &str) -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", ""));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(
+            "{provider: scripted, model: any, options: {script: script.yaml}}",
+            "",
+        ),
+    );
     sandbox.write("p/script.yaml", script);
     sandbox
 }

@@ -23,7 +23,10 @@ fn text(sandbox: &Sandbox) -> String {
 #[track_caller]
 fn refused(outcome: &Outcome, words: &str) {
     assert_eq!(outcome.code, 1, "{outcome:#?}");
-    assert!(outcome.stderr.contains("CASE_NOT_RECORDED") && outcome.stderr.contains(words), "{outcome:#?}");
+    assert!(
+        outcome.stderr.contains("CASE_NOT_RECORDED") && outcome.stderr.contains(words),
+        "{outcome:#?}"
+    );
 }
 
 #[test]
@@ -33,16 +36,30 @@ fn a_conversation_becomes_a_case_that_passes_and_says_the_same_each_time() {
     asked(&sandbox, "again");
     record(&sandbox, &[]).ok();
     let first = text(&sandbox);
-    sandbox.settings().bind(|| insta::assert_snapshot!("recorded case", first));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("recorded case", first));
     assert!(record(&sandbox, &[]).stderr.contains("is there already"));
     record(&sandbox, &["--force"]).ok();
     assert_eq!(text(&sandbox), first);
     // The model of the project is not asked: it would answer otherwise by now.
     sandbox.write("p/script.yaml", "default: {text: changed}\n");
-    assert!(sandbox.gdn(&["test", "cases"]).ok().ends_with("1 passed, 0 failed\n"));
+    assert!(
+        sandbox
+            .gdn(&["test", "cases"])
+            .ok()
+            .ends_with("1 passed, 0 failed\n")
+    );
     record(&sandbox, &["--force", "--turn", "2"]).ok();
-    assert!(!text(&sandbox).contains("there") && text(&sandbox).contains("AGAIN"), "{}", text(&sandbox));
-    refused(&record(&sandbox, &["--force", "--turn", "3"]), "has no turn 3: it has 2");
+    assert!(
+        !text(&sandbox).contains("there") && text(&sandbox).contains("AGAIN"),
+        "{}",
+        text(&sandbox)
+    );
+    refused(
+        &record(&sandbox, &["--force", "--turn", "3"]),
+        "has no turn 3: it has 2",
+    );
 }
 
 #[test]
@@ -50,16 +67,27 @@ fn results_are_played_and_nothing_is_done_again() {
     let script = "rules:\n  - when: {role: user}\n    reply: {calls: [{id: c, tool: bash__exec, args: {command: 'echo x >> ../mark; echo done'}}]}\n  \
                   - when: {role: tool}\n    reply: {text: ok}\n";
     let sandbox = scripted(script);
-    sandbox.write("p/goondan.yaml", &manifest(MODEL, "workdir: .\n  permissions: {default: ask}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(MODEL, "workdir: .\n  permissions: {default: ask}"),
+    );
     asked(&sandbox, "go");
     let marks = || std::fs::read_to_string(sandbox.dir().join("mark")).unwrap();
     let before = marks();
     record(&sandbox, &[]).ok();
     sandbox.gdn(&["test", "cases"]).ok();
     assert_eq!(marks(), before);
-    assert!(text(&sandbox).contains("answer: allow"), "{}", text(&sandbox));
+    assert!(
+        text(&sandbox).contains("answer: allow"),
+        "{}",
+        text(&sandbox)
+    );
     record(&sandbox, &["--force", "--run-tools"]).ok();
-    assert!(!text(&sandbox).contains("\ntools:") && marks() == before, "{}", text(&sandbox));
+    assert!(
+        !text(&sandbox).contains("\ntools:") && marks() == before,
+        "{}",
+        text(&sandbox)
+    );
 }
 
 #[test]
@@ -76,12 +104,23 @@ fn what_can_not_be_played_is_refused_with_a_reason() {
     // A project that goes another way by now.
     let sandbox = scripted(SHOUT);
     asked(&sandbox, "hi");
-    sandbox.write("p/goondan.yaml", &manifest(MODEL, "").replace("{ref: Tool/text-transform}, ", ""));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(MODEL, "").replace("{ref: Tool/text-transform}, ", ""),
+    );
     let outcome = record(&sandbox, &[]);
     refused(&outcome, "the conversation goes another way");
-    assert!(outcome.stderr.contains("[0].status: expected \"ok\", got \"error\""), "{outcome:#?}");
+    assert!(
+        outcome
+            .stderr
+            .contains("[0].status: expected \"ok\", got \"error\""),
+        "{outcome:#?}"
+    );
     let unknown = record(&sandbox, &["--agent", "nobody"]);
-    assert!(unknown.stderr.contains("INSTANCE_NOT_FOUND"), "{unknown:#?}");
+    assert!(
+        unknown.stderr.contains("INSTANCE_NOT_FOUND"),
+        "{unknown:#?}"
+    );
     let name = sandbox.gdn(&["test", "record", "p", "-o", "cases/It.yaml"]);
     assert_eq!(name.code, 2, "{name:#?}");
 }
@@ -93,12 +132,16 @@ fn secrets_are_not_written() {
     asked(&sandbox, "my token is hunter2-hunter2, keep it");
     record(&sandbox, &[]).ok();
     let text = text(&sandbox);
-    assert!(text.contains("my token is") && !text.contains("hunter2"), "{text}");
+    assert!(
+        text.contains("my token is") && !text.contains("hunter2"),
+        "{text}"
+    );
 }
 
 #[test]
 fn live_runs_need_a_trusted_project_and_their_figures_are_exact() {
-    let sandbox = scripted("agents: {a: [{text: 'yes'}, {text: 'no'}, {text: 'yes'}, {text: 'yes'}]}\n");
+    let sandbox =
+        scripted("agents: {a: [{text: 'yes'}, {text: 'no'}, {text: 'yes'}, {text: 'yes'}]}\n");
     sandbox.write(
         "p/goondan.yaml",
         &manifest(
@@ -114,20 +157,41 @@ fn live_runs_need_a_trusted_project_and_their_figures_are_exact() {
     let report: Value = serde_json::from_str(sandbox.gdn(&arguments).ok()).unwrap();
     let live = &report["cases"][0]["live"];
     assert_eq!((&live["passed"], &live["required"]), (&3.into(), &3.into()));
-    assert_eq!(live["checks"][0], serde_json::json!({"check": "step 1 (send)", "passed": 3, "runs": 4}));
+    assert_eq!(
+        live["checks"][0],
+        serde_json::json!({"check": "step 1 (send)", "passed": 3, "runs": 4})
+    );
     let strict = sandbox.gdn(&["test", "cases", "--live", "--pass-rate", "1", "--runs", "8"]);
     assert_eq!(strict.code, 1);
-    assert!(strict.stdout.contains("3 of 8 runs passed, 8 must"), "{strict:#?}");
-    for wrong in [["--runs", "0"], ["--pass-rate", "1.5"], ["--pass-rate", "x"]] {
-        assert_eq!(sandbox.gdn(&[&["test", "cases", "--live"][..], &wrong[..]].concat()).code, 2);
+    assert!(
+        strict.stdout.contains("3 of 8 runs passed, 8 must"),
+        "{strict:#?}"
+    );
+    for wrong in [
+        ["--runs", "0"],
+        ["--pass-rate", "1.5"],
+        ["--pass-rate", "x"],
+    ] {
+        assert_eq!(
+            sandbox
+                .gdn(&[&["test", "cases", "--live"][..], &wrong[..]].concat())
+                .code,
+            2
+        );
     }
-    assert!(sandbox.gdn(&["test", "cases"]).ok().contains("skip  live: it is run with `--live` alone"));
+    assert!(
+        sandbox
+            .gdn(&["test", "cases"])
+            .ok()
+            .contains("skip  live: it is run with `--live` alone")
+    );
 }
 
 #[test]
 fn the_example_passes_three_runs_of_four() {
     let sandbox = Sandbox::new();
-    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/evaluations");
+    let example =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/evaluations");
     let outcome = sandbox.gdn(&["test", "--live", "--jobs", "1", &example.to_string_lossy()]);
     assert!(
         outcome.ok().contains("3 of 4 runs passed, 3 must")

@@ -9,19 +9,25 @@ use crate::projects::manifest;
 use crate::sandbox::{Outcome, Sandbox};
 
 /// Prints its last three arguments, and fails as the line says.
-const SSH: &str =
-    "#!/bin/sh\nwhile [ $# -gt 3 ]; do shift; done\nprintf '<%s>' \"$@\"\ncase $3 in lost*) exit 255;; esac\n";
+const SSH: &str = "#!/bin/sh\nwhile [ $# -gt 3 ]; do shift; done\nprintf '<%s>' \"$@\"\ncase $3 in lost*) exit 255;; esac\n";
 
 /// A project whose agent runs command lines on a host, with more in the config and in its permissions.
 fn project(config: &str, permissions: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let tool = |name: &str| {
         let spec = format!("{{entry: \"builtin:{name}\", config: {{host: me@box, {config}}}}}");
-        format!("---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: there-{name}}}\nspec: {spec}\n")
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: there-{name}}}\nspec: {spec}\n"
+        )
     };
-    let text = manifest("{provider: scripted, model: any}", permissions)
-        .replace("{ref: Tool/bash}", "{ref: Tool/there-bash}, {ref: Tool/there-runtime}");
-    sandbox.write("p/goondan.yaml", &format!("{text}{}{}", tool("bash"), tool("runtime")));
+    let text = manifest("{provider: scripted, model: any}", permissions).replace(
+        "{ref: Tool/bash}",
+        "{ref: Tool/there-bash}, {ref: Tool/there-runtime}",
+    );
+    sandbox.write(
+        "p/goondan.yaml",
+        &format!("{text}{}{}", tool("bash"), tool("runtime")),
+    );
     sandbox.write("bin/ssh", SSH);
     let program = sandbox.dir().join("bin/ssh");
     std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -30,9 +36,21 @@ fn project(config: &str, permissions: &str) -> Sandbox {
 
 fn call(sandbox: &Sandbox, tool: &str, args: &Value) -> Outcome {
     let args = args.to_string();
-    let mut command = sandbox.command(&["tool", "call", tool, "--args", &args, "--project", "p", "--json"]);
+    let mut command = sandbox.command(&[
+        "tool",
+        "call",
+        tool,
+        "--args",
+        &args,
+        "--project",
+        "p",
+        "--json",
+    ]);
     let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{}:{path}", sandbox.dir().join("bin").display()));
+    command.env(
+        "PATH",
+        format!("{}:{path}", sandbox.dir().join("bin").display()),
+    );
     sandbox.finished(command)
 }
 
@@ -46,21 +64,54 @@ fn a_line_goes_to_the_host_as_one_argument() {
     let line = "-x; echo 'a b' \"$HOME\" > ../c";
     for tool in ["there-bash__exec", "there-runtime__exec"] {
         let result = result(&call(&sandbox, tool, &json!({"command": line})));
-        assert_eq!(result["output"]["stdout"], format!("<--><me@box><{line}>"), "{result}");
-        assert_eq!((&result["output"]["host"], &result["output"]["exitCode"]), (&json!("me@box"), &json!(0)));
+        assert_eq!(
+            result["output"]["stdout"],
+            format!("<--><me@box><{line}>"),
+            "{result}"
+        );
+        assert_eq!(
+            (&result["output"]["host"], &result["output"]["exitCode"]),
+            (&json!("me@box"), &json!(0))
+        );
     }
-    let lost = result(&call(&sandbox, "there-bash__exec", &json!({"command": "lost"})));
-    assert!(lost["output"]["note"].as_str().unwrap().contains("not reached me@box"), "{lost}");
+    let lost = result(&call(
+        &sandbox,
+        "there-bash__exec",
+        &json!({"command": "lost"}),
+    ));
+    assert!(
+        lost["output"]["note"]
+            .as_str()
+            .unwrap()
+            .contains("not reached me@box"),
+        "{lost}"
+    );
 }
 
 #[test]
 fn what_would_have_to_be_built_into_a_line_is_refused() {
     let sandbox = project("", "permissions: {default: allow}");
     for (tool, args, code) in [
-        ("there-bash__exec", json!({"command": "ls", "cwd": "."}), "E_TOOL_INVALID_ARGS"),
-        ("there-bash__exec", json!({"command": "ls", "env": {"A": "1"}}), "E_TOOL_INVALID_ARGS"),
-        ("there-runtime__exec", json!({"command": "ls", "workdir": "."}), "E_TOOL_INVALID_ARGS"),
-        ("there-bash__script", json!({"path": "x.sh"}), "E_TOOL_UNAVAILABLE"),
+        (
+            "there-bash__exec",
+            json!({"command": "ls", "cwd": "."}),
+            "E_TOOL_INVALID_ARGS",
+        ),
+        (
+            "there-bash__exec",
+            json!({"command": "ls", "env": {"A": "1"}}),
+            "E_TOOL_INVALID_ARGS",
+        ),
+        (
+            "there-runtime__exec",
+            json!({"command": "ls", "workdir": "."}),
+            "E_TOOL_INVALID_ARGS",
+        ),
+        (
+            "there-bash__script",
+            json!({"path": "x.sh"}),
+            "E_TOOL_UNAVAILABLE",
+        ),
     ] {
         let result = result(&call(&sandbox, tool, &args));
         assert_eq!(result["error"]["code"], code, "{tool} {args}: {result}");
@@ -81,31 +132,70 @@ fn a_sandbox_without_a_network_keeps_a_line_here() {
     let gone = result(&call(&open, "there-bash__exec", &args));
     assert_eq!(gone["output"]["stdout"], "<--><me@box><make all>", "{gone}");
     // The policy judges the line as everywhere.
-    let denied = result(&call(&open, "there-bash__exec", &json!({"command": "make all; rm x"})));
+    let denied = result(&call(
+        &open,
+        "there-bash__exec",
+        &json!({"command": "make all; rm x"}),
+    ));
     assert_eq!(denied["error"]["code"], "E_TOOL_DENIED", "{denied}");
 }
 
 #[test]
 fn some_programs_run_there_and_the_others_here() {
     let sandbox = project("hostCommands: [docker]", "permissions: {default: allow}");
-    let there = result(&call(&sandbox, "there-bash__exec", &json!({"command": "docker ps"})));
+    let there = result(&call(
+        &sandbox,
+        "there-bash__exec",
+        &json!({"command": "docker ps"}),
+    ));
     assert_eq!(there["output"]["host"], "me@box", "{there}");
-    let here = result(&call(&sandbox, "there-bash__exec", &json!({"command": "echo hi"})));
-    assert_eq!((&here["output"]["stdout"], &here["output"]["host"]), (&json!("hi\n"), &Value::Null), "{here}");
-    let mixed = result(&call(&sandbox, "there-bash__exec", &json!({"command": "echo hi | docker ps"})));
+    let here = result(&call(
+        &sandbox,
+        "there-bash__exec",
+        &json!({"command": "echo hi"}),
+    ));
+    assert_eq!(
+        (&here["output"]["stdout"], &here["output"]["host"]),
+        (&json!("hi\n"), &Value::Null),
+        "{here}"
+    );
+    let mixed = result(&call(
+        &sandbox,
+        "there-bash__exec",
+        &json!({"command": "echo hi | docker ps"}),
+    ));
     assert_eq!(mixed["error"]["code"], "E_TOOL_INVALID_ARGS", "{mixed}");
 }
 
 #[test]
 fn a_host_takes_trust_and_a_plain_name() {
     let sandbox = project("", "permissions: {default: allow}");
-    let args = ["tool", "call", "there-bash__exec", "--args", "{\"command\": \"ls\"}", "--project", "p"];
+    let args = [
+        "tool",
+        "call",
+        "there-bash__exec",
+        "--args",
+        "{\"command\": \"ls\"}",
+        "--project",
+        "p",
+    ];
     let refused = sandbox.finished(sandbox.stranger(&args));
-    assert!(refused.stderr.contains("E_PROJECT_UNTRUSTED"), "{refused:?}");
-    assert!(refused.stderr.contains("runs commands on the host `me@box` over SSH"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("E_PROJECT_UNTRUSTED"),
+        "{refused:?}"
+    );
+    assert!(
+        refused
+            .stderr
+            .contains("runs commands on the host `me@box` over SSH"),
+        "{refused:?}"
+    );
     for (config, what) in [
         ("sandbox: true", "`sandbox` holds on this machine alone"),
-        ("limits: {processes: 5}", "`limits` holds on this machine alone"),
+        (
+            "limits: {processes: 5}",
+            "`limits` holds on this machine alone",
+        ),
         ("hots: x", "unknown field `hots`"),
     ] {
         let outcome = project(config, "permissions: {default: allow}").gdn(&["validate", "p"]);
@@ -113,8 +203,15 @@ fn a_host_takes_trust_and_a_plain_name() {
     }
     sandbox.write(
         "p/goondan.yaml",
-        &std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap().replace("me@box", "-oProxyCommand=x"),
+        &std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml"))
+            .unwrap()
+            .replace("me@box", "-oProxyCommand=x"),
     );
     let outcome = sandbox.gdn(&["validate", "p"]);
-    assert!(outcome.report().contains("`host` must be a host as `ssh` takes it"), "{outcome:?}");
+    assert!(
+        outcome
+            .report()
+            .contains("`host` must be a host as `ssh` takes it"),
+        "{outcome:?}"
+    );
 }

@@ -18,23 +18,51 @@ fn tool_calls_are_shown_on_demand() {
     let sandbox = scripted(SHOUT);
     let outcome = sandbox.gdn(&["run", "p", "--input", "good morning", "-v"]);
     assert_eq!(outcome.ok(), "GOOD MORNING\n");
-    sandbox.settings().bind(|| insta::assert_snapshot!("tool calls", outcome.stderr));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("tool calls", outcome.stderr));
 }
 
 #[test]
 fn the_input_may_come_from_a_pipe_or_a_file() {
     let sandbox = scripted(ECHO);
-    assert_eq!(sandbox.gdn_reading(&["run", "p"], "from a pipe\n").ok(), "heard from a pipe\n");
+    assert_eq!(
+        sandbox.gdn_reading(&["run", "p"], "from a pipe\n").ok(),
+        "heard from a pipe\n"
+    );
     sandbox.write("question.txt", "from\na file\n");
-    assert_eq!(sandbox.gdn(&["run", "p", "--input-file", "question.txt"]).ok(), "heard from\na file\n");
-    assert_eq!(sandbox.gdn_reading(&["run", "p", "--input-file", "-"], "dash").ok(), "heard dash\n");
-    assert_eq!(sandbox.gdn_reading(&["run", "p"], " \n").code, 2, "nothing was asked");
+    assert_eq!(
+        sandbox
+            .gdn(&["run", "p", "--input-file", "question.txt"])
+            .ok(),
+        "heard from\na file\n"
+    );
+    assert_eq!(
+        sandbox
+            .gdn_reading(&["run", "p", "--input-file", "-"], "dash")
+            .ok(),
+        "heard dash\n"
+    );
+    assert_eq!(
+        sandbox.gdn_reading(&["run", "p"], " \n").code,
+        2,
+        "nothing was asked"
+    );
 }
 
 #[test]
 fn json_is_one_object_with_everything() {
     let sandbox = scripted(SHOUT);
-    let outcome = sandbox.gdn(&["run", "p", "--input", "hi", "--output-format", "json", "-k", "ticket"]);
+    let outcome = sandbox.gdn(&[
+        "run",
+        "p",
+        "--input",
+        "hi",
+        "--output-format",
+        "json",
+        "-k",
+        "ticket",
+    ]);
     let mut result: Value = serde_json::from_str(outcome.ok()).unwrap();
     assert_eq!(result["traceId"].as_str().map(str::len), Some(32));
     for name in ["turnId", "traceId", "durationMs"] {
@@ -43,16 +71,41 @@ fn json_is_one_object_with_everything() {
         result[name] = "[…]".into();
     }
     insta::assert_json_snapshot!("result", result);
-    assert_eq!(sandbox.gdn(&["run", "p", "--input", "hi", "--json"]).ok().lines().count(), 1);
+    assert_eq!(
+        sandbox
+            .gdn(&["run", "p", "--input", "hi", "--json"])
+            .ok()
+            .lines()
+            .count(),
+        1
+    );
 }
 
 #[test]
 fn stream_json_is_one_event_a_line_with_the_result_last() {
     let sandbox = scripted(SHOUT);
-    let outcome = sandbox.gdn(&["run", "p", "--input", "hi", "--output-format", "stream-json"]);
-    let lines: Vec<Value> = outcome.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
-    let events: Vec<&str> = kinds.iter().copied().filter(|kind| *kind != "text.delta").collect();
+    let outcome = sandbox.gdn(&[
+        "run",
+        "p",
+        "--input",
+        "hi",
+        "--output-format",
+        "stream-json",
+    ]);
+    let lines: Vec<Value> = outcome
+        .ok()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = lines
+        .iter()
+        .map(|line| line["type"].as_str().unwrap())
+        .collect();
+    let events: Vec<&str> = kinds
+        .iter()
+        .copied()
+        .filter(|kind| *kind != "text.delta")
+        .collect();
     let expected = [
         "turn.started",
         "step.started",
@@ -67,30 +120,63 @@ fn stream_json_is_one_event_a_line_with_the_result_last() {
         "result",
     ];
     assert_eq!(events, expected);
-    let text: String = lines.iter().filter_map(|line| line["delta"].as_str()).collect();
+    let text: String = lines
+        .iter()
+        .filter_map(|line| line["delta"].as_str())
+        .collect();
     assert_eq!(text, "One moment.HI");
 }
 
 #[test]
 fn a_conversation_goes_on_under_its_key() {
     let sandbox = scripted("default: {text: 'turn {{ turn }}'}\n");
-    let say = |key: &str| sandbox.gdn(&["run", "p", "--input", "hi", "-k", key]).ok().to_owned();
-    assert_eq!((say("x"), say("x"), say("y")), ("turn 1\n".to_owned(), "turn 2\n".to_owned(), "turn 1\n".to_owned()));
+    let say = |key: &str| {
+        sandbox
+            .gdn(&["run", "p", "--input", "hi", "-k", key])
+            .ok()
+            .to_owned()
+    };
+    assert_eq!(
+        (say("x"), say("x"), say("y")),
+        (
+            "turn 1\n".to_owned(),
+            "turn 2\n".to_owned(),
+            "turn 1\n".to_owned()
+        )
+    );
 }
 
 #[test]
 fn failed_turns_tell_by_their_exit_code_why() {
     let cases = [
-        ("model refuses the key", "default: {error: {status: 401, message: bad key}}\n", 6),
-        ("model refuses the request", "default: {error: {status: 400, message: too long}}\n", 1),
-        ("script without a reply", "rules: [{when: {contains: zzz}, reply: {text: a}}]\n", 3),
-        ("step limit", "default: {calls: [{id: c, tool: text-transform__case, args: {text: a, to: upper}}]}\n", 1),
+        (
+            "model refuses the key",
+            "default: {error: {status: 401, message: bad key}}\n",
+            6,
+        ),
+        (
+            "model refuses the request",
+            "default: {error: {status: 400, message: too long}}\n",
+            1,
+        ),
+        (
+            "script without a reply",
+            "rules: [{when: {contains: zzz}, reply: {text: a}}]\n",
+            3,
+        ),
+        (
+            "step limit",
+            "default: {calls: [{id: c, tool: text-transform__case, args: {text: a, to: upper}}]}\n",
+            1,
+        ),
     ];
     for (name, script, code) in cases {
         let sandbox = scripted(script);
         let outcome = sandbox.gdn(&["run", "p", "--input", "hi"]);
         assert_eq!(outcome.code, code, "{name}: {outcome:#?}");
-        sandbox.settings().bind(|| insta::assert_snapshot!(format!("failed turn {name}"), outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(format!("failed turn {name}"), outcome.report()));
         let as_json = sandbox.gdn(&["run", "p", "--input", "hi", "--json"]);
         let result: Value = serde_json::from_str(&as_json.stdout).unwrap();
         let error: Value = serde_json::from_str(&as_json.stderr).unwrap();
@@ -102,7 +188,11 @@ fn failed_turns_tell_by_their_exit_code_why() {
 #[test]
 fn a_model_that_nobody_serves_is_a_matter_of_the_network() {
     // A port that was just free; nothing listens there any more.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let sandbox = Sandbox::new();
     let model = format!(
         "{{provider: openai, model: m, endpoint: 'http://127.0.0.1:{port}/v1/', apiKey: {{value: k}}, options: {{maxRetries: 0}}}}"
@@ -116,13 +206,24 @@ fn a_model_that_nobody_serves_is_a_matter_of_the_network() {
 #[test]
 fn nothing_runs_while_the_project_has_an_error() {
     let sandbox = Sandbox::new();
-    sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any}", "promt: {}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest("{provider: scripted, model: any}", "promt: {}"),
+    );
     let outcome = sandbox.gdn(&["run", "p", "--input", "hi"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("run an invalid project", outcome.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("run an invalid project", outcome.report()));
     let as_json = sandbox.gdn(&["run", "p", "--input", "hi", "--json"]);
     let error: Value = serde_json::from_str(&as_json.stderr).unwrap();
-    assert_eq!((&error["exitCode"], &error["diagnostics"][0]["code"]), (&4.into(), &"E_CONFIG_SCHEMA_INVALID".into()));
-    assert!(!sandbox.state().join("workspaces").exists(), "a refused run leaves no state");
+    assert_eq!(
+        (&error["exitCode"], &error["diagnostics"][0]["code"]),
+        (&4.into(), &"E_CONFIG_SCHEMA_INVALID".into())
+    );
+    assert!(
+        !sandbox.state().join("workspaces").exists(),
+        "a refused run leaves no state"
+    );
 }
 
 #[test]
@@ -132,14 +233,25 @@ fn what_the_swarm_lacks_is_said_before_it_starts() {
     sandbox.write("p/goondan.yaml", &manifest(model, ""));
     let cases: [(&str, &[&str]); 4] = [
         ("missing variable", &["run", "p", "--input", "hi"]),
-        ("no such swarm", &["run", "p", "--input", "hi", "--swarm", "other"]),
-        ("no such env file", &["run", "p", "--input", "hi", "--env-file", "nothing.env"]),
-        ("no such workdir", &["run", "p", "--input", "hi", "--workdir", "nothing"]),
+        (
+            "no such swarm",
+            &["run", "p", "--input", "hi", "--swarm", "other"],
+        ),
+        (
+            "no such env file",
+            &["run", "p", "--input", "hi", "--env-file", "nothing.env"],
+        ),
+        (
+            "no such workdir",
+            &["run", "p", "--input", "hi", "--workdir", "nothing"],
+        ),
     ];
     for (name, arguments) in cases {
         let outcome = sandbox.gdn(arguments);
         assert_eq!(outcome.code, 3, "{name}: {outcome:#?}");
-        sandbox.settings().bind(|| insta::assert_snapshot!(name, outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(name, outcome.report()));
     }
 }
 
@@ -147,7 +259,9 @@ fn what_the_swarm_lacks_is_said_before_it_starts() {
 fn an_unknown_agent_is_named_with_those_that_exist() {
     let sandbox = scripted(ECHO);
     let outcome = sandbox.gdn(&["run", "p", "--input", "hi", "--agent", "b"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("unknown agent", outcome.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("unknown agent", outcome.report()));
 }
 
 #[test]
@@ -161,34 +275,58 @@ rules:
 ";
     let sandbox = scripted(script);
     assert_eq!(sandbox.gdn(&["run", "p", "--input", "go"]).ok(), "error\n");
-    assert_eq!(sandbox.gdn(&["run", "p", "--input", "go", "--yes", "-k", "other"]).ok(), "ok\n");
+    assert_eq!(
+        sandbox
+            .gdn(&["run", "p", "--input", "go", "--yes", "-k", "other"])
+            .ok(),
+        "ok\n"
+    );
 }
 
 #[test]
 fn a_busy_workspace_says_who_holds_it() {
     let sandbox = scripted("default: {text: late, delayMs: 60000}\n");
     let mut holder = sandbox.command(&["run", "p", "--input-format", "stream-json"]);
-    let mut holder = holder.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut holder = holder
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     // The first event says that the swarm runs and holds the workspace.
     use std::io::{BufRead, BufReader, Write};
-    holder.stdin.as_mut().unwrap().write_all(b"{\"input\": \"hi\"}\n").unwrap();
+    holder
+        .stdin
+        .as_mut()
+        .unwrap()
+        .write_all(b"{\"input\": \"hi\"}\n")
+        .unwrap();
     let mut line = String::new();
-    BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(holder.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     let outcome = sandbox.gdn(&["run", "p", "--input-format", "stream-json"]);
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert_eq!(outcome.code, 1);
-    assert!(outcome.stderr.contains(&holder.id().to_string()), "{outcome:#?}");
+    assert!(
+        outcome.stderr.contains(&holder.id().to_string()),
+        "{outcome:#?}"
+    );
 }
 
 #[test]
 fn what_was_recorded_can_be_replayed() {
     let sandbox = scripted(SHOUT);
     let ask = ["run", "p", "--input", "good morning"];
-    sandbox.gdn(&[&ask[..], &["--record", "p/cassette.jsonl"]].concat()).ok();
+    sandbox
+        .gdn(&[&ask[..], &["--record", "p/cassette.jsonl"]].concat())
+        .ok();
     let model = "{provider: replay, model: any, options: {cassette: cassette.jsonl}}";
     sandbox.write("p/goondan.yaml", &manifest(model, ""));
-    assert_eq!(sandbox.gdn(&[&ask[..], &["-k", "other"]].concat()).ok(), "GOOD MORNING\n");
+    assert_eq!(
+        sandbox.gdn(&[&ask[..], &["-k", "other"]].concat()).ok(),
+        "GOOD MORNING\n"
+    );
     let nowhere = sandbox.gdn(&[&ask[..], &["--record", "no/such/folder.jsonl"]].concat());
     assert_eq!(nowhere.code, 3);
     let words = "error[CONFIG_ERROR]: `no/such/folder.jsonl` can't be written: there is no such file or folder.\n";
@@ -198,8 +336,15 @@ fn what_was_recorded_can_be_replayed() {
 #[test]
 fn quiet_leaves_errors_alone() {
     let sandbox = Sandbox::new();
-    sandbox.write("p/goondan.yaml", "apiVersion: goondan.ai/v1\nkind: Modell\nmetadata: {name: m}\n");
+    sandbox.write(
+        "p/goondan.yaml",
+        "apiVersion: goondan.ai/v1\nkind: Modell\nmetadata: {name: m}\n",
+    );
     let outcome = sandbox.gdn(&["run", "p", "-q", "--input", "hi"]);
     assert_eq!(outcome.code, 4);
-    assert!(outcome.stderr.contains("goondan.yaml:2:7"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("goondan.yaml:2:7"),
+        "{}",
+        outcome.stderr
+    );
 }

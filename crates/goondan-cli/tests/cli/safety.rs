@@ -37,13 +37,42 @@ fn project(more: &str) -> Sandbox {
 fn explain_says_which_rule_decides() {
     let sandbox = project(PERMISSIONS);
     let line = r#"{"command": "git log; eval x > y", "env": {"A": "b"}}"#;
-    let explain = ["policy", "explain", "--project", "p", "--agent", "a", "--tool", "bash__exec", "--args", line];
+    let explain = [
+        "policy",
+        "explain",
+        "--project",
+        "p",
+        "--agent",
+        "a",
+        "--tool",
+        "bash__exec",
+        "--args",
+        line,
+    ];
     insta::assert_snapshot!("explain", sandbox.gdn(&explain).ok());
     let as_json = sandbox.gdn(&[&explain[..], &["--caller", "a", "--json"]].concat());
     let answer: Value = serde_json::from_str(as_json.ok()).unwrap();
-    assert_eq!((answer["action"].as_str(), answer["agents"].as_array().unwrap().len()), (Some("ask"), 2));
-    assert_eq!(answer["agents"][0]["parts"][1]["because"]["file"], "goondan.yaml");
-    let unknown = ["policy", "explain", "--project", "p", "--agent", "a", "--tool", "bash__run"];
+    assert_eq!(
+        (
+            answer["action"].as_str(),
+            answer["agents"].as_array().unwrap().len()
+        ),
+        (Some("ask"), 2)
+    );
+    assert_eq!(
+        answer["agents"][0]["parts"][1]["because"]["file"],
+        "goondan.yaml"
+    );
+    let unknown = [
+        "policy",
+        "explain",
+        "--project",
+        "p",
+        "--agent",
+        "a",
+        "--tool",
+        "bash__run",
+    ];
     insta::assert_snapshot!("explain unknown", sandbox.gdn(&unknown).report());
 }
 
@@ -52,13 +81,23 @@ fn a_rule_that_never_decides_is_told_at_its_line() {
     let sandbox = project(
         "permissions: {rules: [{tool: bsh__*, action: deny}, {tool: bash__exec, action: ask}, {tool: bash__*, action: deny}]}",
     );
-    insta::assert_snapshot!("dead rules", sandbox.gdn(&["validate", "p", "--format", "short"]).report());
+    insta::assert_snapshot!(
+        "dead rules",
+        sandbox
+            .gdn(&["validate", "p", "--format", "short"])
+            .report()
+    );
 }
 
 /// Starts a stream, has `command` run, answers the question with `answer`, and gives back the question and the status.
 fn asked(sandbox: &Sandbox, command: &str, answer: Option<&str>) -> (Option<Value>, String) {
     let mut child = sandbox.command(&["run", "p", "--input-format", "stream-json"]);
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = child
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take();
     writeln!(stdin.as_mut().unwrap(), "{}", json!({"input": command})).unwrap();
     let (mut question, mut status) = (None, String::new());
@@ -90,12 +129,18 @@ fn a_line_answers_a_question() {
     let sandbox = project(PERMISSIONS);
     let (question, status) = asked(&sandbox, "touch x", Some("once"));
     let question = question.unwrap();
-    assert_eq!((question["toolName"].as_str(), question["preview"].as_str()), (Some("bash__exec"), Some("$ touch x")));
+    assert_eq!(
+        (question["toolName"].as_str(), question["preview"].as_str()),
+        (Some("bash__exec"), Some("$ touch x"))
+    );
     assert_eq!(status, "ok");
     assert_eq!(asked(&sandbox, "touch x", Some("deny")).1, "error");
     // Standard input is closed while the question is open: nobody is there any more.
     assert_eq!(asked(&sandbox, "touch x", None).1, "error");
-    assert_eq!(asked(&sandbox, "git --version", None), (None, "ok".to_owned()));
+    assert_eq!(
+        asked(&sandbox, "git --version", None),
+        (None, "ok".to_owned())
+    );
 }
 
 #[test]
@@ -108,8 +153,22 @@ fn an_answer_may_hold_for_good() {
     // What people allow is none of the project's.
     assert!(!sandbox.dir().join("p/.goondan").exists());
     let mut workspaces = std::fs::read_dir(sandbox.state().join("workspaces")).unwrap();
-    let kept = std::fs::read_to_string(workspaces.next().unwrap().unwrap().path().join("approvals.yaml")).unwrap();
-    let project = sandbox.dir().join("p").canonicalize().unwrap().display().to_string();
+    let kept = std::fs::read_to_string(
+        workspaces
+            .next()
+            .unwrap()
+            .unwrap()
+            .path()
+            .join("approvals.yaml"),
+    )
+    .unwrap();
+    let project = sandbox
+        .dir()
+        .join("p")
+        .canonicalize()
+        .unwrap()
+        .display()
+        .to_string();
     insta::assert_snapshot!("approvals", kept.replace(&project, "[PROJECT]"));
 }
 
@@ -123,34 +182,68 @@ fn what_is_remembered_is_listed_and_taken_back() {
     );
     assert_eq!(status, "ok");
     assert_eq!(asked(&sandbox, "touch x", Some("conversation")).1, "ok");
-    assert_eq!(asked(&sandbox, "wc --version", None), (None, "ok".to_owned()));
+    assert_eq!(
+        asked(&sandbox, "wc --version", None),
+        (None, "ok".to_owned())
+    );
     let list = sandbox.gdn(&["policy", "approvals", "-p", "p"]);
     insta::assert_snapshot!("approvals listed", list.ok());
-    let as_json: Value = serde_json::from_str(sandbox.gdn(&["policy", "approvals", "-p", "p", "--json"]).ok()).unwrap();
-    assert_eq!((as_json[0]["covers"].as_str(), as_json[1]["scope"].as_str()), (Some("program"), Some("conversation")));
+    let as_json: Value = serde_json::from_str(
+        sandbox
+            .gdn(&["policy", "approvals", "-p", "p", "--json"])
+            .ok(),
+    )
+    .unwrap();
+    assert_eq!(
+        (as_json[0]["covers"].as_str(), as_json[1]["scope"].as_str()),
+        (Some("program"), Some("conversation"))
+    );
     insta::assert_snapshot!(
         "approval unknown",
-        sandbox.gdn(&["policy", "approvals", "remove", "3", "-p", "p"]).report()
+        sandbox
+            .gdn(&["policy", "approvals", "remove", "3", "-p", "p"])
+            .report()
     );
-    sandbox.gdn(&["policy", "approvals", "remove", "1", "-p", "p"]).ok();
+    sandbox
+        .gdn(&["policy", "approvals", "remove", "1", "-p", "p"])
+        .ok();
     assert_eq!(asked(&sandbox, "wc --version", None).1, "error");
-    sandbox.gdn(&["policy", "approvals", "remove", "--all", "-p", "p"]).ok();
+    sandbox
+        .gdn(&["policy", "approvals", "remove", "--all", "-p", "p"])
+        .ok();
     assert_eq!(asked(&sandbox, "touch x", None).1, "error");
-    insta::assert_snapshot!("no approvals", sandbox.gdn(&["policy", "approvals", "-p", "p"]).report());
+    insta::assert_snapshot!(
+        "no approvals",
+        sandbox.gdn(&["policy", "approvals", "-p", "p"]).report()
+    );
 }
 
 #[test]
 fn a_project_is_protected_however_it_is_named() {
     let sandbox = project("workdir: project\n  permissions: {default: allow}");
     let yaml = sandbox.dir().join("p/goondan.yaml");
-    let text = std::fs::read_to_string(&yaml).unwrap().replace("Tool/bash", "Tool/fs");
+    let text = std::fs::read_to_string(&yaml)
+        .unwrap()
+        .replace("Tool/bash", "Tool/fs");
     std::fs::write(&yaml, &text).unwrap();
     let absolute = sandbox.dir().join("p").display().to_string();
     for named in ["p", "./p", "p/../p", &absolute] {
         let arguments = json!({"path": "goondan.yaml", "content": "x"}).to_string();
-        let outcome = sandbox.gdn(&["tool", "call", "fs__write", "-p", named, "--args", &arguments, "--json"]);
+        let outcome = sandbox.gdn(&[
+            "tool",
+            "call",
+            "fs__write",
+            "-p",
+            named,
+            "--args",
+            &arguments,
+            "--json",
+        ]);
         let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
-        assert_eq!(result["error"]["code"], "E_TOOL_DENIED", "{named}: {result}");
+        assert_eq!(
+            result["error"]["code"], "E_TOOL_DENIED",
+            "{named}: {result}"
+        );
     }
     assert_eq!(std::fs::read_to_string(&yaml).unwrap(), text);
 }
@@ -161,19 +254,48 @@ fn a_project_is_protected_however_it_is_named() {
 fn a_sandbox_contains_or_refuses() {
     let sandbox = project("permissions: {default: allow, sandbox: {}}");
     let outside = sandbox.dir().join("outside");
-    let command = format!("echo in > inside; cat inside; ls {0}/p; touch {0}/outside", sandbox.dir().display());
+    let command = format!(
+        "echo in > inside; cat inside; ls {0}/p; touch {0}/outside",
+        sandbox.dir().display()
+    );
     let arguments = json!({ "command": command }).to_string();
-    let outcome = sandbox.gdn(&["tool", "call", "bash__exec", "-p", "p", "--args", &arguments, "--json"]);
+    let outcome = sandbox.gdn(&[
+        "tool",
+        "call",
+        "bash__exec",
+        "-p",
+        "p",
+        "--args",
+        &arguments,
+        "--json",
+    ]);
     let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
     assert!(!outside.exists());
     if result["status"] == "error" {
         assert_eq!(result["error"]["code"], "E_TOOL_SANDBOX");
         return;
     }
-    assert_eq!(result["output"]["stdout"], "in\ngoondan.yaml\nscript.yaml\n");
-    assert!(result["output"]["stderr"].as_str().unwrap().contains("outside"));
+    assert_eq!(
+        result["output"]["stdout"],
+        "in\ngoondan.yaml\nscript.yaml\n"
+    );
+    assert!(
+        result["output"]["stderr"]
+            .as_str()
+            .unwrap()
+            .contains("outside")
+    );
     let arguments = json!({"command": "python3 -c 'import socket; socket.socket()'"}).to_string();
-    let outcome = sandbox.gdn(&["tool", "call", "bash__exec", "-p", "p", "--args", &arguments, "--json"]);
+    let outcome = sandbox.gdn(&[
+        "tool",
+        "call",
+        "bash__exec",
+        "-p",
+        "p",
+        "--args",
+        &arguments,
+        "--json",
+    ]);
     let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
     assert_ne!(result["output"]["exitCode"], 0);
 }
@@ -186,9 +308,23 @@ fn limits_hold() {
                 {limits: {fileSizeMib: 1}}}\n";
     sandbox.write("p/tools/bash.yaml", tool);
     let arguments = json!({"command": "head -c 3000000 /dev/zero > big; wc -c < big"}).to_string();
-    let outcome = sandbox.gdn(&["tool", "call", "bash__exec", "-p", "p", "--args", &arguments, "--json"]);
+    let outcome = sandbox.gdn(&[
+        "tool",
+        "call",
+        "bash__exec",
+        "-p",
+        "p",
+        "--args",
+        &arguments,
+        "--json",
+    ]);
     let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
-    assert_eq!(result["output"]["stdout"].as_str().map(str::trim), Some("1048576"), "{}", outcome.stderr);
+    assert_eq!(
+        result["output"]["stdout"].as_str().map(str::trim),
+        Some("1048576"),
+        "{}",
+        outcome.stderr
+    );
 }
 
 #[test]
@@ -196,16 +332,29 @@ fn secrets_are_found_in_files() {
     let sandbox = project("");
     let model = "{provider: scripted, model: any, apiKey: {valueFrom: {secretRef: {ref: Secret/openai, key: key}}}, \
                  options: {script: script.yaml}}";
-    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: allow}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(model, "permissions: {default: allow}"),
+    );
     let missing = sandbox.gdn(&["run", "p", "--input", "true"]);
-    assert!(missing.stderr.contains("GOONDAN_SECRET_OPENAI_KEY"), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("GOONDAN_SECRET_OPENAI_KEY"),
+        "{}",
+        missing.stderr
+    );
     sandbox.write("secrets/openai/key", "sk-very-secret\n");
     let mut command = sandbox.command(&["tool", "call", "bash__exec", "-p", "p", "--args"]);
-    command.arg(json!({"command": format!("base64 < {}/secrets/openai/key", sandbox.dir().display())}).to_string());
+    command.arg(
+        json!({"command": format!("base64 < {}/secrets/openai/key", sandbox.dir().display())})
+            .to_string(),
+    );
     command.env("GOONDAN_SECRETS_DIR", sandbox.dir().join("secrets"));
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && text.contains("***") && !text.contains("c2stdmVyeS1zZWNyZX"), "{text}");
+    assert!(
+        output.status.success() && text.contains("***") && !text.contains("c2stdmVyeS1zZWNyZX"),
+        "{text}"
+    );
 }
 
 /// A keyring as `secret-tool` shows it: one secret, and one state in which it can't be asked.
@@ -225,19 +374,36 @@ fn secrets_are_found_in_the_keyring_if_it_may_be_asked() {
                      options: {script: script.yaml}}";
         sandbox.write("p/goondan.yaml", &manifest(&model.replace("KEY", key), ""));
     };
-    sandbox.write("p/script.yaml", "default: {text: 'the key is sk-of-the-keyring', chunks: 12}\n");
+    sandbox.write(
+        "p/script.yaml",
+        "default: {text: 'the key is sk-of-the-keyring', chunks: 12}\n",
+    );
     sandbox.write("bin/secret-tool", KEYRING);
     let program = sandbox.dir().join("bin/secret-tool");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let run = |allowed: &str| {
         let mut command = sandbox.command(&["run", "p", "--input", "hi"]);
-        let path = std::env::join_paths([sandbox.dir().join("bin"), "/usr/bin".into(), "/bin".into()]).unwrap();
-        let output = command.env("PATH", path).env("GOONDAN_KEYRING", allowed).stdin(Stdio::null()).output().unwrap();
+        let path =
+            std::env::join_paths([sandbox.dir().join("bin"), "/usr/bin".into(), "/bin".into()])
+                .unwrap();
+        let output = command
+            .env("PATH", path)
+            .env("GOONDAN_KEYRING", allowed)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.success(), text(output.stdout), text(output.stderr))
+        (
+            output.status.success(),
+            text(output.stdout),
+            text(output.stderr),
+        )
     };
     with_key("key");
-    assert_eq!(run("1"), (true, "the key is ***\n".to_owned(), String::new()));
+    assert_eq!(
+        run("1"),
+        (true, "the key is ***\n".to_owned(), String::new())
+    );
     let (_, _, unasked) = run("0");
     assert!(unasked.contains("GOONDAN_SECRET_OPENAI_KEY"), "{unasked}");
     with_key("other");
@@ -245,20 +411,38 @@ fn secrets_are_found_in_the_keyring_if_it_may_be_asked() {
     assert!(missing.contains("GOONDAN_SECRET_OPENAI_OTHER"), "{missing}");
     sandbox.write("bin/locked", "");
     let (_, _, locked) = run("1");
-    assert!(locked.contains("locked object") && locked.contains("unlock it"), "{locked}");
+    assert!(
+        locked.contains("locked object") && locked.contains("unlock it"),
+        "{locked}"
+    );
 }
 
 #[cfg(unix)]
 #[test]
 fn explain_follows_links_where_it_knows_the_folder_and_says_where_it_does_not() {
-    let sandbox = project("permissions: {default: allow, rules: [{args: {cwd: keep*}, action: deny}]}");
+    let sandbox =
+        project("permissions: {default: allow, rules: [{args: {cwd: keep*}, action: deny}]}");
     sandbox.write("here/keep/x", "");
     std::os::unix::fs::symlink("keep", sandbox.dir().join("here/link")).unwrap();
     let args = r#"{"command": "ls", "cwd": "link", "timeoutMs": -1}"#;
-    let explain = ["policy", "explain", "--project", "p", "--agent", "a", "--tool", "bash__exec", "--args", args];
+    let explain = [
+        "policy",
+        "explain",
+        "--project",
+        "p",
+        "--agent",
+        "a",
+        "--tool",
+        "bash__exec",
+        "--args",
+        args,
+    ];
     insta::assert_snapshot!("explain paths", sandbox.gdn(&explain).ok());
     let followed = sandbox.gdn(&[&explain[..], &["--workdir", "here"]].concat());
-    assert!(followed.ok().starts_with("bash__exec: deny\n") && !followed.stdout.contains("by their text"));
+    assert!(
+        followed.ok().starts_with("bash__exec: deny\n")
+            && !followed.stdout.contains("by their text")
+    );
 }
 
 #[test]
@@ -266,15 +450,30 @@ fn explain_tells_of_protected_places_as_a_run_does() {
     let sandbox = Sandbox::new();
     let with = |rules: &str| {
         let more = format!("workdir: project\n  permissions: {{default: allow, rules: [{rules}]}}");
-        let manifest = manifest(MODEL, &more).replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/fs}");
+        let manifest =
+            manifest(MODEL, &more).replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/fs}");
         sandbox.write("p/goondan.yaml", &manifest);
     };
     sandbox.write("p/script.yaml", RUN);
     let explain = |tool: &str, args: &str| {
-        let explain = ["policy", "explain", "--project", "p", "--agent", "a", "--tool", tool, "--args", args];
+        let explain = [
+            "policy",
+            "explain",
+            "--project",
+            "p",
+            "--agent",
+            "a",
+            "--tool",
+            tool,
+            "--args",
+            args,
+        ];
         sandbox.gdn(&explain).ok().to_owned()
     };
-    let (path, line) = (r#"{"path": "goondan.yaml", "content": ""}"#, r#"{"command": "echo x > script.yaml"}"#);
+    let (path, line) = (
+        r#"{"path": "goondan.yaml", "content": ""}"#,
+        r#"{"command": "echo x > script.yaml"}"#,
+    );
     with("");
     insta::assert_snapshot!("explain a protected place", explain("fs__write", path));
     assert!(explain("fs__read", r#"{"path": "goondan.yaml"}"#).starts_with("fs__read: allow\n"));
@@ -282,5 +481,8 @@ fn explain_tells_of_protected_places_as_a_run_does() {
         r#"{tool: fs__write, args: {path: goondan.yaml}, action: allow}, {tool: bash__exec, action: ask}, {tool: bash__exec, args: {command: "echo *"}, action: allow}, {tool: bash__exec, args: {command: "> *"}, action: allow}"#,
     );
     assert!(explain("fs__write", path).starts_with("fs__write: allow\n"));
-    insta::assert_snapshot!("explain a protected redirection", explain("bash__exec", line));
+    insta::assert_snapshot!(
+        "explain a protected redirection",
+        explain("bash__exec", line)
+    );
 }

@@ -58,13 +58,20 @@ impl Sandbox {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gdn"));
         command.args(arguments).current_dir(self.dir()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", self.root.path()).env("GOONDAN_STATE_ROOT", self.state());
+        command
+            .env("HOME", self.root.path())
+            .env("GOONDAN_STATE_ROOT", self.state());
         command
     }
 
     /// Runs `gdn` with nothing on standard input.
     pub(crate) fn gdn(&self, arguments: &[&str]) -> Outcome {
-        finished(self.command(arguments).stdin(Stdio::null()).output().unwrap())
+        finished(
+            self.command(arguments)
+                .stdin(Stdio::null())
+                .output()
+                .unwrap(),
+        )
     }
 
     /// Runs `command` with nothing on standard input.
@@ -75,7 +82,13 @@ impl Sandbox {
     /// Runs `gdn` in a folder below, with nothing on standard input.
     pub(crate) fn gdn_in(&self, folder: &str, arguments: &[&str]) -> Outcome {
         let mut command = self.command(arguments);
-        finished(command.current_dir(self.dir().join(folder)).stdin(Stdio::null()).output().unwrap())
+        finished(
+            command
+                .current_dir(self.dir().join(folder))
+                .stdin(Stdio::null())
+                .output()
+                .unwrap(),
+        )
     }
 
     /// Runs `gdn` with the Rust toolchain of this machine, without the network, and with one folder for what compilers make
@@ -84,10 +97,15 @@ impl Sandbox {
         let mut command = self.command(arguments);
         let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
         for (name, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-            command.env(name, std::env::var_os(name).map_or_else(|| home.join(folder), PathBuf::from));
+            command.env(
+                name,
+                std::env::var_os(name).map_or_else(|| home.join(folder), PathBuf::from),
+            );
         }
         let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools");
-        command.env("CARGO_BUILD_BUILD_DIR", shared).env("CARGO_NET_OFFLINE", "true");
+        command
+            .env("CARGO_BUILD_BUILD_DIR", shared)
+            .env("CARGO_NET_OFFLINE", "true");
         command.env_remove("CARGO_TARGET_DIR");
         finished(command.stdin(Stdio::null()).output().unwrap())
     }
@@ -95,7 +113,10 @@ impl Sandbox {
     /// Runs `gdn` with `input` on standard input.
     pub(crate) fn gdn_reading(&self, arguments: &[&str], input: &str) -> Outcome {
         let mut command = self.command(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         // A command that refuses its arguments does not read; that is no failure of the test.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
@@ -105,14 +126,20 @@ impl Sandbox {
     /// A snapshot in which this folder and moments look the same everywhere.
     pub(crate) fn settings(&self) -> insta::Settings {
         let mut settings = insta::Settings::clone_current();
-        for (path, name) in [(self.dir(), "[DIR]"), (self.state(), "[STATE]"), (self.root.path().to_owned(), "[ROOT]")]
-        {
+        for (path, name) in [
+            (self.dir(), "[DIR]"),
+            (self.state(), "[STATE]"),
+            (self.root.path().to_owned(), "[ROOT]"),
+        ] {
             settings.add_filter(&escaped(&path), name);
         }
         settings.add_filter(r"\bp-[0-9a-f]{12}\b", "p-[HASH]");
         settings.add_filter(r"(under )?\d+ ms", "[N] ms");
         settings.add_filter(r"in \d+\.\d s", "in [N] s");
-        settings.add_filter(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?", "[TIME]");
+        settings.add_filter(
+            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?",
+            "[TIME]",
+        );
         settings.set_omit_expression(true);
         settings
     }
@@ -128,7 +155,10 @@ impl Outcome {
 
     /// The whole outcome in a form that is good to read.
     pub(crate) fn report(&self) -> String {
-        format!("exit: {}\n---- stdout\n{}---- stderr\n{}", self.code, self.stdout, self.stderr)
+        format!(
+            "exit: {}\n---- stdout\n{}---- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
     }
 }
 

@@ -8,10 +8,18 @@ use crate::sandbox::Sandbox;
 fn a_kind_has_a_schema_however_it_is_written() {
     let sandbox = Sandbox::new();
     let schema: Value = serde_json::from_str(sandbox.gdn(&["schema", "Agent"]).ok()).unwrap();
-    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-    assert_eq!(sandbox.gdn(&["schema", "agent"]).ok(), sandbox.gdn(&["schema", "AGENT"]).ok());
+    assert_eq!(
+        schema["$schema"],
+        "https://json-schema.org/draft/2020-12/schema"
+    );
+    assert_eq!(
+        sandbox.gdn(&["schema", "agent"]).ok(),
+        sandbox.gdn(&["schema", "AGENT"]).ok()
+    );
     let unknown = sandbox.gdn(&["schema", "robot"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("no such schema", unknown.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("no such schema", unknown.report()));
 }
 
 #[test]
@@ -22,6 +30,7 @@ fn all_schemas_can_be_written_to_a_folder() {
         let text = std::fs::read_to_string(sandbox.dir().join(path)).unwrap();
         assert!(serde_json::from_str::<Value>(&text).is_ok(), "{path}");
     }
-    let any = std::fs::read_to_string(sandbox.dir().join("deep/schemas/goondan.schema.json")).unwrap();
+    let any =
+        std::fs::read_to_string(sandbox.dir().join("deep/schemas/goondan.schema.json")).unwrap();
     assert_eq!(any, sandbox.gdn(&["schema"]).ok());
 }

@@ -28,32 +28,70 @@ struct Serving {
 
 impl Serving {
     fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
-        let mut command = sandbox.command(&[&["serve", "p", "--listen", "127.0.0.1:0", "--json"], arguments].concat());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = sandbox.command(
+            &[
+                &["serve", "p", "--listen", "127.0.0.1:0", "--json"],
+                arguments,
+            ]
+            .concat(),
+        );
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
             let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            child
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut said)
+                .unwrap();
             panic!("{line}{said}")
         });
-        let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
-        let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap()).unwrap().trim().to_owned();
-        Serving { child, stdout, address, token }
+        let address = ready["url"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("http://")
+            .unwrap()
+            .to_owned();
+        let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap())
+            .unwrap()
+            .trim()
+            .to_owned();
+        Serving {
+            child,
+            stdout,
+            address,
+            token,
+        }
     }
 
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// The exit code, and what was written.
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut rest)
+            .unwrap();
         (self.child.wait().unwrap().code(), rest)
     }
 
@@ -96,24 +134,46 @@ fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
     let sandbox = scripted(ECHO);
     let site = sandbox.dir().join("site");
     std::fs::create_dir_all(site.join(".git")).unwrap();
-    for (name, text) in [("index.html", "<p>hello"), (".env", "KEY=1"), (".git/config", "secret")] {
+    for (name, text) in [
+        ("index.html", "<p>hello"),
+        (".env", "KEY=1"),
+        (".git/config", "secret"),
+    ] {
         std::fs::write(site.join(name), text).unwrap();
     }
     let mut serving = Serving::start(&sandbox, &["--site", "site"]);
     serving.token = "nobody's".to_owned();
     let page = serving.get("/");
-    assert!(page.starts_with("HTTP/1.1 200") && page.ends_with("<p>hello"), "{page}");
-    for hidden in
-        ["/.env", "/%2eenv", "/.git/config", "/%2Egit/config", "/../p/goondan.yaml", "/%2e%2e/p/goondan.yaml", "/no"]
-    {
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.ends_with("<p>hello"),
+        "{page}"
+    );
+    for hidden in [
+        "/.env",
+        "/%2eenv",
+        "/.git/config",
+        "/%2Egit/config",
+        "/../p/goondan.yaml",
+        "/%2e%2e/p/goondan.yaml",
+        "/no",
+    ] {
         let refused = serving.get(hidden);
-        assert!(refused.starts_with("HTTP/1.1 404") && refused.contains("E_SERVE_NOT_FOUND"), "{hidden}: {refused}");
+        assert!(
+            refused.starts_with("HTTP/1.1 404") && refused.contains("E_SERVE_NOT_FOUND"),
+            "{hidden}: {refused}"
+        );
     }
     assert!(serving.get("/api/swarm").starts_with("HTTP/1.1 401"));
     serving.signal("TERM");
     assert_eq!(serving.end().0, Some(0));
     let absent = sandbox.gdn(&["serve", "p", "--site", "nowhere"]);
-    assert!(absent.stderr.contains("There is no folder `nowhere` to deliver."), "{}", absent.stderr);
+    assert!(
+        absent
+            .stderr
+            .contains("There is no folder `nowhere` to deliver."),
+        "{}",
+        absent.stderr
+    );
 }
 
 #[test]
@@ -130,30 +190,61 @@ fn the_studio_makes_the_case_that_the_command_makes() {
     }
     let messages = serving.get("/api/instances/a/main/messages");
     let messages: Value = serde_json::from_str(messages.split_once("\r\n\r\n").unwrap().1).unwrap();
-    let second = messages["messages"].as_array().unwrap().iter().filter(|one| one["data"]["role"] == "user").nth(1);
+    let second = messages["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["data"]["role"] == "user")
+        .nth(1);
     let whole = case(json!({}));
     let turn = case(json!({ "messageId": second.unwrap()["id"] }));
-    assert_eq!((&whole["file"], &turn["name"]), (&json!("a-main.case.yaml"), &json!("a-main-turn-2")));
+    assert_eq!(
+        (&whole["file"], &turn["name"]),
+        (&json!("a-main.case.yaml"), &json!("a-main-turn-2"))
+    );
     let refused = case(json!({ "messageId": "of-nobody" }));
     assert_eq!(refused["error"]["code"], "CASE_NOT_RECORDED", "{refused}");
     // A project that says something else by now is told of, not hidden.
     sandbox.write(
         "p/goondan.yaml",
-        &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "")
-            .replace("{ref: Tool/text-transform}, ", ""),
+        &manifest(
+            "{provider: scripted, model: any, options: {script: script.yaml}}",
+            "",
+        )
+        .replace("{ref: Tool/text-transform}, ", ""),
     );
     let other = case(json!({}));
-    assert!(other["error"]["message"].as_str().unwrap().contains("goes another way"), "{other}");
-    sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", ""));
+    assert!(
+        other["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("goes another way"),
+        "{other}"
+    );
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(
+            "{provider: scripted, model: any, options: {script: script.yaml}}",
+            "",
+        ),
+    );
     serving.signal("TERM");
     assert_eq!(serving.end().0, Some(0));
     for (made, arguments) in [(whole, &[][..]), (turn, &["--turn", "2"][..])] {
         let file = format!("p/{}", made["file"].as_str().unwrap());
         let output = ["test", "record", "p", "-i", "a:main", "-o", &file];
         sandbox.gdn(&[&output[..], arguments].concat()).ok();
-        assert_eq!(made["text"], std::fs::read_to_string(sandbox.dir().join(&file)).unwrap());
+        assert_eq!(
+            made["text"],
+            std::fs::read_to_string(sandbox.dir().join(&file)).unwrap()
+        );
     }
-    assert!(sandbox.gdn(&["test", "p"]).ok().ends_with("2 passed, 0 failed\n"));
+    assert!(
+        sandbox
+            .gdn(&["test", "p"])
+            .ok()
+            .ends_with("2 passed, 0 failed\n")
+    );
 }
 
 #[test]
@@ -161,51 +252,111 @@ fn other_commands_go_through_the_door() {
     let sandbox = scripted(ECHO);
     let serving = Serving::start(&sandbox, &[]);
     let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
-    assert_eq!((asked.code, &*asked.stdout), (0, "heard hi\n"), "{}", asked.stderr);
-    assert_eq!(asked.stderr, "Another process runs this swarm: the input goes there.\n");
+    assert_eq!(
+        (asked.code, &*asked.stdout),
+        (0, "heard hi\n"),
+        "{}",
+        asked.stderr
+    );
+    assert_eq!(
+        asked.stderr,
+        "Another process runs this swarm: the input goes there.\n"
+    );
     let json = sandbox.gdn(&["run", "p", "--input", "you", "--output-format", "json"]);
     let report: Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!((&report["type"], &report["response"]), (&"result".into(), &"heard you".into()));
-    let called =
-        sandbox.gdn(&["tool", "call", "-p", "p", "text-transform__case", "--args", r#"{"text": "a", "to": "upper"}"#]);
+    assert_eq!(
+        (&report["type"], &report["response"]),
+        (&"result".into(), &"heard you".into())
+    );
+    let called = sandbox.gdn(&[
+        "tool",
+        "call",
+        "-p",
+        "p",
+        "text-transform__case",
+        "--args",
+        r#"{"text": "a", "to": "upper"}"#,
+    ]);
     assert_eq!(called.code, 0, "{}", called.stderr);
     assert!(called.stdout.contains("\"A\""), "{}", called.stdout);
     let listed = sandbox.gdn(&["tool", "list", "-p", "p", "--json"]);
-    assert!(listed.stdout.contains("text-transform__case"), "{}", listed.stderr);
+    assert!(
+        listed.stdout.contains("text-transform__case"),
+        "{}",
+        listed.stderr
+    );
     let sent = sandbox.gdn(&["send", "-p", "p", "--id", "once", "again", "--json"]);
     let state: Value = serde_json::from_str(&sent.stdout).unwrap();
-    assert_eq!((&state["id"], &state["instanceKey"]), (&"once".into(), &"main".into()));
+    assert_eq!(
+        (&state["id"], &state["instanceKey"]),
+        (&"once".into(), &"main".into())
+    );
     let second = sandbox.gdn(&["serve", "p", "--listen", "127.0.0.1:0"]);
     assert_eq!(second.code, 1);
-    assert!(second.stderr.contains(&format!("is held by process {}", serving.child.id())), "{}", second.stderr);
+    assert!(
+        second
+            .stderr
+            .contains(&format!("is held by process {}", serving.child.id())),
+        "{}",
+        second.stderr
+    );
     serving.signal("TERM");
     let (code, said) = serving.end();
     assert_eq!((code, &*said), (Some(0), ""));
     let late = sandbox.gdn(&["send", "-p", "p", "hi"]);
-    assert!(late.stderr.starts_with("error[NOT_RUNNING]"), "{}", late.stderr);
+    assert!(
+        late.stderr.starts_with("error[NOT_RUNNING]"),
+        "{}",
+        late.stderr
+    );
     // What was sent is in the conversation, once.
     let shown = sandbox.gdn(&["instance", "show", "a:main", "--project", "p"]);
-    assert_eq!(shown.stdout.matches("heard again").count(), 1, "{}", shown.stdout);
+    assert_eq!(
+        shown.stdout.matches("heard again").count(),
+        1,
+        "{}",
+        shown.stdout
+    );
 }
 
 #[test]
 fn a_command_answers_the_questions_of_its_own_input() {
     let sandbox = Sandbox::new();
     let asks = "permissions: {default: ask}";
-    sandbox
-        .write("p/goondan.yaml", &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", asks));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(
+            "{provider: scripted, model: any, options: {script: script.yaml}}",
+            asks,
+        ),
+    );
     sandbox.write("p/script.yaml", ASKING);
     let serving = Serving::start(&sandbox, &[]);
     let asked = sandbox.gdn(&["run", "p", "--input", "hi", "--yes"]);
-    assert_eq!((asked.code, &*asked.stdout), (0, "HI\n"), "{}", asked.stderr);
+    assert_eq!(
+        (asked.code, &*asked.stdout),
+        (0, "HI\n"),
+        "{}",
+        asked.stderr
+    );
     // The server waits for somebody else where nobody is at a terminal.
     let sent = sandbox.gdn(&["send", "-p", "p", "you"]);
     assert_eq!(sent.code, 0, "{}", sent.stderr);
     let mut attached = sandbox.command(&["attach", "-p", "p", "--yes", "--json"]);
-    let mut attached = attached.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut attached = attached
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let lines = BufReader::new(attached.stdout.take().unwrap()).lines();
-    let answered = lines.map(Result::unwrap).find(|line| line.contains("approval.resolved")).unwrap();
-    assert!(answered.contains("\"allow\"") || answered.contains("once"), "{answered}");
+    let answered = lines
+        .map(Result::unwrap)
+        .find(|line| line.contains("approval.resolved"))
+        .unwrap();
+    assert!(
+        answered.contains("\"allow\"") || answered.contains("once"),
+        "{answered}"
+    );
     attached.kill().unwrap();
     attached.wait().unwrap();
     serving.signal("INT");
@@ -216,7 +367,10 @@ fn a_command_answers_the_questions_of_its_own_input() {
 fn events_until(stream: &mut impl BufRead, wanted: &str) -> Vec<(u64, String)> {
     let (mut seen, mut number) = (Vec::new(), None);
     for line in stream.lines().map(Result::unwrap) {
-        if let Some(id) = line.strip_prefix("id: ").or_else(|| line.strip_prefix("id:")) {
+        if let Some(id) = line
+            .strip_prefix("id: ")
+            .or_else(|| line.strip_prefix("id:"))
+        {
             number = id.trim().parse().ok();
         } else if line.starts_with("data:") {
             seen.extend(number.take().map(|number| (number, line.clone())));
@@ -237,7 +391,12 @@ fn a_stream_is_taken_up_again_after_the_process_was_killed() {
          - {when: {role: tool}, reply: {text: at last, delayMs: 3000}}\n",
     );
     let serving = Serving::start(&sandbox, &[]);
-    let mut stream = BufReader::new(serving.stream("POST", "/api/inputs", "", r#"{"text": "go", "id": "once"}"#));
+    let mut stream = BufReader::new(serving.stream(
+        "POST",
+        "/api/inputs",
+        "",
+        r#"{"text": "go", "id": "once"}"#,
+    ));
     let before = events_until(&mut stream, "tool.completed");
     let (last, _) = before.last().unwrap();
     serving.signal("KILL");
@@ -246,14 +405,37 @@ fn a_stream_is_taken_up_again_after_the_process_was_killed() {
     let header = format!("Last-Event-ID: {last}\r\n");
     let mut stream = BufReader::new(serving.stream("GET", "/api/inputs/once/events", &header, ""));
     let after = events_until(&mut stream, "turn.completed");
-    let numbers: Vec<u64> = before.iter().chain(&after).map(|(number, _)| *number).collect();
-    assert!(numbers.is_sorted_by(|one, next| one < next), "{before:?}\n{after:?}");
-    let all: String = before.into_iter().chain(after).map(|(_, data)| data).collect();
-    assert_eq!((all.matches("tool.completed").count(), all.matches("turn.completed").count()), (1, 1), "{all}");
+    let numbers: Vec<u64> = before
+        .iter()
+        .chain(&after)
+        .map(|(number, _)| *number)
+        .collect();
+    assert!(
+        numbers.is_sorted_by(|one, next| one < next),
+        "{before:?}\n{after:?}"
+    );
+    let all: String = before
+        .into_iter()
+        .chain(after)
+        .map(|(_, data)| data)
+        .collect();
+    assert_eq!(
+        (
+            all.matches("tool.completed").count(),
+            all.matches("turn.completed").count()
+        ),
+        (1, 1),
+        "{all}"
+    );
     serving.signal("TERM");
     assert_eq!(serving.end().0, Some(0));
     let shown = sandbox.gdn(&["instance", "show", "a:main", "--project", "p"]);
-    assert_eq!(shown.stdout.matches("at last").count(), 1, "{}", shown.stdout);
+    assert_eq!(
+        shown.stdout.matches("at last").count(),
+        1,
+        "{}",
+        shown.stdout
+    );
 }
 
 #[test]
@@ -263,7 +445,10 @@ fn a_process_that_was_killed_leaves_a_door_that_leads_nowhere() {
     serving.child.kill().unwrap();
     serving.child.wait().unwrap();
     let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
-    assert_eq!((asked.code, &*asked.stdout, &*asked.stderr), (0, "heard hi\n", ""));
+    assert_eq!(
+        (asked.code, &*asked.stdout, &*asked.stderr),
+        (0, "heard hi\n", "")
+    );
 }
 
 #[test]
@@ -271,7 +456,10 @@ fn the_server_tells_who_it_is_to_who_has_the_token() {
     let sandbox = scripted(ECHO);
     let mut serving = Serving::start(&sandbox, &[]);
     let swarm = serving.get("/api/swarm");
-    assert!(swarm.starts_with("HTTP/1.1 200") && swarm.contains(r#""name":"s""#), "{swarm}");
+    assert!(
+        swarm.starts_with("HTTP/1.1 200") && swarm.contains(r#""name":"s""#),
+        "{swarm}"
+    );
     let token = std::mem::replace(&mut serving.token, "nonsense-nonsense".to_owned());
     assert!(serving.get("/api/swarm").starts_with("HTTP/1.1 401"));
     serving.signal("INT");
@@ -285,14 +473,30 @@ fn a_server_that_would_be_open_to_all_does_not_start() {
     let sandbox = scripted(ECHO);
     let open = sandbox.gdn(&["serve", "p", "--no-token", "--listen", "0.0.0.0:0"]);
     assert_eq!(open.code, 2);
-    assert!(open.stderr.contains("would let the whole network use the swarm"), "{}", open.stderr);
+    assert!(
+        open.stderr
+            .contains("would let the whole network use the swarm"),
+        "{}",
+        open.stderr
+    );
     sandbox.write("token", "short\n");
-    let short = sandbox.gdn(&["serve", "p", "--token-file", "token", "--listen", "127.0.0.1:0"]);
+    let short = sandbox.gdn(&[
+        "serve",
+        "p",
+        "--token-file",
+        "token",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
     assert_eq!(short.code, 3, "{}", short.stderr);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let busy = sandbox.gdn(&["serve", "p", "--listen", &address]);
-    assert!(busy.stderr.starts_with("error[E_SERVE_ADDRESS]"), "{}", busy.stderr);
+    assert!(
+        busy.stderr.starts_with("error[E_SERVE_ADDRESS]"),
+        "{}",
+        busy.stderr
+    );
 }
 
 impl Drop for Serving {
@@ -347,8 +551,17 @@ fn failed_events_are_started_again_through_the_door() {
     }
     let again = sandbox.gdn(&["instance", "retry", "a:main", "--project", "p", "--json"]);
     assert_eq!(again.code, 1, "{}", again.stderr);
-    let results: Vec<Value> = again.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let results: Vec<Value> = again
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(results.len(), 2, "{}", again.stdout);
-    assert!(results.iter().all(|result| result["error"]["message"].as_str().unwrap().contains("no such thing")));
+    assert!(results.iter().all(|result| {
+        result["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("no such thing")
+    }));
     drop(serving);
 }

@@ -23,34 +23,60 @@ struct Running {
 
 impl Running {
     fn start(sandbox: &Sandbox, arguments: &[&str], input: &str) -> Self {
-        let mut command = sandbox.command(&[&["run", "p", "--output-format", "stream-json"], arguments].concat());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command =
+            sandbox.command(&[&["run", "p", "--output-format", "stream-json"], arguments].concat());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+        child
+            .stdin
+            .as_mut()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        Running { child, stdout, stderr }
+        Running {
+            child,
+            stdout,
+            stderr,
+        }
     }
 
     /// Reads on until an event of that type has come.
     fn until(&mut self, kind: &str) -> Value {
-        self.events().find(|event| event["type"] == kind).unwrap_or_else(|| panic!("no {kind} has come"))
+        self.events()
+            .find(|event| event["type"] == kind)
+            .unwrap_or_else(|| panic!("no {kind} has come"))
     }
 
     fn events(&mut self) -> impl Iterator<Item = Value> {
-        self.stdout.by_ref().map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        self.stdout
+            .by_ref()
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
     }
 
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Reads the line that says that the command is ending.
     fn until_ending(&mut self) {
         let mut line = String::new();
         self.stderr.read_line(&mut line).unwrap();
-        assert_eq!(line, "Finishing the turns that run. Press Ctrl-C again to end at once.\n");
+        assert_eq!(
+            line,
+            "Finishing the turns that run. Press Ctrl-C again to end at once.\n"
+        );
     }
 
     /// The exit code, and what was written on standard error since it was last read.
@@ -70,8 +96,15 @@ fn a_turn_may_finish() {
         running.signal(name);
         running.until_ending();
         let result = running.until("result");
-        assert_eq!((&result["finishReason"], &result["response"]), (&"text_response".into(), &"late".into()));
-        assert_eq!(running.end(), (Some(code), "error[INTERRUPTED]: Interrupted.\n".to_owned()), "{name}");
+        assert_eq!(
+            (&result["finishReason"], &result["response"]),
+            (&"text_response".into(), &"late".into())
+        );
+        assert_eq!(
+            running.end(),
+            (Some(code), "error[INTERRUPTED]: Interrupted.\n".to_owned()),
+            "{name}"
+        );
     }
 }
 
@@ -79,7 +112,8 @@ fn a_turn_may_finish() {
 fn a_turn_that_takes_longer_than_the_grace_period_is_cancelled() {
     let sandbox = scripted(STUCK);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    let short = manifest(model, "").replace("policy: {", "policy: {shutdown: {gracePeriodSeconds: 1}, ");
+    let short =
+        manifest(model, "").replace("policy: {", "policy: {shutdown: {gracePeriodSeconds: 1}, ");
     sandbox.write("p/goondan.yaml", &short);
     let mut running = Running::start(&sandbox, &["--input", "hi"], "");
     running.until("step.started");
@@ -88,7 +122,10 @@ fn a_turn_that_takes_longer_than_the_grace_period_is_cancelled() {
     assert_eq!(running.until("result")["finishReason"], "cancelled");
     let (code, stderr) = running.end();
     assert_eq!(code, Some(130));
-    assert!(stderr.contains("not over within the grace period"), "{stderr}");
+    assert!(
+        stderr.contains("not over within the grace period"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -107,8 +144,13 @@ fn a_second_signal_ends_at_once_and_the_turn_resumes_at_the_next_start() {
     let next = sandbox.gdn(&["run", "p", "--input", "second"]);
     assert_eq!(next.ok(), "heard second\n");
     insta::assert_snapshot!("resumed turn", next.stderr);
-    let shown: Value = serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
-    assert_eq!(shown["messages"].as_array().unwrap().len(), 4, "both turns are in the conversation");
+    let shown: Value =
+        serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
+    assert_eq!(
+        shown["messages"].as_array().unwrap().len(),
+        4,
+        "both turns are in the conversation"
+    );
 }
 
 #[test]
@@ -132,13 +174,20 @@ fn a_stream_takes_no_more_lines_and_says_which_turns_did_not_begin() {
 
     let next = sandbox.gdn(&["run", "p", "--input", "three"]);
     assert!(next.ok().contains("late"));
-    assert!(next.stderr.contains("a:main has ended that turn: late"), "{next:#?}");
+    assert!(
+        next.stderr.contains("a:main has ended that turn: late"),
+        "{next:#?}"
+    );
 }
 
 #[test]
 fn a_stream_that_waits_for_input_ends() {
     let sandbox = scripted(ECHO);
-    let mut running = Running::start(&sandbox, &["--input-format", "stream-json"], "{\"input\": \"one\"}\n");
+    let mut running = Running::start(
+        &sandbox,
+        &["--input-format", "stream-json"],
+        "{\"input\": \"one\"}\n",
+    );
     running.until("result");
     running.signal("INT");
     assert_eq!(running.end().0, Some(130));
@@ -147,23 +196,35 @@ fn a_stream_that_waits_for_input_ends() {
 /// A command of which two processes are left until somebody ends them. Both hold the pipe `held` open. It takes a moment
 /// before it opens it: nothing tells when a program that has only just begun is watched.
 #[cfg(unix)]
-const LONG: &str =
-    "sleep 0.5; exec 3> held; (sleep 30; echo left >&3) & (trap '' TERM; sleep 30; echo left >&3) & wait";
+const LONG: &str = "sleep 0.5; exec 3> held; (sleep 30; echo left >&3) & (trap '' TERM; sleep 30; echo left >&3) & wait";
 
 #[cfg(unix)]
 #[test]
 fn what_tools_run_does_not_outlive_a_gdn_that_is_killed() {
     let foreground = format!("{{tool: bash__exec, args: {{command: \"{LONG}\", timeoutMs: 0}}}}");
-    let background = format!("{{tool: runtime__exec, args: {{command: \"{LONG}\", background: true}}}}");
+    let background =
+        format!("{{tool: runtime__exec, args: {{command: \"{LONG}\", background: true}}}}");
     for call in [foreground, background] {
         let script = format!(
             "rules:\n  - when: {{role: user}}\n    reply: {{calls: [{call}]}}\n  - when: {{role: tool}}\n    reply: {{text: late, delayMs: 600000}}\n"
         );
         let sandbox = scripted(&script);
-        let manifest = manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "workdir: project");
-        sandbox.write("p/goondan.yaml", &manifest.replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/runtime}"));
+        let manifest = manifest(
+            "{provider: scripted, model: any, options: {script: script.yaml}}",
+            "workdir: project",
+        );
+        sandbox.write(
+            "p/goondan.yaml",
+            &manifest.replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/runtime}"),
+        );
         let pipe = sandbox.dir().join("p/held");
-        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
         let mut running = Running::start(&sandbox, &["--input", "hi", "--yes"], "");
         running.until("tool.called");
         // It opens when the command has opened the other end, and ends when the last process has let go of it.

@@ -22,8 +22,17 @@ fn json(outcome: &Outcome) -> Value {
 #[test]
 fn an_address_that_names_no_database_is_refused_and_its_password_not_shown() {
     let sandbox = scripted(SHOUT);
-    for address in ["mysql://me:hunter2@h/d", "postgres://me:hunter2@/d?port=hunter2", "hunter2"] {
-        for command in [&["nodes"][..], &["run", "p", "--input", "hi"], &["send", "hi", "--project", "p"], &["logs"]] {
+    for address in [
+        "mysql://me:hunter2@h/d",
+        "postgres://me:hunter2@/d?port=hunter2",
+        "hunter2",
+    ] {
+        for command in [
+            &["nodes"][..],
+            &["run", "p", "--input", "hi"],
+            &["send", "hi", "--project", "p"],
+            &["logs"],
+        ] {
             let outcome = sandbox.gdn(&[command, &["--store", address]].concat());
             assert!(outcome.stderr.contains("DATABASE_ERROR"), "{outcome:?}");
             assert!(!outcome.stderr.contains("hunter2"), "{outcome:?}");
@@ -35,69 +44,149 @@ fn an_address_that_names_no_database_is_refused_and_its_password_not_shown() {
 #[test]
 fn a_database_that_is_not_there_is_told() {
     let sandbox = scripted(SHOUT);
-    let outcome = sandbox.gdn(&["run", "p", "--input", "hi", "--store", "postgres://me:hunter2@127.0.0.1:1/d"]);
-    assert!(outcome.stderr.contains("DATABASE_ERROR") && outcome.stderr.contains("postgres://me@127.0.0.1:1/d"));
+    let outcome = sandbox.gdn(&[
+        "run",
+        "p",
+        "--input",
+        "hi",
+        "--store",
+        "postgres://me:hunter2@127.0.0.1:1/d",
+    ]);
+    assert!(
+        outcome.stderr.contains("DATABASE_ERROR")
+            && outcome.stderr.contains("postgres://me@127.0.0.1:1/d")
+    );
     assert!(!outcome.stderr.contains("hunter2"), "{outcome:?}");
 }
 
 #[test]
 fn a_conversation_goes_on_in_the_database() {
-    let Some((sandbox, address)) = in_database() else { return };
+    let Some((sandbox, address)) = in_database() else {
+        return;
+    };
     let store = ["--store", &address];
     let with = |command: &[&str]| sandbox.gdn(&[command, &store].concat());
     let first = with(&["run", "p", "--input", "good morning"]);
     with(&["run", "p", "--input", "good morning"]).ok();
     assert!(first.ok().contains("GOOD MORNING"), "{first:?}");
     let listed = json(&with(&["instance", "list", "--project", "p", "--json"]));
-    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["messages"]), (1, &Value::from(8)));
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["messages"]),
+        (1, &Value::from(8))
+    );
     let name = format!("{}:main", listed[0]["agent"].as_str().unwrap());
-    let shown = json(&with(&["instance", "show", &name, "--project", "p", "--json"]));
+    let shown = json(&with(&[
+        "instance",
+        "show",
+        &name,
+        "--project",
+        "p",
+        "--json",
+    ]));
     assert_eq!(shown["messages"].as_array().unwrap().len(), 8);
-    assert!(with(&["logs", "--project", "p"]).ok().contains("turn.completed"));
-    assert_eq!(sandbox.gdn(&["instance", "list", "--project", "p", "--json"]).ok(), "[]\n", "nothing lies in files");
+    assert!(
+        with(&["logs", "--project", "p"])
+            .ok()
+            .contains("turn.completed")
+    );
+    assert_eq!(
+        sandbox
+            .gdn(&["instance", "list", "--project", "p", "--json"])
+            .ok(),
+        "[]\n",
+        "nothing lies in files"
+    );
 }
 
 #[test]
 fn an_input_for_nobody_is_kept_for_the_next_node() {
-    let Some((sandbox, address)) = in_database() else { return };
+    let Some((sandbox, address)) = in_database() else {
+        return;
+    };
     let store = ["--store", &address];
     let with = |command: &[&str]| sandbox.gdn(&[command, &store].concat());
-    let sent = json(&with(&["send", "good evening", "--project", "p", "-k", "later", "--id", "evt-1", "--json"]));
+    let sent = json(&with(&[
+        "send",
+        "good evening",
+        "--project",
+        "p",
+        "-k",
+        "later",
+        "--id",
+        "evt-1",
+        "--json",
+    ]));
     assert_eq!(sent, serde_json::json!({"id": "evt-1", "state": "kept"}));
     // Whoever works next takes it, however short it lives, or the one after it.
     let has_it = || {
         with(&["run", "p", "--input", "good morning"]).ok();
-        with(&["instance", "list", "--project", "p"]).ok().contains(":later")
+        with(&["instance", "list", "--project", "p"])
+            .ok()
+            .contains(":later")
     };
     assert!((0..20).any(|_| has_it()), "nobody took it");
 }
 
 #[test]
 fn a_conversation_leaves_the_database_and_comes_back() {
-    let Some((sandbox, address)) = in_database() else { return };
+    let Some((sandbox, address)) = in_database() else {
+        return;
+    };
     let store = ["--store", &address];
     let with = |command: &[&str]| sandbox.gdn(&[command, &store].concat());
     with(&["run", "p", "--input", "good morning"]).ok();
     let listed = json(&with(&["instance", "list", "--project", "p", "--json"]));
     let name = format!("{}:main", listed[0]["agent"].as_str().unwrap());
-    with(&["instance", "export", &name, "--project", "p", "-o", "kept.jsonl"]).ok();
+    with(&[
+        "instance",
+        "export",
+        &name,
+        "--project",
+        "p",
+        "-o",
+        "kept.jsonl",
+    ])
+    .ok();
     let workspace = listed[0]["workspace"].as_str().unwrap();
-    let import =
-        |more: &[&str]| with(&[&["instance", "import", "kept.jsonl", "--workspace", workspace], more].concat());
+    let import = |more: &[&str]| {
+        with(
+            &[
+                &["instance", "import", "kept.jsonl", "--workspace", workspace],
+                more,
+            ]
+            .concat(),
+        )
+    };
     assert!(import(&[]).stderr.contains("INSTANCE_EXISTS"));
     with(&["instance", "delete", &name, "--project", "p", "--force"]).ok();
-    assert_eq!(json(&with(&["instance", "list", "--project", "p", "--json"])), Value::Array(Vec::new()));
+    assert_eq!(
+        json(&with(&["instance", "list", "--project", "p", "--json"])),
+        Value::Array(Vec::new())
+    );
     import(&[]).ok();
     import(&["--as", "copy:main"]).ok();
     let listed = json(&with(&["instance", "list", "--project", "p", "--json"]));
-    let messages: Vec<_> = listed.as_array().unwrap().iter().map(|row| &row["messages"]).collect();
+    let messages: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["messages"])
+        .collect();
     assert_eq!(messages, [4, 4]);
-    assert_eq!(sandbox.gdn(&["instance", "list", "--project", "p", "--json"]).ok(), "[]\n", "nothing lies in files");
+    assert_eq!(
+        sandbox
+            .gdn(&["instance", "list", "--project", "p", "--json"])
+            .ok(),
+        "[]\n",
+        "nothing lies in files"
+    );
 }
 
 #[test]
 fn a_project_that_was_renamed_adopts_what_it_had() {
-    let Some((sandbox, address)) = in_database() else { return };
+    let Some((sandbox, address)) = in_database() else {
+        return;
+    };
     let store = ["--store", &address];
     let with = |command: &[&str]| sandbox.gdn(&[command, &store].concat());
     let listed = |project: &str| json(&with(&["instance", "list", "--project", project, "--json"]));
@@ -108,12 +197,23 @@ fn a_project_that_was_renamed_adopts_what_it_had() {
     let adopt = |id: &str| with(&["instance", "adopt", id, "--project", "moved", "--json"]);
     let nobody = adopt("nobody");
     assert!(
-        nobody.code == 1 && nobody.stderr.contains("The database has nothing of a workspace nobody."),
+        nobody.code == 1
+            && nobody
+                .stderr
+                .contains("The database has nothing of a workspace nobody."),
         "{nobody:?}"
     );
     let adopted = json(&adopt(&former));
-    assert_eq!((adopted["adopted"].as_str(), adopted["aside"].is_string()), (Some(&*former), true), "{adopted}");
+    assert_eq!(
+        (adopted["adopted"].as_str(), adopted["aside"].is_string()),
+        (Some(&*former), true),
+        "{adopted}"
+    );
     with(&["run", "moved", "--input", "good night"]).ok();
-    assert_eq!(listed("moved")[0]["messages"], 8, "the old conversation goes on");
+    assert_eq!(
+        listed("moved")[0]["messages"],
+        8,
+        "the old conversation goes on"
+    );
     assert_eq!(adopt(&former).code, 1, "it has nothing any more");
 }

@@ -10,7 +10,9 @@ use crate::projects::{ECHO, scripted};
 const SERVE: [&str; 4] = ["run", "p", "--input-format", "stream-json"];
 
 fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
@@ -26,14 +28,22 @@ fn each_line_is_answered_with_its_id() {
     let outcome = sandbox.gdn_reading(&arguments, input);
     let mut results = lines(outcome.ok());
     results.sort_by_key(|result| result["response"].to_string());
-    let told: Vec<_> =
-        results.iter().map(|result| (&result["id"], &result["instanceKey"], &result["response"])).collect();
+    let told: Vec<_> = results
+        .iter()
+        .map(|result| (&result["id"], &result["instanceKey"], &result["response"]))
+        .collect();
     let expected: [(Value, Value, Value); 3] = [
         ("first".into(), "main".into(), "heard one".into()),
         (Value::Null, "main".into(), "heard three".into()),
         ("2".into(), "other".into(), "heard two".into()),
     ];
-    assert_eq!(told, expected.iter().map(|(id, key, text)| (id, key, text)).collect::<Vec<_>>());
+    assert_eq!(
+        told,
+        expected
+            .iter()
+            .map(|(id, key, text)| (id, key, text))
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -42,8 +52,9 @@ fn a_bad_line_is_answered_with_an_error_and_the_next_one_works() {
     let input = "nonsense\n[1]\n{\"id\": \"x\"}\n{\"input\": \"a\", \"colour\": 1}\n{\"input\": \"a\", \"agent\": \"b\", \"id\": \"y\"}\n{\"input\": \"good\"}\n";
     let arguments = [&SERVE[..], &["--output-format", "json"]].concat();
     let outcome = sandbox.gdn_reading(&arguments, input);
-    let (results, errors): (Vec<Value>, Vec<Value>) =
-        lines(outcome.ok()).into_iter().partition(|line| line["type"] == "result");
+    let (results, errors): (Vec<Value>, Vec<Value>) = lines(outcome.ok())
+        .into_iter()
+        .partition(|line| line["type"] == "result");
     assert_eq!(results.len(), 1);
     assert_eq!(results[0]["response"], "heard good");
     insta::assert_json_snapshot!("bad lines", errors);
@@ -52,7 +63,12 @@ fn a_bad_line_is_answered_with_an_error_and_the_next_one_works() {
 #[test]
 fn events_come_while_standard_input_is_open() {
     let sandbox = scripted(ECHO);
-    let mut child = sandbox.command(&SERVE).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = sandbox
+        .command(&SERVE)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
     for round in ["one", "two"] {
@@ -65,7 +81,10 @@ fn events_come_while_standard_input_is_open() {
                 break line;
             }
         };
-        assert_eq!((&result["id"], &result["response"]), (&round.into(), &format!("heard {round}").into()));
+        assert_eq!(
+            (&result["id"], &result["response"]),
+            (&round.into(), &format!("heard {round}").into())
+        );
         assert_eq!(kinds.first().map(String::as_str), Some("turn.started"));
         assert!(kinds.iter().any(|kind| kind == "text.delta"));
     }
@@ -82,6 +101,9 @@ fn a_failed_turn_does_not_end_the_stream() {
     let arguments = [&SERVE[..], &["--output-format", "json"]].concat();
     let outcome = sandbox.gdn_reading(&arguments, "{\"input\": \"bad\"}\n{\"input\": \"good\"}\n");
     let results = lines(outcome.ok());
-    assert_eq!((&results[0]["finishReason"], &results[0]["error"]["status"]), (&"error".into(), &400.into()));
+    assert_eq!(
+        (&results[0]["finishReason"], &results[0]["error"]["status"]),
+        (&"error".into(), &400.into())
+    );
     assert_eq!(results[1]["response"], "fine");
 }

@@ -23,7 +23,10 @@ fn yaml(value: &Value) -> String {
 /// A swarm of agent `a` that may do anything.
 fn project(script: &Value) -> Sandbox {
     let sandbox = scripted(&yaml(script));
-    sandbox.write("p/goondan.yaml", &manifest(MODEL, "permissions: {default: allow}"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(MODEL, "permissions: {default: allow}"),
+    );
     sandbox
 }
 
@@ -43,7 +46,10 @@ fn piped(sandbox: &Sandbox, arguments: &[&str]) -> String {
 /// Some of the texts have a line that looks like an error of ours.
 #[track_caller]
 fn assert_no_imitation(seen: &str) {
-    assert!(!seen.lines().any(|line| line.starts_with("error[E]")), "{seen}");
+    assert!(
+        !seen.lines().any(|line| line.starts_with("error[E]")),
+        "{seen}"
+    );
 }
 
 #[test]
@@ -53,8 +59,14 @@ fn a_warning_reads_like_a_note() {
     std::fs::create_dir(sandbox.state()).unwrap();
     std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(0o1777)).unwrap();
     let seen = on_terminal(&sandbox, &["run", "p", "--input", "hi", "--no-color"]);
-    assert!(seen.contains("warning: others may look into the state root"), "{seen}");
-    assert!(!seen.contains("WARN") && !seen.contains("goondan::"), "{seen}");
+    assert!(
+        seen.contains("warning: others may look into the state root"),
+        "{seen}"
+    );
+    assert!(
+        !seen.contains("WARN") && !seen.contains("goondan::"),
+        "{seen}"
+    );
     let more = on_terminal(&sandbox, &["run", "p", "--input", "hi", "--no-color", "-v"]);
     assert!(more.contains(" WARN "), "{more}");
 }
@@ -63,7 +75,8 @@ fn a_warning_reads_like_a_note() {
 fn ctrl_c_at_a_question_interrupts_a_call() {
     let sandbox = scripted(ECHO);
     let args = r#"{"command": "rm x"}"#;
-    let mut person = Person::at(sandbox.command(&["tool", "call", "bash__exec", "-p", "p", "--args", args]));
+    let mut person =
+        Person::at(sandbox.command(&["tool", "call", "bash__exec", "-p", "p", "--args", args]));
     person.read_until("[y");
     person.write("\x03");
     assert_eq!(person.exit_code(), Some(130));
@@ -72,24 +85,47 @@ fn ctrl_c_at_a_question_interrupts_a_call() {
 #[test]
 fn keys_inputs_and_answers_of_conversations() {
     let sandbox = scripted(ECHO);
-    let lines: String =
-        texts().iter().map(|text| json!({"input": text, "instanceKey": text}).to_string() + "\n").collect();
-    let answers =
-        sandbox.gdn_reading(&["run", "p", "--input-format", "stream-json", "--output-format", "json"], &lines);
+    let lines: String = texts()
+        .iter()
+        .map(|text| json!({"input": text, "instanceKey": text}).to_string() + "\n")
+        .collect();
+    let answers = sandbox.gdn_reading(
+        &[
+            "run",
+            "p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "json",
+        ],
+        &lines,
+    );
     assert_eq!(answers.ok().lines().count(), texts().len());
-    for command in [&["instance", "list", "--all"][..], &["logs", "-n", "100000"], &["instance", "show", "a"]] {
+    for command in [
+        &["instance", "list", "--all"][..],
+        &["logs", "-n", "100000"],
+        &["instance", "show", "a"],
+    ] {
         let seen = piped(&sandbox, command);
         assert!(seen.lines().count() >= texts().len(), "{seen}");
         assert_harmless(&seen);
         assert_harmless(&on_terminal(&sandbox, command));
     }
-    for command in [&["instance", "list", "--all", "--json"][..], &["instance", "export", "--all"], &["logs", "--json"]]
-    {
+    for command in [
+        &["instance", "list", "--all", "--json"][..],
+        &["instance", "export", "--all"],
+        &["logs", "--json"],
+    ] {
         assert_harmless(&on_terminal(&sandbox, command));
     }
-    let listed: Value = serde_json::from_str(sandbox.gdn(&["instance", "list", "--all", "--json"]).ok()).unwrap();
-    let mut keys: Vec<&str> =
-        listed.as_array().unwrap().iter().map(|row| row["instanceKey"].as_str().unwrap()).collect();
+    let listed: Value =
+        serde_json::from_str(sandbox.gdn(&["instance", "list", "--all", "--json"]).ok()).unwrap();
+    let mut keys: Vec<&str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["instanceKey"].as_str().unwrap())
+        .collect();
     let mut expected = texts();
     keys.sort_unstable();
     expected.sort_unstable();
@@ -107,7 +143,9 @@ fn keys_inputs_and_answers_of_conversations() {
 fn names_arguments_and_results_of_tools() {
     let call = |(index, text): (usize, String)| match index % 2 {
         0 => json!({"id": format!("c{index}"), "tool": text, "args": {"x": text}}),
-        _ => json!({"id": format!("c{index}"), "tool": "text-transform__case", "args": {"text": text, "to": text}}),
+        _ => {
+            json!({"id": format!("c{index}"), "tool": "text-transform__case", "args": {"text": text, "to": text}})
+        }
     };
     let calls: Vec<Value> = texts().into_iter().enumerate().map(call).collect();
     let answer = texts().join(" ");
@@ -119,7 +157,11 @@ fn names_arguments_and_results_of_tools() {
     assert!(seen.matches('←').count() >= texts().len(), "{seen}");
     assert_harmless(&seen);
     let exact = sandbox.gdn(&["run", "p", "--input", "go", "-k", "other", "-v"]);
-    assert_eq!(exact.ok(), format!("{answer}\n"), "a program gets the very answer");
+    assert_eq!(
+        exact.ok(),
+        format!("{answer}\n"),
+        "a program gets the very answer"
+    );
     assert_harmless(&exact.stderr);
     assert_harmless(&on_terminal(&sandbox, &["instance", "show", "a:main"]));
     assert_harmless(&on_terminal(&sandbox, &["logs", "-vv"]));
@@ -127,7 +169,18 @@ fn names_arguments_and_results_of_tools() {
     for command in [
         &["tool", "call", "bash__exec", "-p", "p", "--args", &printed][..],
         &["tool", "call", &answer, "-p", "p"],
-        &["policy", "explain", "-p", "p", "-a", "a", "-t", "bash__exec", "--args", &printed],
+        &[
+            "policy",
+            "explain",
+            "-p",
+            "p",
+            "-a",
+            "a",
+            "-t",
+            "bash__exec",
+            "--args",
+            &printed,
+        ],
     ] {
         assert_harmless(&on_terminal(&sandbox, command));
     }
@@ -137,11 +190,15 @@ fn names_arguments_and_results_of_tools() {
 fn errors_that_repeat_what_was_said() {
     let sandbox = scripted(ECHO);
     for text in texts() {
-        assert_harmless(&piped(&sandbox, &["run", "p", "--input", "x", "--agent", &text]));
+        assert_harmless(&piped(
+            &sandbox,
+            &["run", "p", "--input", "x", "--agent", &text],
+        ));
         assert_harmless(&piped(&sandbox, &["validate", &text]));
     }
-    let sandbox =
-        project(&json!({"default": {"error": {"kind": "status", "status": 400, "message": texts().join(" ")}}}));
+    let sandbox = project(
+        &json!({"default": {"error": {"kind": "status", "status": 400, "message": texts().join(" ")}}}),
+    );
     assert_harmless(&piped(&sandbox, &["run", "p", "--input", "x"]));
 }
 
@@ -150,14 +207,24 @@ fn names_and_lines_of_yaml_and_of_files() {
     let sandbox = scripted(ECHO);
     for (index, text) in texts().iter().enumerate() {
         let name = yaml(&json!(text));
-        let document =
-            format!("apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec: {{{name}: 1}}\n");
-        sandbox.write(&format!("p/tools/{}{index}.yaml", text.replace('/', "")), &document);
-        sandbox.write(&format!("p/agents/raw{index}.yaml"), &format!("apiVersion: goondan.ai/v1\nkind: {text}\n"));
+        let document = format!(
+            "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec: {{{name}: 1}}\n"
+        );
+        sandbox.write(
+            &format!("p/tools/{}{index}.yaml", text.replace('/', "")),
+            &document,
+        );
+        sandbox.write(
+            &format!("p/agents/raw{index}.yaml"),
+            &format!("apiVersion: goondan.ai/v1\nkind: {text}\n"),
+        );
     }
     for format in ["pretty", "short", "github"] {
         assert_harmless(&piped(&sandbox, &["validate", "p", "--format", format]));
-        assert_harmless(&on_terminal(&sandbox, &["validate", "p", "--format", format]));
+        assert_harmless(&on_terminal(
+            &sandbox,
+            &["validate", "p", "--format", format],
+        ));
     }
     let json = sandbox.gdn(&["validate", "p", "--format", "json"]).stdout;
     let report: Value = serde_json::from_str(&json).unwrap();
@@ -179,16 +246,31 @@ fn reports_of_cases() {
         }))
     };
     let texts = texts();
-    let cases = texts.iter().enumerate().map(|(index, text)| case(&format!("c-{index}"), text));
-    sandbox.write("cases/all.case.yaml", &cases.collect::<Vec<_>>().join("\n---\n"));
+    let cases = texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| case(&format!("c-{index}"), text));
+    sandbox.write(
+        "cases/all.case.yaml",
+        &cases.collect::<Vec<_>>().join("\n---\n"),
+    );
     let named = texts.iter().map(|text| case(text, text));
-    sandbox.write("cases/names.case.yaml", &named.collect::<Vec<_>>().join("\n---\n"));
+    sandbox.write(
+        "cases/names.case.yaml",
+        &named.collect::<Vec<_>>().join("\n---\n"),
+    );
     for format in ["text", "json", "junit"] {
-        assert_harmless(&on_terminal(&sandbox, &["test", "cases", "--format", format]));
+        assert_harmless(&on_terminal(
+            &sandbox,
+            &["test", "cases", "--format", format],
+        ));
     }
     let seen = piped(&sandbox, &["test", "cases"]);
     assert_eq!(
-        (seen.matches("FAIL  c-").count(), seen.matches("ERROR ").count()),
+        (
+            seen.matches("FAIL  c-").count(),
+            seen.matches("ERROR ").count()
+        ),
         (texts.len(), texts.len()),
         "{seen}"
     );
@@ -207,8 +289,12 @@ permissions:
 fn a_question_is_answered_by_nothing_that_was_typed_before_it() {
     let texts = texts();
     let key = &texts[3];
-    let (wait, risky) = ("until test -e go; do sleep 0.02; done", format!("rm -r x # {}", texts.join("")));
-    let run = |command: &str| json!({"calls": [{"tool": "bash__exec", "args": {"command": command}}]});
+    let (wait, risky) = (
+        "until test -e go; do sleep 0.02; done",
+        format!("rm -r x # {}", texts.join("")),
+    );
+    let run =
+        |command: &str| json!({"calls": [{"tool": "bash__exec", "args": {"command": command}}]});
     let script = json!({"agents": {"a": [run(wait), run(&risky), {"text": "it is over"}]}});
     let sandbox = scripted(&yaml(&script));
     sandbox.write("p/goondan.yaml", &manifest(MODEL, ASKED));
@@ -222,13 +308,19 @@ fn a_question_is_answered_by_nothing_that_was_typed_before_it() {
     seen += &person.read_until("Allow this? [y]es, for this [c]onversation, [a]lways, [N]o: ");
     person.write("n\r");
     let after = person.read_until("it is over");
-    assert!(after.contains("← bash__exec") && after.contains("error "), "it was refused: {after}");
+    assert!(
+        after.contains("← bash__exec") && after.contains("error "),
+        "it was refused: {after}"
+    );
     seen += &after;
     seen += &person.read_until("a> ");
     person.write("/quit\r");
     assert_eq!(person.exit_code(), Some(0));
     assert_harmless(&seen);
-    assert!(!seen.contains("\nerror[E]"), "no row of a stranger begins like one of ours: {seen}");
+    assert!(
+        !seen.contains("\nerror[E]"),
+        "no row of a stranger begins like one of ours: {seen}"
+    );
 }
 
 /// A warning that names the state root, which is open to everybody.
@@ -241,9 +333,16 @@ fn log_lines() {
         std::fs::create_dir(&state).unwrap();
         std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o1777)).unwrap();
         let mut command = sandbox.command(&["run", "p", "--input", "x"]);
-        let output = command.env("GOONDAN_STATE_ROOT", &state).stdin(Stdio::null()).output().unwrap();
+        let output = command
+            .env("GOONDAN_STATE_ROOT", &state)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let seen = String::from_utf8(output.stderr).unwrap();
-        assert!(seen.contains("others may look into the state root"), "{seen}");
+        assert!(
+            seen.contains("others may look into the state root"),
+            "{seen}"
+        );
         assert_harmless(&seen);
         assert_no_imitation(&seen);
     }

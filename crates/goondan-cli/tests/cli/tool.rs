@@ -7,26 +7,64 @@ use crate::projects::{ECHO, scripted};
 #[test]
 fn a_tool_can_be_called_without_a_model() {
     let sandbox = scripted(ECHO);
-    let call =
-        |arguments: &str| sandbox.gdn(&["tool", "call", "text-transform__case", "--project", "p", "--args", arguments]);
+    let call = |arguments: &str| {
+        sandbox.gdn(&[
+            "tool",
+            "call",
+            "text-transform__case",
+            "--project",
+            "p",
+            "--args",
+            arguments,
+        ])
+    };
     let outcome = call(r#"{"text": "hi", "to": "upper"}"#);
     let output: Value = serde_json::from_str(outcome.ok()).unwrap();
     assert_eq!(output["result"], "HI");
     let refused = call(r#"{"text": 1}"#);
-    sandbox.settings().bind(|| insta::assert_snapshot!("tool with bad arguments", refused.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("tool with bad arguments", refused.report()));
 }
 
 #[test]
 fn failures_of_a_tool_are_errors_of_the_command() {
     let sandbox = scripted(ECHO);
     let cases: [(&str, &[&str]); 3] = [
-        ("no such tool", &["tool", "call", "no-such__tool", "-p", "p"]),
-        ("tool that would have to ask", &["tool", "call", "bash__exec", "-p", "p", "--args", r#"{"command": "ls"}"#]),
-        ("no such agent", &["tool", "call", "text-transform__case", "-p", "p", "--agent", "b"]),
+        (
+            "no such tool",
+            &["tool", "call", "no-such__tool", "-p", "p"],
+        ),
+        (
+            "tool that would have to ask",
+            &[
+                "tool",
+                "call",
+                "bash__exec",
+                "-p",
+                "p",
+                "--args",
+                r#"{"command": "ls"}"#,
+            ],
+        ),
+        (
+            "no such agent",
+            &[
+                "tool",
+                "call",
+                "text-transform__case",
+                "-p",
+                "p",
+                "--agent",
+                "b",
+            ],
+        ),
     ];
     for (name, arguments) in cases {
         let outcome = sandbox.gdn(arguments);
-        sandbox.settings().bind(|| insta::assert_snapshot!(name, outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(name, outcome.report()));
     }
     let json = sandbox.gdn(&["tool", "call", "no-such__tool", "-p", "p", "--json"]);
     let result: Value = serde_json::from_str(&json.stdout).unwrap();
@@ -38,8 +76,16 @@ fn failures_of_a_tool_are_errors_of_the_command() {
 fn the_list_names_what_the_model_is_offered() {
     let sandbox = scripted(ECHO);
     let text = sandbox.gdn(&["tool", "list", "-p", "p"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("tool list", text.ok()));
-    let tools: Value = serde_json::from_str(sandbox.gdn(&["tool", "list", "-p", "p", "--json"]).ok()).unwrap();
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("tool list", text.ok()));
+    let tools: Value =
+        serde_json::from_str(sandbox.gdn(&["tool", "list", "-p", "p", "--json"]).ok()).unwrap();
     assert_eq!(tools[0]["parameters"]["type"], "object");
-    assert_eq!(sandbox.gdn(&["tool", "list", "-p", "p", "--agent", "b"]).code, 2);
+    assert_eq!(
+        sandbox
+            .gdn(&["tool", "list", "-p", "p", "--agent", "b"])
+            .code,
+        2
+    );
 }

@@ -93,14 +93,25 @@ def register(api):
 "#;
 
 /// What is made as JSON has fields that are not always there.
-const DATA: [&str; 8] =
-    ["InputEvent", "Runtime", "Turn", "CatalogItem", "TurnResult", "StepResult", "ToolCallResult", "Message"];
+const DATA: [&str; 8] = [
+    "InputEvent",
+    "Runtime",
+    "Turn",
+    "CatalogItem",
+    "TurnResult",
+    "StepResult",
+    "ToolCallResult",
+    "Message",
+];
 
 /// What a module sees that says so itself.
 fn offered(file: &str, text: &str) -> Shapes {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
-    let bundle = manifest(model, "extensions: [{ref: Extension/shapes}]\n  permissions: {default: allow}");
+    let bundle = manifest(
+        model,
+        "extensions: [{ref: Extension/shapes}]\n  permissions: {default: allow}",
+    );
     let extension = format!(
         "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {{name: shapes}}\nspec: {{entry: ./{file}}}\n"
     );
@@ -109,7 +120,10 @@ fn offered(file: &str, text: &str) -> Shapes {
                   default: {text: '{{ results.c.output }}'}\n";
     sandbox.write("p/script.yaml", script);
     sandbox.write(&format!("p/{file}"), text);
-    assert_eq!(sandbox.gdn(&["run", "p", "--input", "hello"]).ok(), "seen\n");
+    assert_eq!(
+        sandbox.gdn(&["run", "p", "--input", "hello"]).ok(),
+        "seen\n"
+    );
     let shapes = std::fs::read_to_string(sandbox.dir().join("p/shapes.json")).unwrap();
     serde_json::from_str(&shapes).unwrap()
 }
@@ -118,12 +132,18 @@ fn offered(file: &str, text: &str) -> Shapes {
 type Head<'l> = (&'l str, Option<&'l str>);
 
 /// The interfaces of a file: `head` finds the name and what it extends in a line, `member` finds a member.
-fn declared(text: &str, head: fn(&str) -> Option<Head<'_>>, member: fn(&str) -> Option<&str>) -> Shapes {
+fn declared(
+    text: &str,
+    head: fn(&str) -> Option<Head<'_>>,
+    member: fn(&str) -> Option<&str>,
+) -> Shapes {
     let mut shapes = Shapes::new();
     let mut current: Option<String> = None;
     for line in text.lines() {
         if let Some((name, base)) = head(line) {
-            let inherited = base.and_then(|base| shapes.get(base).cloned()).unwrap_or_default();
+            let inherited = base
+                .and_then(|base| shapes.get(base).cloned())
+                .unwrap_or_default();
             shapes.insert(name.to_owned(), inherited);
             current = Some(name.to_owned());
         } else if let (Some(current), Some(name)) = (&current, member(line)) {
@@ -136,13 +156,18 @@ fn declared(text: &str, head: fn(&str) -> Option<Head<'_>>, member: fn(&str) -> 
 }
 
 fn word(text: &str) -> &str {
-    text.split(|character: char| !character.is_alphanumeric() && character != '_').next().unwrap()
+    text.split(|character: char| !character.is_alphanumeric() && character != '_')
+        .next()
+        .unwrap()
 }
 
 fn in_typescript(text: &str) -> Shapes {
     fn head(line: &str) -> Option<Head<'_>> {
         let rest = line.strip_prefix("export interface ")?;
-        Some((word(rest), rest.split_once(" extends ").map(|(_, base)| word(base))))
+        Some((
+            word(rest),
+            rest.split_once(" extends ").map(|(_, base)| word(base)),
+        ))
     }
     fn member(line: &str) -> Option<&str> {
         let said = line.strip_prefix("  ")?.trim_start_matches("readonly ");
@@ -161,7 +186,8 @@ fn in_python(text: &str) -> Shapes {
         let said = line.strip_prefix("    ")?;
         let function = said.strip_prefix("def ");
         let name = word(function.unwrap_or(said));
-        let is_one = !name.is_empty() && (function.is_some() || said[name.len()..].starts_with(": "));
+        let is_one =
+            !name.is_empty() && (function.is_some() || said[name.len()..].starts_with(": "));
         is_one.then_some(name)
     }
     declared(text, head, member)
@@ -170,16 +196,26 @@ fn in_python(text: &str) -> Shapes {
 fn compare(offered: &Shapes, declared: &Shapes) {
     assert!(offered.len() > 10, "{offered:?}");
     for (name, members) in offered {
-        let known = declared.get(name).unwrap_or_else(|| panic!("`{name}` is not declared"));
+        let known = declared
+            .get(name)
+            .unwrap_or_else(|| panic!("`{name}` is not declared"));
         let lacking: Vec<&String> = members.difference(known).collect();
         assert!(lacking.is_empty(), "the types lack {lacking:?} of `{name}`");
         let made_up: Vec<&String> = known.difference(members).collect();
-        assert!(DATA.contains(&name.as_str()) || made_up.is_empty(), "nothing gives {made_up:?} of `{name}`");
+        assert!(
+            DATA.contains(&name.as_str()) || made_up.is_empty(),
+            "nothing gives {made_up:?} of `{name}`"
+        );
     }
 }
 
 fn package(path: &str) -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages").join(path)).unwrap()
+    std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../packages")
+            .join(path),
+    )
+    .unwrap()
 }
 
 #[allow(clippy::print_stderr, reason = "it says why a test is skipped")]
@@ -194,14 +230,20 @@ fn is_there(program: &str) -> bool {
 #[test]
 fn what_modules_in_javascript_get_is_declared() {
     if is_there("node") {
-        compare(&offered("shapes.mjs", JAVASCRIPT), &in_typescript(&package("types/index.d.ts")));
+        compare(
+            &offered("shapes.mjs", JAVASCRIPT),
+            &in_typescript(&package("types/index.d.ts")),
+        );
     }
 }
 
 #[test]
 fn what_modules_in_python_get_is_declared() {
     if is_there("python3") {
-        compare(&offered("shapes.py", PYTHON), &in_python(&package("python/goondan_types/__init__.py")));
+        compare(
+            &offered("shapes.py", PYTHON),
+            &in_python(&package("python/goondan_types/__init__.py")),
+        );
     }
 }
 
@@ -210,10 +252,16 @@ fn what_modules_in_python_get_is_declared() {
 fn what_is_not_declared_is_found() {
     let declared = in_typescript(&package("types/index.d.ts"));
     let mut offered: Shapes = declared.clone();
-    offered.get_mut("Logger").unwrap().insert("shout".to_owned());
+    offered
+        .get_mut("Logger")
+        .unwrap()
+        .insert("shout".to_owned());
     assert!(std::panic::catch_unwind(|| compare(&offered, &declared)).is_err());
     let declared = in_python(&package("python/goondan_types/__init__.py"));
     let mut offered = declared.clone();
-    offered.get_mut("TurnLayerContext").unwrap().remove("emit_message_event");
+    offered
+        .get_mut("TurnLayerContext")
+        .unwrap()
+        .remove("emit_message_event");
     assert!(std::panic::catch_unwind(|| compare(&offered, &declared)).is_err());
 }

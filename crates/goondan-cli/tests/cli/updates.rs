@@ -47,19 +47,38 @@ impl Installed {
         fs::create_dir_all(&files).unwrap();
         fs::create_dir_all(self.site.join("latest/download")).unwrap();
         let archive = files.join(format!("{name}.tar.gz"));
-        let made = Command::new("chmod").arg("+x").arg(folder.join("bin/gdn")).status().unwrap();
+        let made = Command::new("chmod")
+            .arg("+x")
+            .arg(folder.join("bin/gdn"))
+            .status()
+            .unwrap();
         assert!(made.success());
-        let tar = Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(self.sandbox.dir()).arg(&name).status();
+        let tar = Command::new("tar")
+            .arg("-czf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(self.sandbox.dir())
+            .arg(&name)
+            .status();
         assert!(tar.unwrap().success());
-        let sum: String =
-            Sha256::digest(fs::read(&archive).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect();
-        fs::write(self.site.join("latest/download/SHA256SUMS"), format!("{sum}  {name}.tar.gz\n")).unwrap();
+        let sum: String = Sha256::digest(fs::read(&archive).unwrap())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        fs::write(
+            self.site.join("latest/download/SHA256SUMS"),
+            format!("{sum}  {name}.tar.gz\n"),
+        )
+        .unwrap();
         archive
     }
 
     fn gdn(&self, arguments: &[&str]) -> Outcome {
         let mut command = Command::new(self.prefix().join("bin/gdn"));
-        command.args(arguments).current_dir(self.sandbox.dir()).env_clear();
+        command
+            .args(arguments)
+            .current_dir(self.sandbox.dir())
+            .env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         self.sandbox.finished(command)
     }
@@ -71,14 +90,18 @@ impl Installed {
     /// The old program answers, nothing lies around, and the receipt is the old one.
     fn assert_unchanged(&self) {
         let version = env!("CARGO_PKG_VERSION");
-        assert_eq!(self.gdn(&["--version"]).ok().trim(), format!("gdn {version}"));
+        assert_eq!(
+            self.gdn(&["--version"]).ok().trim(),
+            format!("gdn {version}")
+        );
         assert_eq!(fs::read_dir(self.prefix().join("bin")).unwrap().count(), 1);
         assert_eq!(self.receipt()["version"], version);
         assert!(!self.prefix().join("share/doc").exists());
     }
 
     fn receipt(&self) -> Value {
-        serde_json::from_slice(&fs::read(self.prefix().join("share/gdn/receipt.json")).unwrap()).unwrap()
+        serde_json::from_slice(&fs::read(self.prefix().join("share/gdn/receipt.json")).unwrap())
+            .unwrap()
     }
 }
 
@@ -101,7 +124,10 @@ fn serve(folder: PathBuf) -> String {
                 Ok(body) => ("200 OK", body),
                 Err(_) => ("404 Not Found", Vec::new()),
             };
-            let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                body.len()
+            );
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(&body).unwrap();
         }
@@ -116,22 +142,38 @@ fn a_newer_version_takes_the_place_of_the_old_one() {
     let told = installed.gdn(&["self", "update", "--check", "--json"]);
     let told: Value = serde_json::from_str(told.ok()).unwrap();
     assert_eq!(told["newest"], "99.0.0");
-    assert_eq!((&told["isNewer"], &told["updated"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&told["isNewer"], &told["updated"]),
+        (&json!(true), &json!(false))
+    );
     installed.assert_unchanged();
 
     let told = installed.gdn(&["self", "update"]);
     assert!(told.ok().contains("to 99.0.0"));
     assert_eq!(installed.gdn(&["--version"]).ok(), "gdn 99.0.0\n");
     assert_eq!(installed.receipt()["version"], "99.0.0");
-    assert_eq!(fs::read_to_string(installed.prefix().join("share/doc/gdn/README.md")).unwrap(), "new");
-    assert_eq!(fs::read_dir(installed.prefix().join("bin")).unwrap().count(), 1);
+    assert_eq!(
+        fs::read_to_string(installed.prefix().join("share/doc/gdn/README.md")).unwrap(),
+        "new"
+    );
+    assert_eq!(
+        fs::read_dir(installed.prefix().join("bin"))
+            .unwrap()
+            .count(),
+        1
+    );
 }
 
 #[test]
 fn an_older_version_changes_nothing() {
     let installed = Installed::new();
     installed.offer("0.0.1", "echo gdn 0.0.1");
-    assert!(installed.gdn(&["self", "update"]).ok().contains("up to date"));
+    assert!(
+        installed
+            .gdn(&["self", "update"])
+            .ok()
+            .contains("up to date")
+    );
     installed.assert_unchanged();
 }
 
@@ -144,7 +186,11 @@ fn a_tampered_archive_is_refused() {
     fs::write(&archive, bytes).unwrap();
     let told = installed.gdn(&["self", "update"]);
     assert_eq!(told.code, 1);
-    assert!(told.stderr.contains("UPDATE_ERROR") && told.stderr.contains("checksum"), "{}", told.stderr);
+    assert!(
+        told.stderr.contains("UPDATE_ERROR") && told.stderr.contains("checksum"),
+        "{}",
+        told.stderr
+    );
     installed.assert_unchanged();
 }
 
@@ -155,7 +201,11 @@ fn a_program_that_does_not_answer_is_refused() {
         installed.offer("99.0.0", program);
         let told = installed.gdn(&["self", "update"]);
         assert_eq!(told.code, 1, "{program}");
-        assert!(told.stderr.contains("not `gdn 99.0.0`"), "{program}: {}", told.stderr);
+        assert!(
+            told.stderr.contains("not `gdn 99.0.0`"),
+            "{program}: {}",
+            told.stderr
+        );
         installed.assert_unchanged();
     }
 }
@@ -174,5 +224,9 @@ fn without_a_receipt_somebody_else_updates_it() {
     let sandbox = Sandbox::new();
     let told = sandbox.gdn(&["self", "update", "--check"]);
     assert_eq!(told.code, 3);
-    assert!(told.stderr.contains("cargo has to update it"), "{}", told.stderr);
+    assert!(
+        told.stderr.contains("cargo has to update it"),
+        "{}",
+        told.stderr
+    );
 }

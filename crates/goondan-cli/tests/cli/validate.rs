@@ -36,10 +36,16 @@ fn every_format_shows_every_mistake() {
     for format in ["pretty", "short", "json", "github"] {
         let outcome = sandbox.gdn(&["validate", "p", "--format", format]);
         assert_eq!(outcome.code, 4);
-        sandbox.settings().bind(|| insta::assert_snapshot!(format!("validate {format}"), outcome.report()));
+        sandbox
+            .settings()
+            .bind(|| insta::assert_snapshot!(format!("validate {format}"), outcome.report()));
     }
-    let json: Value = serde_json::from_str(&sandbox.gdn(&["validate", "p", "--json"]).stdout).unwrap();
-    assert_eq!((&json["valid"], json["errors"].as_array().unwrap().len()), (&false.into(), 2));
+    let json: Value =
+        serde_json::from_str(&sandbox.gdn(&["validate", "p", "--json"]).stdout).unwrap();
+    assert_eq!(
+        (&json["valid"], json["errors"].as_array().unwrap().len()),
+        (&false.into(), 2)
+    );
 }
 
 #[test]
@@ -53,7 +59,9 @@ fn a_manifest_is_as_good_as_its_folder() {
 #[test]
 fn strict_fails_on_warnings() {
     let sandbox = Sandbox::new();
-    let unused = WRONG.replace(", temprature: 1", "").replace("  tools:\n    - ref: Tool/bahs\n", "")
+    let unused = WRONG
+        .replace(", temprature: 1", "")
+        .replace("  tools:\n    - ref: Tool/bahs\n", "")
         + "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: spare}\nspec: {modelConfig: {modelRef: Model/m}}\n";
     sandbox.write("p/goondan.yaml", &unused);
     assert_eq!(sandbox.gdn(&["validate", "p"]).code, 0);
@@ -63,7 +71,10 @@ fn strict_fails_on_warnings() {
 /// A project whose agent has a model and the tools that `tools` describes.
 fn with_tools(model: &str, names: &[&str], tools: &str) -> Sandbox {
     let sandbox = Sandbox::new();
-    let used: Vec<String> = names.iter().map(|name| format!("{{ref: Tool/{name}}}")).collect();
+    let used: Vec<String> = names
+        .iter()
+        .map(|name| format!("{{ref: Tool/{name}}}"))
+        .collect();
     let yaml = format!(
         "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: m}}\nspec: {model}\n---\n\
          apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\nspec: {{modelConfig: {{modelRef: Model/m}}, tools: [{}]}}\n---\n\
@@ -75,7 +86,9 @@ fn with_tools(model: &str, names: &[&str], tools: &str) -> Sandbox {
 }
 
 fn tool(name: &str, entry: &str) -> String {
-    format!("---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec: {{entry: {entry}}}\n")
+    format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec: {{entry: {entry}}}\n"
+    )
 }
 
 #[test]
@@ -83,12 +96,19 @@ fn a_provider_that_nobody_knows_is_told_before_the_run() {
     let sandbox = with_tools("{provider: opnai, model: x}", &[], "");
     let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
     assert_eq!(outcome.code, 4);
-    assert!(outcome.stdout.contains("the provider `opnai`") && outcome.stdout.contains("did you mean `openai`"));
+    assert!(
+        outcome.stdout.contains("the provider `opnai`")
+            && outcome.stdout.contains("did you mean `openai`")
+    );
 }
 
 #[test]
 fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
-    let sandbox = with_tools("{provider: openai, model: x, apiKey: {valueFrom: {env: NOBODYS_KEY}}}", &[], "");
+    let sandbox = with_tools(
+        "{provider: openai, model: x, apiKey: {valueFrom: {env: NOBODYS_KEY}}}",
+        &[],
+        "",
+    );
     let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
     assert_eq!(outcome.code, 0);
     assert!(
@@ -102,9 +122,17 @@ fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
         command.env_remove("ANTHROPIC_API_KEY");
         customary.finished(command)
     };
-    assert!(without(&["validate", "p"]).stdout.contains("ANTHROPIC_API_KEY"));
+    assert!(
+        without(&["validate", "p"])
+            .stdout
+            .contains("ANTHROPIC_API_KEY")
+    );
     assert_eq!(without(&["run", "p", "--input", "x"]).code, 3);
-    assert!(without(&["doctor", "p"]).stdout.contains("Model/m has no key"));
+    assert!(
+        without(&["doctor", "p"])
+            .stdout
+            .contains("Model/m has no key")
+    );
 }
 
 #[test]
@@ -114,8 +142,16 @@ fn a_value_that_a_connection_lacks_is_a_warning_until_it_is_needed() {
     let sandbox = with_tools("{provider: scripted, model: x}", &[], webhook);
     let told = sandbox.gdn(&["validate", "p", "--format", "short"]);
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.contains("W_CONFIG_NOT_READY") && told.stdout.contains("NOBODYS_SECRET"), "{told:?}");
-    assert!(sandbox.gdn(&["doctor", "p"]).stdout.contains("Connection/alerts can't run"));
+    assert!(
+        told.stdout.contains("W_CONFIG_NOT_READY") && told.stdout.contains("NOBODYS_SECRET"),
+        "{told:?}"
+    );
+    assert!(
+        sandbox
+            .gdn(&["doctor", "p"])
+            .stdout
+            .contains("Connection/alerts can't run")
+    );
 }
 
 #[test]
@@ -129,11 +165,21 @@ fn what_is_behind_an_entry_is_looked_at() {
         ("spare", "./spare"),
         ("idle", "./idle.so"),
     ];
-    let yaml: String = tools.iter().map(|(name, entry)| tool(name, entry)).collect();
+    let yaml: String = tools
+        .iter()
+        .map(|(name, entry)| tool(name, entry))
+        .collect();
     // What can be built is not there yet; anything else that is not there is a mistake.
     let yaml = yaml.replace("./spare", "./spare, build: {command: [make]}");
-    let sandbox = with_tools("{provider: scripted, model: x}", &["plain", "python", "text"], &yaml);
-    for (name, line) in [("plain", "#!/bin/sh"), ("python", "#!/usr/bin/env -S no-such-python -u")] {
+    let sandbox = with_tools(
+        "{provider: scripted, model: x}",
+        &["plain", "python", "text"],
+        &yaml,
+    );
+    for (name, line) in [
+        ("plain", "#!/bin/sh"),
+        ("python", "#!/usr/bin/env -S no-such-python -u"),
+    ] {
         sandbox.write(
             &format!("p/{name}/tool.yaml"),
             &format!("name: {name}\ndescription: x\nentrypoint: run\nparameters: []\n"),
@@ -174,5 +220,9 @@ fn exports_that_a_library_denies_are_told_once_it_is_opened() {
     assert_eq!(sandbox.gdn(&["validate", "p"]).code, 0);
     let outcome = sandbox.gdn(&["validate", "p", "--open", "--format", "short"]);
     assert_eq!(outcome.code, 4);
-    assert!(outcome.stdout.contains("has no export `nothing`"), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.contains("has no export `nothing`"),
+        "{}",
+        outcome.stdout
+    );
 }

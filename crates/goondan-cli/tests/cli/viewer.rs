@@ -43,23 +43,50 @@ impl Viewer {
 
     /// In front of `command`, in a terminal of that size.
     pub(crate) fn at(command: Command, rows: u16, columns: u16) -> Self {
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         let terminal = File::from(slave);
         tcsetwinsize(&terminal, size).unwrap();
         let copy = || Stdio::from(terminal.try_clone().unwrap());
         // The command leads a session, and the terminal is that session's.
         let mut leader = Command::new("setsid");
-        leader.arg("--ctty").arg(command.get_program()).args(command.get_args()).env_clear().env("TERM", "xterm");
-        leader.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        leader.current_dir(command.get_current_dir().unwrap()).stdin(copy()).stdout(copy()).stderr(copy());
+        leader
+            .arg("--ctty")
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env_clear()
+            .env("TERM", "xterm");
+        leader.envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        leader
+            .current_dir(command.get_current_dir().unwrap())
+            .stdin(copy())
+            .stdout(copy())
+            .stderr(copy());
         let child = leader.spawn().unwrap();
         let keyboard = File::from(master);
         let parser = vt100::Parser::new(rows, columns, HISTORY);
-        let shown = Arc::new(Mutex::new(Shown { parser, bytes: Vec::new() }));
+        let shown = Arc::new(Mutex::new(Shown {
+            parser,
+            bytes: Vec::new(),
+        }));
         let (sender, changed) = channel();
         show_on(keyboard.try_clone().unwrap(), Arc::clone(&shown), sender);
-        Viewer { child, keyboard, terminal, shown, changed }
+        Viewer {
+            child,
+            keyboard,
+            terminal,
+            shown,
+            changed,
+        }
     }
 
     pub(crate) fn write(&mut self, text: &str) {
@@ -75,7 +102,10 @@ impl Viewer {
             if fits(&rows) {
                 return rows;
             }
-            match self.changed.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self
+                .changed
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
                 Ok(()) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let rows = self.rows();
@@ -101,7 +131,11 @@ impl Viewer {
     /// Waits until the last row that is not empty is `text`.
     #[track_caller]
     pub(crate) fn wait_prompt(&self, text: &str) -> Vec<String> {
-        self.wait(|rows| rows.iter().rfind(|row| !row.is_empty()).is_some_and(|row| row == text))
+        self.wait(|rows| {
+            rows.iter()
+                .rfind(|row| !row.is_empty())
+                .is_some_and(|row| row == text)
+        })
     }
 
     /// Waits until nothing stands between `last` and the prompt: no turn runs any more.
@@ -109,7 +143,8 @@ impl Viewer {
     pub(crate) fn wait_idle(&self, last: &str) {
         self.wait(|rows| {
             let mut rows = rows.iter().rev().filter(|row| !row.is_empty());
-            rows.next().is_some_and(|row| row.ends_with('>')) && rows.next().is_some_and(|row| row == last)
+            rows.next().is_some_and(|row| row.ends_with('>'))
+                && rows.next().is_some_and(|row| row == last)
         });
     }
 
@@ -159,13 +194,24 @@ impl Viewer {
     pub(crate) fn resize(&self, height: u16, width: u16) {
         let mut shown = self.shown.lock().unwrap();
         shown.parser.screen_mut().set_size(height, width);
-        let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: height,
+            ws_col: width,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         tcsetwinsize(&self.terminal, size).unwrap();
     }
 
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// How the command ends: its exit code, else the signal.
@@ -178,7 +224,10 @@ impl Viewer {
     #[track_caller]
     pub(crate) fn assert_as_before(&self) {
         let flags = tcgetattr(&self.terminal).unwrap().local_flags;
-        assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG), "{flags:?}");
+        assert!(
+            flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG),
+            "{flags:?}"
+        );
     }
 
     /// That, and that nothing is left of pasting, the cursor and styles.
@@ -203,7 +252,10 @@ impl Drop for Viewer {
 
 fn rows(screen: &vt100::Screen) -> Vec<String> {
     let (_, columns) = screen.size();
-    screen.rows(0, columns).map(|row| row.trim_end().to_owned()).collect()
+    screen
+        .rows(0, columns)
+        .map(|row| row.trim_end().to_owned())
+        .collect()
 }
 
 /// Reads on a thread of its own. Linux ends with an error.

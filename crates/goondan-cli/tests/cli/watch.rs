@@ -26,23 +26,36 @@ pub(crate) struct Watching {
 impl Watching {
     /// Starts the project `p` and waits until a first answer shows that it runs.
     pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
-        Watching::of(sandbox.command(&[&["run", "p", "--input-format", "stream-json"], arguments].concat()))
+        Watching::of(
+            sandbox.command(&[&["run", "p", "--input-format", "stream-json"], arguments].concat()),
+        )
     }
 
     /// Starts `command`, and waits in the same way.
     pub(crate) fn of(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), lines(child.stdout.take().unwrap()));
         let stderr = lines(child.stderr.take().unwrap());
-        let mut watching = Watching { child, stdin, stdout, stderr };
+        let mut watching = Watching {
+            child,
+            stdin,
+            stdout,
+            stderr,
+        };
         watching.ask("are you there?");
         watching
     }
 
     fn next(&self) -> Value {
         let line = self.stdout.recv_timeout(LIMIT).unwrap_or_else(|_| {
-            panic!("nothing came; standard error: {:?}", self.stderr.try_iter().collect::<Vec<_>>())
+            panic!(
+                "nothing came; standard error: {:?}",
+                self.stderr.try_iter().collect::<Vec<_>>()
+            )
         });
         serde_json::from_str(&line).unwrap()
     }
@@ -73,13 +86,19 @@ impl Watching {
 
     pub(crate) fn ask(&mut self, input: &str) -> String {
         self.send(input);
-        self.until("result")["response"].as_str().unwrap_or_default().to_owned()
+        self.until("result")["response"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// The next line on standard error that has `text` in it.
     fn said(&self, text: &str) -> String {
         loop {
-            let line = self.stderr.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("nobody said `{text}`"));
+            let line = self
+                .stderr
+                .recv_timeout(LIMIT)
+                .unwrap_or_else(|_| panic!("nobody said `{text}`"));
             if line.contains(text) {
                 return line;
             }
@@ -117,11 +136,21 @@ fn the_answers_follow_the_files() {
     let mut running = Watching::start(&sandbox, &["--watch", "--record", "asked.jsonl"]);
 
     // In place, replaced, and removed and written again.
-    for (round, save) in [fs_write as fn(&Path, &str), replace, remove_and_write].into_iter().enumerate() {
-        save(&path("script.yaml"), &format!("default: {{text: round {round}}}\n"));
+    for (round, save) in [fs_write as fn(&Path, &str), replace, remove_and_write]
+        .into_iter()
+        .enumerate()
+    {
+        save(
+            &path("script.yaml"),
+            &format!("default: {{text: round {round}}}\n"),
+        );
         let reload = running.reload();
-        assert_eq!((&reload["type"], &reload["changed"]), (&json!("reload.completed"), &json!(["Model/m"])));
-        let model = json!([{"name": "a", "effect": "changed", "nextStep": [], "nextTurn": ["model"]}]);
+        assert_eq!(
+            (&reload["type"], &reload["changed"]),
+            (&json!("reload.completed"), &json!(["Model/m"]))
+        );
+        let model =
+            json!([{"name": "a", "effect": "changed", "nextStep": [], "nextTurn": ["model"]}]);
         assert_eq!(reload["agents"], model);
         assert_eq!(running.ask("well?"), format!("round {round}"));
     }
@@ -129,7 +158,10 @@ fn the_answers_follow_the_files() {
     // A prompt beside the YAML, both new.
     let text = fs::read_to_string(path("goondan.yaml")).unwrap();
     fs::write(path("prompt.md"), "Be kind.").unwrap();
-    replace(&path("goondan.yaml"), &text.replace("  tools:", "  prompt: {systemRef: prompt.md}\n  tools:"));
+    replace(
+        &path("goondan.yaml"),
+        &text.replace("  tools:", "  prompt: {systemRef: prompt.md}\n  tools:"),
+    );
     assert_eq!(running.reload()["changed"], json!(["Agent/a"]));
     replace(&path("prompt.md"), "Be brief.");
     let reload = running.reload();
@@ -167,15 +199,27 @@ fn a_broken_edit_changes_nothing_until_it_is_mended() {
     let mut running = Watching::start(&sandbox, &["--watch"]);
     replace(&path, &good.replace("Model/m}", "Model/nobody}"));
     let failed = running.reload();
-    assert_eq!((&failed["type"], &failed["diagnostics"]), (&json!("reload.failed"), &json!(1)));
-    assert!(failed["messages"][0].as_str().unwrap().contains("E_CONFIG_REF_NOT_FOUND"), "{failed}");
+    assert_eq!(
+        (&failed["type"], &failed["diagnostics"]),
+        (&json!("reload.failed"), &json!(1))
+    );
+    assert!(
+        failed["messages"][0]
+            .as_str()
+            .unwrap()
+            .contains("E_CONFIG_REF_NOT_FOUND"),
+        "{failed}"
+    );
     assert_eq!(running.ask("still there?"), "heard still there?");
     // The whole file goes, and comes back as it was.
     fs::remove_file(&path).unwrap();
     assert_eq!(running.reload()["type"], "reload.failed");
     fs::write(&path, &good).unwrap();
     let mended = running.reload();
-    assert_eq!((&mended["type"], &mended["generation"]), (&json!("reload.completed"), &json!(1)));
+    assert_eq!(
+        (&mended["type"], &mended["generation"]),
+        (&json!("reload.completed"), &json!(1))
+    );
     running.end();
 }
 
@@ -185,11 +229,15 @@ fn people_read_a_line_for_each_reload() {
     let mut running = Watching::start(&sandbox, &["--watch", "--output-format", "json"]);
     sandbox.write("p/script.yaml", "default: {text: other}\n");
     let line = running.said("Generation");
-    sandbox.settings().bind(|| insta::assert_snapshot!("plan line", line));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("plan line", line));
     assert_eq!(running.ask("hm?"), "other");
     sandbox.write("p/script.yaml", "default: {txt: other}\n");
     let line = running.said("Not reloaded");
-    sandbox.settings().bind(|| insta::assert_snapshot!("refused line", line));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("refused line", line));
     assert!(running.said("txt").contains("script"));
     running.end();
 }
@@ -206,7 +254,13 @@ fn variables_are_read_anew() {
     assert_eq!(running.reload()["changed"], json!(["Model/m"]));
     sandbox.write("p/.env", "OTHER=three\n");
     let failed = running.reload();
-    assert!(failed["messages"][0].as_str().unwrap().contains("E_CONFIG_ENV_MISSING"), "{failed}");
+    assert!(
+        failed["messages"][0]
+            .as_str()
+            .unwrap()
+            .contains("E_CONFIG_ENV_MISSING"),
+        "{failed}"
+    );
     sandbox.write("p/.env.local", "KEY=four\n");
     assert_eq!(running.reload()["type"], "reload.completed");
     running.end();
@@ -237,7 +291,14 @@ pub(crate) fn compiler() -> String {
 fn compile(sandbox: &Sandbox, word: &str, to: &str) {
     sandbox.write(&format!("{word}.c"), &source(word));
     let line = format!("{} {word}.c -o {to}", compiler());
-    assert!(Command::new("sh").args(["-c", &line]).current_dir(sandbox.dir()).status().unwrap().success());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &line])
+            .current_dir(sandbox.dir())
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// The model calls the library's tool and says what it was answered.
@@ -268,7 +329,9 @@ fn a_library_is_followed() {
     // Over the file that is in use, in pieces, as a linker may write it.
     let built = fs::read(sandbox.dir().join("two.so")).unwrap();
     let mut file = fs::File::create(&library).unwrap();
-    built.chunks(built.len() / 3).for_each(|piece| file.write_all(piece).unwrap());
+    built
+        .chunks(built.len() / 3)
+        .for_each(|piece| file.write_all(piece).unwrap());
     drop(file);
     let reload = running.reload();
     assert_eq!(reload["changed"], json!(["Tool/say"]), "{reload}");
@@ -282,7 +345,10 @@ fn a_library_is_followed() {
 
 #[test]
 fn a_source_is_built_and_followed() {
-    let build = format!("  build: {{command: \"{} say.c -o lib/libsay.so\", sources: ['*.c']}}\n", compiler());
+    let build = format!(
+        "  build: {{command: \"{} say.c -o lib/libsay.so\", sources: ['*.c']}}\n",
+        compiler()
+    );
     let sandbox = with_library(&build);
     sandbox.write("p/say.c", &source("one"));
     fs::create_dir_all(sandbox.dir().join("p/lib")).unwrap();
@@ -294,7 +360,13 @@ fn a_source_is_built_and_followed() {
     // What does not compile is shown, and the old library serves on.
     sandbox.write("p/say.c", "this is no C");
     let failed = running.reload();
-    assert!(failed["messages"][0].as_str().unwrap().contains("the build of Tool/say failed"), "{failed}");
+    assert!(
+        failed["messages"][0]
+            .as_str()
+            .unwrap()
+            .contains("the build of Tool/say failed"),
+        "{failed}"
+    );
     assert_eq!(running.ask("still?"), "two");
     sandbox.write("p/say.c", &source("three"));
     assert_eq!(running.reload()["changed"], json!(["Tool/say"]));
@@ -310,7 +382,10 @@ fn a_reload_can_be_asked_for_and_shown_beforehand() {
     let mut running = Watching::start(&sandbox, &[]);
     sandbox.write("p/script.yaml", "default: {text: other}\n");
     sandbox.write("copy/script.yaml", "default: {text: other}\n");
-    let text = manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "workdir: project");
+    let text = manifest(
+        "{provider: scripted, model: any, options: {script: script.yaml}}",
+        "workdir: project",
+    );
     sandbox.write("copy/goondan.yaml", &text);
     let shown = sandbox.gdn_in("p", &["reload", "--dry-run", "../copy"]);
     let elsewhere = sandbox.gdn(&["reload", "copy"]);

@@ -11,7 +11,10 @@ use crate::sandbox::Sandbox;
 fn twins() -> Sandbox {
     let sandbox = scripted(ECHO);
     for file in ["goondan.yaml", "script.yaml"] {
-        sandbox.write(&format!("q/{file}"), &std::fs::read_to_string(sandbox.dir().join("p").join(file)).unwrap());
+        sandbox.write(
+            &format!("q/{file}"),
+            &std::fs::read_to_string(sandbox.dir().join("p").join(file)).unwrap(),
+        );
     }
     sandbox.gdn(&["run", "p", "--input", "a secret"]).ok();
     sandbox
@@ -24,8 +27,10 @@ fn rows(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
 
 /// The only workspace there is.
 fn workspace(sandbox: &Sandbox) -> PathBuf {
-    let mut found: Vec<PathBuf> =
-        std::fs::read_dir(sandbox.state().join("workspaces")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut found: Vec<PathBuf> = std::fs::read_dir(sandbox.state().join("workspaces"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
 }
@@ -46,7 +51,11 @@ fn projects_with_the_same_names_know_nothing_of_each_other() {
     assert!(all.iter().all(|row| row["messages"] == 2), "{all:?}");
     assert_ne!(all[0]["workspace"], all[1]["workspace"]);
     let path = sandbox.dir().join("q").canonicalize().unwrap();
-    assert_eq!(all[0]["project"].as_str(), path.to_str(), "the listing of all says whose they are");
+    assert_eq!(
+        all[0]["project"].as_str(),
+        path.to_str(),
+        "the listing of all says whose they are"
+    );
 }
 
 #[test]
@@ -55,10 +64,20 @@ fn a_project_that_states_a_key_has_the_workspace_of_that_name() {
     for project in ["p", "q"] {
         let path = sandbox.dir().join(project).join("goondan.yaml");
         let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, text.replace("spec: {entryAgent", "spec: {instanceKey: Our Team, entryAgent")).unwrap();
+        std::fs::write(
+            &path,
+            text.replace(
+                "spec: {entryAgent",
+                "spec: {instanceKey: Our Team, entryAgent",
+            ),
+        )
+        .unwrap();
         sandbox.gdn(&["run", project, "--input", "hi"]).ok();
     }
-    let shared: Vec<Value> = rows(&sandbox, &[]).into_iter().filter(|row| row["workspace"] == "our-team").collect();
+    let shared: Vec<Value> = rows(&sandbox, &[])
+        .into_iter()
+        .filter(|row| row["workspace"] == "our-team")
+        .collect();
     assert_eq!((shared.len(), &shared[0]["messages"]), (1, &Value::from(4)));
 }
 
@@ -66,27 +85,65 @@ fn a_project_that_states_a_key_has_the_workspace_of_that_name() {
 fn inside_a_project_its_conversations_are_meant() {
     let sandbox = twins();
     std::fs::create_dir(sandbox.dir().join("q/deep")).unwrap();
-    sandbox.gdn(&["run", "q", "--input", "hi", "-k", "other"]).ok();
+    sandbox
+        .gdn(&["run", "q", "--input", "hi", "-k", "other"])
+        .ok();
     let keys = |folder: &str, arguments: &[&str]| -> Vec<String> {
-        let listed = sandbox.gdn_in(folder, &[&["instance", "list", "--json"], arguments].concat());
+        let listed = sandbox.gdn_in(
+            folder,
+            &[&["instance", "list", "--json"], arguments].concat(),
+        );
         let rows: Vec<Value> = serde_json::from_str(listed.ok()).unwrap();
-        rows.iter().map(|row| row["instanceKey"].as_str().unwrap().to_owned()).collect()
+        rows.iter()
+            .map(|row| row["instanceKey"].as_str().unwrap().to_owned())
+            .collect()
     };
-    assert_eq!((keys("p", &[]), keys("q", &[])), (vec!["main".to_owned()], vec!["other".to_owned()]));
-    assert_eq!(keys("q/deep", &[]), ["other"], "folders above are looked at, as git does");
+    assert_eq!(
+        (keys("p", &[]), keys("q", &[])),
+        (vec!["main".to_owned()], vec!["other".to_owned()])
+    );
+    assert_eq!(
+        keys("q/deep", &[]),
+        ["other"],
+        "folders above are looked at, as git does"
+    );
     assert_eq!(keys("p", &["--all"]), ["other", "main"]);
     assert_eq!(keys(".", &["--project", "q"]), ["other"]);
-    assert_eq!(keys(".", &[]), ["other", "main"], "outside of all projects, those of all");
+    assert_eq!(
+        keys(".", &[]),
+        ["other", "main"],
+        "outside of all projects, those of all"
+    );
     let logs = sandbox.gdn_in("q", &["logs"]);
-    assert!(logs.ok().contains("a:other") && !logs.stdout.contains("a:main"), "{logs:?}");
-    assert!(sandbox.gdn_in("q", &["logs", "--all"]).ok().contains("a:main"));
+    assert!(
+        logs.ok().contains("a:other") && !logs.stdout.contains("a:main"),
+        "{logs:?}"
+    );
+    assert!(
+        sandbox
+            .gdn_in("q", &["logs", "--all"])
+            .ok()
+            .contains("a:main")
+    );
     let unknown = sandbox.gdn_in("q", &["instance", "show", "a:main"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("an instance of another project", unknown.report()));
-    assert_eq!(sandbox.gdn_in("q", &["instance", "show", "a:main", "--all"]).code, 0);
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("an instance of another project", unknown.report()));
+    assert_eq!(
+        sandbox
+            .gdn_in("q", &["instance", "show", "a:main", "--all"])
+            .code,
+        0
+    );
     std::fs::remove_dir_all(sandbox.dir().join("q/deep")).unwrap();
     std::fs::remove_dir_all(sandbox.state()).unwrap();
     let nothing = sandbox.gdn_in("q", &["instance", "list"]);
-    assert!(nothing.stderr.contains("`--all` shows those of all projects."), "{nothing:?}");
+    assert!(
+        nothing
+            .stderr
+            .contains("`--all` shows those of all projects."),
+        "{nothing:?}"
+    );
 }
 
 #[test]
@@ -94,19 +151,40 @@ fn state_of_an_earlier_version_is_told_and_can_be_adopted() {
     let sandbox = twins();
     as_before(&sandbox);
     let doctor = sandbox.gdn(&["doctor", "p"]);
-    assert!(doctor.stdout.contains("gdn instance adopt s --project p --swarm s"), "{doctor:?}");
+    assert!(
+        doctor
+            .stdout
+            .contains("gdn instance adopt s --project p --swarm s"),
+        "{doctor:?}"
+    );
     let first = sandbox.gdn(&["run", "p", "--input", "hi"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("state of an earlier version", first.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("state of an earlier version", first.report()));
     let second = sandbox.gdn(&["run", "p", "--input", "hi"]);
-    assert!(!second.stderr.contains("warning"), "told where a project begins, not for ever: {second:?}");
+    assert!(
+        !second.stderr.contains("warning"),
+        "told where a project begins, not for ever: {second:?}"
+    );
     let adopted = sandbox.gdn(&["instance", "adopt", "s", "--project", "p"]);
-    sandbox.settings().bind(|| insta::assert_snapshot!("adopted", adopted.report()));
+    sandbox
+        .settings()
+        .bind(|| insta::assert_snapshot!("adopted", adopted.report()));
     sandbox.gdn(&["run", "p", "--input", "again"]).ok();
     let counts: Vec<(bool, u64)> = rows(&sandbox, &[])
         .iter()
-        .map(|row| (row["workspace"].as_str().unwrap().contains("-aside-"), row["messages"].as_u64().unwrap()))
+        .map(|row| {
+            (
+                row["workspace"].as_str().unwrap().contains("-aside-"),
+                row["messages"].as_u64().unwrap(),
+            )
+        })
         .collect();
-    assert_eq!(counts, [(false, 4), (true, 4)], "the old conversation goes on, the new one is put aside");
+    assert_eq!(
+        counts,
+        [(false, 4), (true, 4)],
+        "the old conversation goes on, the new one is put aside"
+    );
 }
 
 #[test]
@@ -120,15 +198,30 @@ fn a_project_that_was_moved_is_told_where_its_state_is() {
     }
     sandbox.gdn(&["run", "p", "--input", "of p"]).ok();
     let quiet = sandbox.gdn(&["run", "q", "--input", "hi"]);
-    assert!(!quiet.stderr.contains("warning"), "p is where it was: {quiet:?}");
-    let own = rows(&sandbox, &["--project", "p"])[0]["workspace"].as_str().unwrap().to_owned();
+    assert!(
+        !quiet.stderr.contains("warning"),
+        "p is where it was: {quiet:?}"
+    );
+    let own = rows(&sandbox, &["--project", "p"])[0]["workspace"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(own.starts_with("acme-twin-"), "{own}");
     let refused = sandbox.gdn(&["instance", "adopt", &own, "--project", "q"]);
-    assert!(refused.code == 1 && refused.stderr.contains("belongs to the project in"), "{refused:?}");
+    assert!(
+        refused.code == 1 && refused.stderr.contains("belongs to the project in"),
+        "{refused:?}"
+    );
     std::fs::rename(sandbox.dir().join("p"), sandbox.dir().join("moved")).unwrap();
     let told = sandbox.gdn(&["run", "moved", "--input", "hi"]);
     assert!(told.stderr.contains("when it stood at"), "{told:?}");
-    let command = told.stderr.lines().find_map(|line| line.split_once("here: gdn ")).unwrap().1.to_owned();
+    let command = told
+        .stderr
+        .lines()
+        .find_map(|line| line.split_once("here: gdn "))
+        .unwrap()
+        .1
+        .to_owned();
     sandbox.gdn(&command.split(' ').collect::<Vec<_>>()).ok();
     assert_eq!(rows(&sandbox, &["--project", "moved"])[0]["messages"], 2);
     let shown = sandbox.gdn(&["instance", "show", "a:main", "--project", "moved"]);
@@ -138,16 +231,28 @@ fn a_project_that_was_moved_is_told_where_its_state_is() {
 #[test]
 fn nobody_prepares_the_workspace_of_another_project() {
     let sandbox = twins();
-    let victim = rows(&sandbox, &[])[0]["workspace"].as_str().unwrap().to_owned();
+    let victim = rows(&sandbox, &[])[0]["workspace"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     std::fs::remove_dir_all(sandbox.state()).unwrap();
     let path = sandbox.dir().join("q/goondan.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("spec: {entryAgent", &format!("spec: {{instanceKey: {victim}, entryAgent")))
-        .unwrap();
+    std::fs::write(
+        &path,
+        text.replace(
+            "spec: {entryAgent",
+            &format!("spec: {{instanceKey: {victim}, entryAgent"),
+        ),
+    )
+    .unwrap();
     sandbox.gdn(&["run", "q", "--input", "do evil later"]).ok();
     let refused = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains("belongs to the project in"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("belongs to the project in"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -156,11 +261,20 @@ fn a_project_that_was_renamed_is_told_where_its_state_is() {
     let path = sandbox.dir().join("p/goondan.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: twin}\n---\n";
-    for renamed in [format!("{package}{text}"), text.replace("metadata: {name: s}", "metadata: {name: other}")] {
+    for renamed in [
+        format!("{package}{text}"),
+        text.replace("metadata: {name: s}", "metadata: {name: other}"),
+    ] {
         std::fs::write(&path, renamed).unwrap();
         let told = sandbox.gdn(&["doctor", "p"]);
-        assert!(told.stdout.contains("under the names that it had before"), "{told:?}");
+        assert!(
+            told.stdout.contains("under the names that it had before"),
+            "{told:?}"
+        );
     }
     std::fs::write(&path, text).unwrap();
-    assert!(!sandbox.gdn(&["doctor", "p"]).stdout.contains("before"), "a project is not told of what it uses");
+    assert!(
+        !sandbox.gdn(&["doctor", "p"]).stdout.contains("before"),
+        "a project is not told of what it uses"
+    );
 }

@@ -69,7 +69,9 @@ pub enum FilePlace {
 /// For the schema: what a place looks like as text.
 #[derive(JsonSchema)]
 #[allow(dead_code, reason = "the schema is derived from it; it is never made")]
-struct FilePlaceText(#[schemars(regex(pattern = "^(project:.+|workdir:[^:/]+:[^/]+/.+|state:.+)$"))] String);
+struct FilePlaceText(
+    #[schemars(regex(pattern = "^(project:.+|workdir:[^:/]+:[^/]+/.+|state:.+)$"))] String,
+);
 
 impl FilePlace {
     /// Reads a place.
@@ -79,9 +81,14 @@ impl FilePlace {
             "state" => Some(FilePlace::State { path: inner(rest)? }),
             "workdir" => {
                 let (instance, path) = rest.split_once('/')?;
-                let (agent, key) =
-                    instance.split_once(':').filter(|(agent, key)| !agent.is_empty() && !key.is_empty())?;
-                Some(FilePlace::Workdir { agent: agent.to_owned(), instance_key: key.to_owned(), path: inner(path)? })
+                let (agent, key) = instance
+                    .split_once(':')
+                    .filter(|(agent, key)| !agent.is_empty() && !key.is_empty())?;
+                Some(FilePlace::Workdir {
+                    agent: agent.to_owned(),
+                    instance_key: key.to_owned(),
+                    path: inner(path)?,
+                })
             }
             _ => None,
         });
@@ -95,7 +102,11 @@ impl fmt::Display for FilePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FilePlace::Project { path } => write!(f, "project:{path}"),
-            FilePlace::Workdir { agent, instance_key, path } => write!(f, "workdir:{agent}:{instance_key}/{path}"),
+            FilePlace::Workdir {
+                agent,
+                instance_key,
+                path,
+            } => write!(f, "workdir:{agent}:{instance_key}/{path}"),
             FilePlace::State { path } => write!(f, "state:{path}"),
         }
     }
@@ -103,7 +114,9 @@ impl fmt::Display for FilePlace {
 
 /// A path that does not leave its root.
 fn inner(path: &str) -> Option<String> {
-    super::ProjectPath::new(path).ok().map(|path| path.as_str().to_owned())
+    super::ProjectPath::new(path)
+        .ok()
+        .map(|path| path.as_str().to_owned())
 }
 
 impl<'de> Deserialize<'de> for FilePlace {
@@ -123,10 +136,31 @@ mod tests {
             instance_key: "telegram:12".into(),
             path: "a/out.txt".into(),
         };
-        assert_eq!(FilePlace::parse("workdir:assistant:telegram:12/a/out.txt"), Ok(workdir));
-        assert_eq!(FilePlace::parse("project:a.txt"), Ok(FilePlace::Project { path: "a.txt".into() }));
-        assert_eq!(FilePlace::parse("state:instances/*"), Ok(FilePlace::State { path: "instances/*".into() }));
-        for wrong in ["a.txt", "home:a", "project:", "project:../a", "workdir:assistant", "workdir:a/b", "state:/etc"] {
+        assert_eq!(
+            FilePlace::parse("workdir:assistant:telegram:12/a/out.txt"),
+            Ok(workdir)
+        );
+        assert_eq!(
+            FilePlace::parse("project:a.txt"),
+            Ok(FilePlace::Project {
+                path: "a.txt".into()
+            })
+        );
+        assert_eq!(
+            FilePlace::parse("state:instances/*"),
+            Ok(FilePlace::State {
+                path: "instances/*".into()
+            })
+        );
+        for wrong in [
+            "a.txt",
+            "home:a",
+            "project:",
+            "project:../a",
+            "workdir:assistant",
+            "workdir:a/b",
+            "state:/etc",
+        ] {
             assert!(FilePlace::parse(wrong).is_err(), "{wrong}");
         }
     }

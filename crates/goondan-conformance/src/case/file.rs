@@ -24,7 +24,9 @@ impl ProjectPath {
         let path = path.into();
         let plain = |component| matches!(component, Component::Normal(_));
         if path.is_empty() || path.contains('\\') || !Path::new(&path).components().all(plain) {
-            return Err(format!("`{path}` is not a path inside the project folder, such as `tools/x/run.sh`"));
+            return Err(format!(
+                "`{path}` is not a path inside the project folder, such as `tools/x/run.sh`"
+            ));
         }
         Ok(ProjectPath(path))
     }
@@ -52,7 +54,10 @@ pub struct FileContent {
 
 impl From<&str> for FileContent {
     fn from(text: &str) -> Self {
-        FileContent { bytes: text.as_bytes().to_vec(), mode: None }
+        FileContent {
+            bytes: text.as_bytes().to_vec(),
+            mode: None,
+        }
     }
 }
 
@@ -86,10 +91,14 @@ impl TryFrom<LongForm> for FileContent {
             (Some(text), None, None) => text.into_bytes(),
             (None, Some(text), None) => {
                 let compact: String = text.split_whitespace().collect();
-                STANDARD.decode(compact).map_err(|error| format!("`base64` is not Base64: {error}"))?
+                STANDARD
+                    .decode(compact)
+                    .map_err(|error| format!("`base64` is not Base64: {error}"))?
             }
             (None, None, Some(repeat)) => repeated(&repeat)?,
-            _ => return Err("a file has exactly one of `content`, `base64` and `repeat`".to_owned()),
+            _ => {
+                return Err("a file has exactly one of `content`, `base64` and `repeat`".to_owned());
+            }
         };
         let mode = form.mode.as_deref().map(octal).transpose()?;
         Ok(FileContent { bytes, mode })
@@ -99,13 +108,18 @@ impl TryFrom<LongForm> for FileContent {
 fn repeated(repeat: &Repeat) -> Result<Vec<u8>, String> {
     match repeat.text.len().checked_mul(repeat.times) {
         Some(size) if size <= MAX_REPEATED => Ok(repeat.text.repeat(repeat.times).into_bytes()),
-        _ => Err(format!("`repeat` makes more than {} MiB", MAX_REPEATED >> 20)),
+        _ => Err(format!(
+            "`repeat` makes more than {} MiB",
+            MAX_REPEATED >> 20
+        )),
     }
 }
 
 /// Reads permission bits such as `755`.
 pub(super) fn octal(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    let mode = u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777);
     mode.ok_or_else(|| format!("`mode: {text}` is not an octal mode such as \"755\""))
 }
 
@@ -160,10 +174,22 @@ mod tests {
     fn every_form_is_read() {
         let bytes = |value| content(value).map(|content| content.bytes);
         assert_eq!(bytes(json!("text")).as_deref(), Ok(b"text".as_slice()));
-        assert_eq!(bytes(json!({"base64": "aGk=\n"})).as_deref(), Ok(b"hi".as_slice()));
-        assert_eq!(bytes(json!({"repeat": {"text": "ab", "times": 3}})).as_deref(), Ok(b"ababab".as_slice()));
+        assert_eq!(
+            bytes(json!({"base64": "aGk=\n"})).as_deref(),
+            Ok(b"hi".as_slice())
+        );
+        assert_eq!(
+            bytes(json!({"repeat": {"text": "ab", "times": 3}})).as_deref(),
+            Ok(b"ababab".as_slice())
+        );
         let script = content(json!({"content": "#!/bin/sh\n", "mode": "755"})).expect("a script");
-        assert_eq!(script, FileContent { bytes: b"#!/bin/sh\n".to_vec(), mode: Some(0o755) });
+        assert_eq!(
+            script,
+            FileContent {
+                bytes: b"#!/bin/sh\n".to_vec(),
+                mode: Some(0o755)
+            }
+        );
     }
 
     #[test]
@@ -186,7 +212,10 @@ mod tests {
     #[test]
     fn paths_stay_inside_the_project() {
         for path in ["a", "tools/x/run.sh", ".squad/a.md", "a b/ü"] {
-            assert_eq!(ProjectPath::new(path).map(|p| p.as_str().to_owned()), Ok(path.to_owned()));
+            assert_eq!(
+                ProjectPath::new(path).map(|p| p.as_str().to_owned()),
+                Ok(path.to_owned())
+            );
         }
         for path in ["", "/etc/passwd", "../x", "a/../../x", "a\\..\\x"] {
             assert!(ProjectPath::new(path).is_err(), "{path}");

@@ -27,29 +27,53 @@ pub const MOST_RUNS: u32 = 1_000;
 pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
     let Some(live) = &case.live else {
         return judged(case)
-            .map(|what| ("case", format!("{what} is asked with `live` alone: add `live: {{}}`")))
+            .map(|what| {
+                (
+                    "case",
+                    format!("{what} is asked with `live` alone: add `live: {{}}`"),
+                )
+            })
             .collect();
     };
     let mut problems = Vec::new();
-    if live.runs.is_some_and(|runs| !(1..=MOST_RUNS).contains(&runs)) {
+    if live
+        .runs
+        .is_some_and(|runs| !(1..=MOST_RUNS).contains(&runs))
+    {
         problems.push(("live", format!("`runs` is a number from 1 to {MOST_RUNS}")));
     }
-    if live.pass_rate.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
+    if live
+        .pass_rate
+        .is_some_and(|rate| !(0.0..=1.0).contains(&rate))
+    {
         problems.push(("live", "`passRate` is a number from 0 to 1".to_owned()));
     }
     if case.clock.is_some() {
-        problems.push(("clock", "a case with `live` has no `clock`: providers go by the time of day".to_owned()));
+        problems.push((
+            "clock",
+            "a case with `live` has no `clock`: providers go by the time of day".to_owned(),
+        ));
     }
     if case.watch {
         problems.push(("watch", "a case with `live` has no `watch`".to_owned()));
     }
     for (index, step) in case.steps.iter().enumerate() {
         if let Some(name) = not_live(&step.action) {
-            problems.push(("steps", format!("step {}: `{name}` makes no sense in a case with `live`", index + 1)));
+            problems.push((
+                "steps",
+                format!(
+                    "step {}: `{name}` makes no sense in a case with `live`",
+                    index + 1
+                ),
+            ));
         }
     }
     for (agent, replies) in &case.models {
-        for (index, _) in replies.iter().enumerate().filter(|(_, reply)| fails_on_purpose(reply)) {
+        for (index, _) in replies
+            .iter()
+            .enumerate()
+            .filter(|(_, reply)| fails_on_purpose(reply))
+        {
             let message = format!(
                 "reply {} of {agent} fails on purpose, which no live model does: put it into a case without `live`",
                 index + 1
@@ -69,7 +93,11 @@ impl Case {
 
 /// The checks of a case that only a judge can answer.
 fn judged(case: &Case) -> impl Iterator<Item = String> + '_ {
-    let steps = case.steps.iter().enumerate().filter(|(_, step)| step.judge.is_some());
+    let steps = case
+        .steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| step.judge.is_some());
     let steps = steps.map(|(index, _)| format!("`judge` of step {}", index + 1));
     steps.chain((!case.expect.judge.is_empty()).then(|| "`expect.judge`".to_owned()))
 }

@@ -95,9 +95,15 @@ pub struct McpRefusal {
 }
 
 /// What is wrong with servers that are well-formed.
-pub(super) fn problems(servers: &BTreeMap<String, McpFixture>) -> impl Iterator<Item = String> + '_ {
-    servers.iter().filter_map(|(name, server)| match server.protocol.as_deref() {
-        None | Some("2025-11-25" | "2026-07-28") => None,
-        Some(other) => Some(format!("{name}: `{other}` is neither `2025-11-25` nor `2026-07-28`")),
-    })
+pub(super) fn problems(
+    servers: &BTreeMap<String, McpFixture>,
+) -> impl Iterator<Item = String> + '_ {
+    servers
+        .iter()
+        .filter_map(|(name, server)| match server.protocol.as_deref() {
+            None | Some("2025-11-25" | "2026-07-28") => None,
+            Some(other) => Some(format!(
+                "{name}: `{other}` is neither `2025-11-25` nor `2026-07-28`"
+            )),
+        })
 }

@@ -113,10 +113,15 @@ pub struct CaseError {
 /// The JSON Schema of a case, for editors.
 pub fn schema() -> serde_json::Value {
     let id = "https://goondan.ai/schemas/conformance-case.schema.json";
-    let head =
-        [("$schema", "https://json-schema.org/draft/2020-12/schema"), ("$id", id), ("title", "Conformance case")];
-    let mut schema: Map<String, serde_json::Value> =
-        head.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+    let head = [
+        ("$schema", "https://json-schema.org/draft/2020-12/schema"),
+        ("$id", id),
+        ("title", "Conformance case"),
+    ];
+    let mut schema: Map<String, serde_json::Value> = head
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect();
     let derived = schemars::schema_for!(Case).to_value();
     for (key, value) in derived.as_object().into_iter().flatten() {
         schema.entry(key).or_insert_with(|| value.clone());

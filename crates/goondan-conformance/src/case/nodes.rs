@@ -52,7 +52,11 @@ impl Visitor<'_> for NameVisitor {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<NodeName, E> {
         match text {
             "leader" => Ok(NodeName::Leader),
-            instance if instance.split_once(':').is_some_and(|(agent, key)| !agent.is_empty() && !key.is_empty()) => {
+            instance
+                if instance
+                    .split_once(':')
+                    .is_some_and(|(agent, key)| !agent.is_empty() && !key.is_empty()) =>
+            {
                 Ok(NodeName::Of(instance.to_owned()))
             }
             other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
@@ -108,7 +112,8 @@ pub struct Partition {
 
 impl Partition {
     fn is_brief(&self) -> bool {
-        self.seconds.is_none_or(|seconds| (1..=MOST_SECONDS).contains(&seconds))
+        self.seconds
+            .is_none_or(|seconds| (1..=MOST_SECONDS).contains(&seconds))
     }
 }
 
@@ -126,8 +131,14 @@ pub enum Separation {
 /// What makes no sense with the number of nodes that a case has, by the top-level key that is concerned.
 pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
-    if case.nodes.is_some_and(|nodes| !(2..=MOST_NODES).contains(&nodes)) {
-        problems.push(("nodes", format!("`nodes` is a number from 2 to {MOST_NODES}")));
+    if case
+        .nodes
+        .is_some_and(|nodes| !(2..=MOST_NODES).contains(&nodes))
+    {
+        problems.push((
+            "nodes",
+            format!("`nodes` is a number from 2 to {MOST_NODES}"),
+        ));
     }
     if case.nodes.is_some() && case.live.is_some() {
         problems.push(("nodes", "a case with `live` has no `nodes`".to_owned()));
@@ -145,22 +156,34 @@ pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
 fn problem_of(action: &Action, nodes: Option<usize>) -> Option<String> {
     let name = action.name();
     let node = match action {
-        Action::Kill(some) | Action::Restart(some) | Action::Resume(some) | Action::Heal(some) => some.node.as_ref(),
+        Action::Kill(some) | Action::Restart(some) | Action::Resume(some) | Action::Heal(some) => {
+            some.node.as_ref()
+        }
         Action::Pause(one) => Some(&one.node),
         Action::Partition(partition) => Some(&partition.node),
         _ => None,
     };
-    let is_for_nodes = matches!(action, Action::Pause(_) | Action::Resume(_) | Action::Partition(_) | Action::Heal(_));
+    let is_for_nodes = matches!(
+        action,
+        Action::Pause(_) | Action::Resume(_) | Action::Partition(_) | Action::Heal(_)
+    );
     match (nodes, node) {
         (None, None) if is_for_nodes => Some(format!("`{name}` is for a case with `nodes`")),
-        (None, Some(_)) => Some(format!("`{name}` names a node, which is for a case with `nodes`")),
-        (Some(nodes), Some(NodeName::Number(number))) if *number > nodes => {
-            Some(format!("there is no node {number}: the case has `nodes: {nodes}`"))
-        }
+        (None, Some(_)) => Some(format!(
+            "`{name}` names a node, which is for a case with `nodes`"
+        )),
+        (Some(nodes), Some(NodeName::Number(number))) if *number > nodes => Some(format!(
+            "there is no node {number}: the case has `nodes: {nodes}`"
+        )),
         (Some(_), _) if matches!(action, Action::Partition(partition) if !partition.is_brief()) => {
             Some(format!("`seconds` is a number from 1 to {MOST_SECONDS}"))
         }
-        (Some(_), _) if matches!(action, Action::Reload | Action::AwaitReload(_) | Action::Second) => {
+        (Some(_), _)
+            if matches!(
+                action,
+                Action::Reload | Action::AwaitReload(_) | Action::Second
+            ) =>
+        {
             Some(format!("`{name}` makes no sense in a case with `nodes`"))
         }
         _ => None,

@@ -38,7 +38,12 @@ pub fn read(file: &Path, text: &str) -> FileCases {
     }
     if read.cases.is_empty() && read.errors.is_empty() {
         let message = "the file holds no case".to_owned();
-        read.errors.push(CaseError { file: file.to_owned(), line: 0, column: 0, message });
+        read.errors.push(CaseError {
+            file: file.to_owned(),
+            line: 0,
+            column: 0,
+            message,
+        });
     }
     read
 }
@@ -55,18 +60,25 @@ fn documents(text: &str) -> Vec<Document<'_>> {
     let (mut start, mut before, mut offset) = (0, 0, 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
         if offset > start && is_border(line) {
-            documents.push(Document { text: &text[start..offset], before });
+            documents.push(Document {
+                text: &text[start..offset],
+                before,
+            });
             (start, before) = (offset, number);
         }
         offset += line.len();
     }
-    documents.push(Document { text: &text[start..], before });
+    documents.push(Document {
+        text: &text[start..],
+        before,
+    });
     documents.retain(|document| !document.is_blank());
     documents
 }
 
 fn is_border(line: &str) -> bool {
-    line.strip_prefix("---").is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
+    line.strip_prefix("---")
+        .is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
 }
 
 impl Document<'_> {
@@ -79,21 +91,47 @@ impl Document<'_> {
 
     fn decode(&self, file: &Path) -> Result<Located, Vec<CaseError>> {
         let case: Case = yaml::from_str(self.text).map_err(|error| {
-            let line = error.line.map_or_else(|| self.line_of("case"), |line| self.before + line);
-            vec![CaseError { file: file.to_owned(), line, column: error.column.unwrap_or(0), message: error.message }]
+            let line = error
+                .line
+                .map_or_else(|| self.line_of("case"), |line| self.before + line);
+            vec![CaseError {
+                file: file.to_owned(),
+                line,
+                column: error.column.unwrap_or(0),
+                message: error.message,
+            }]
         })?;
         let errors: Vec<CaseError> = problems(&case)
             .into_iter()
-            .map(|(key, message)| CaseError { file: file.to_owned(), line: self.line_of(key), column: 1, message })
+            .map(|(key, message)| CaseError {
+                file: file.to_owned(),
+                line: self.line_of(key),
+                column: 1,
+                message,
+            })
             .collect();
         let line = self.line_of("case");
-        if errors.is_empty() { Ok(Located { file: file.to_owned(), line, case }) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Located {
+                file: file.to_owned(),
+                line,
+                case,
+            })
+        } else {
+            Err(errors)
+        }
     }
 
     /// The line of a top-level key, else the document's first.
     fn line_of(&self, key: &str) -> usize {
-        let is_key = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
-        let index = self.text.lines().position(|line| is_key(line.strip_prefix("--- ").unwrap_or(line)));
+        let is_key = |line: &str| {
+            line.strip_prefix(key)
+                .is_some_and(|rest| rest.trim_start().starts_with(':'))
+        };
+        let index = self
+            .text
+            .lines()
+            .position(|line| is_key(line.strip_prefix("--- ").unwrap_or(line)));
         self.before + index.unwrap_or(0) + 1
     }
 }
@@ -102,7 +140,13 @@ impl Document<'_> {
 fn problems(case: &Case) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     if !is_kebab(&case.case) {
-        problems.push(("case", format!("`{}` is not a kebab-case name such as `one-key-queues`", case.case)));
+        problems.push((
+            "case",
+            format!(
+                "`{}` is not a kebab-case name such as `one-key-queues`",
+                case.case
+            ),
+        ));
     }
     for rule in case.rules.iter().filter(|rule| rules::find(rule).is_none()) {
         problems.push(("rules", format!("there is no rule `{rule}`")));
@@ -125,18 +169,30 @@ fn problems_of_lives(case: &Case) -> Option<String> {
     for (index, step) in case.steps.iter().enumerate() {
         let number = index + 1;
         match (&step.action, alive) {
-            (Action::Write(..) | Action::Replace(_) | Action::Remove(_) | Action::Advance(_), _) => {}
+            (
+                Action::Write(..) | Action::Replace(_) | Action::Remove(_) | Action::Advance(_),
+                _,
+            ) => {}
             (Action::Restart(some), _) if alive || some.node.is_none() => alive = true,
             (Action::Kill(some), true) => alive = some.node.is_some(),
             (_, true) => {}
-            (_, false) => return Some(format!("step {number}: nothing runs after `kill` until `restart`")),
+            (_, false) => {
+                return Some(format!(
+                    "step {number}: nothing runs after `kill` until `restart`"
+                ));
+            }
         }
     }
     None
 }
 
 fn is_kebab(name: &str) -> bool {
-    let part = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let part = |part: &str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+    };
     name.split('-').all(part)
 }
 
@@ -147,7 +203,11 @@ mod tests {
     const GOOD: &str = "case: a-good-one\nfiles: {goondan.yaml: \"a: 1\\n---\\n\"}\n";
 
     fn errors(text: &str) -> Vec<String> {
-        read(Path::new("x.case.yaml"), text).errors.iter().map(ToString::to_string).collect()
+        read(Path::new("x.case.yaml"), text)
+            .errors
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -155,7 +215,11 @@ mod tests {
         let broken = "--- # next\ncase: broken\nstesp: []\n";
         let text = format!("# all about it\n---\n{GOOD}{broken}---\ncase: c\nfiles: {{a: b}}\n");
         let read = read(Path::new("x.case.yaml"), &text);
-        let names: Vec<(&str, usize)> = read.cases.iter().map(|case| (&*case.case.case, case.line)).collect();
+        let names: Vec<(&str, usize)> = read
+            .cases
+            .iter()
+            .map(|case| (&*case.case.case, case.line))
+            .collect();
         assert_eq!(names, [("a-good-one", 3), ("c", 9)]);
         assert_eq!(read.errors.len(), 1);
         assert_eq!((read.errors[0].line, read.errors[0].column), (7, 1));
@@ -179,20 +243,42 @@ mod tests {
             "case: x\n".to_owned(),
             "case: x\nfiles: {../a: b}\n".to_owned(),
             format!("{GOOD}steps:\n  - kill: {{}}\n  - send: {{input: a}}\n"),
-            format!("{GOOD}web: {{news: {{body: a}}, /a: {{status: 99}}, /b: {{headers: {{\"a:b\": c}}}}}}\n"),
+            format!(
+                "{GOOD}web: {{news: {{body: a}}, /a: {{status: 99}}, /b: {{headers: {{\"a:b\": c}}}}}}\n"
+            ),
             format!("{GOOD}steps:\n  - send: {{input: a, wiat: false}}\n"),
             format!("{GOOD}expect:\n  conversation:\n    a:main: {{$foo: 1}}\n"),
-            format!("{GOOD}nodes: 1\nwatch: true\nsteps:\n  - reload: {{}}\n  - kill: {{node: 3}}\n"),
-            format!("{GOOD}steps:\n  - pause: {{node: leader}}\n  - kill: {{node: 1}}\n  - heal: {{}}\n"),
-            format!("{GOOD}nodes: 3\nsteps:\n  - partition: {{node: 2, seconds: 0}}\n  - kill: {{node: 4}}\n"),
+            format!(
+                "{GOOD}nodes: 1\nwatch: true\nsteps:\n  - reload: {{}}\n  - kill: {{node: 3}}\n"
+            ),
+            format!(
+                "{GOOD}steps:\n  - pause: {{node: leader}}\n  - kill: {{node: 1}}\n  - heal: {{}}\n"
+            ),
+            format!(
+                "{GOOD}nodes: 3\nsteps:\n  - partition: {{node: 2, seconds: 0}}\n  - kill: {{node: 4}}\n"
+            ),
             "# nothing\n---\n\n".to_owned(),
         ];
-        insta::assert_snapshot!(texts.iter().map(|text| errors(text).join("\n")).collect::<Vec<_>>().join("\n"));
+        insta::assert_snapshot!(
+            texts
+                .iter()
+                .map(|text| errors(text).join("\n"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        );
     }
 
     #[test]
     fn names_are_kebab_case() {
-        assert!(["a", "a-b", "a1-2b", "3-ways"].iter().all(|name| is_kebab(name)));
-        assert!(["", "-a", "a-", "a--b", "A", "a_b", "a b", "ä"].iter().all(|name| !is_kebab(name)));
+        assert!(
+            ["a", "a-b", "a1-2b", "3-ways"]
+                .iter()
+                .all(|name| is_kebab(name))
+        );
+        assert!(
+            ["", "-a", "a-", "a--b", "A", "a_b", "a b", "ä"]
+                .iter()
+                .all(|name| !is_kebab(name))
+        );
     }
 }

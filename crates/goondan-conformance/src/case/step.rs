@@ -347,7 +347,13 @@ impl TryFrom<RawStep> for Step {
 
 fn action_of_write(write: Write) -> Result<Action, String> {
     let mode = write.mode.as_deref().map(octal).transpose()?;
-    Ok(Action::Write(write.path, FileContent { bytes: write.content.into_bytes(), mode }))
+    Ok(Action::Write(
+        write.path,
+        FileContent {
+            bytes: write.content.into_bytes(),
+            mode,
+        },
+    ))
 }
 
 fn step(action: Action, expect: Option<Matcher>, judge: Option<String>) -> Result<Step, String> {
@@ -369,7 +375,11 @@ fn step(action: Action, expect: Option<Matcher>, judge: Option<String>) -> Resul
     if judge.is_some() && !matches!(action, Action::Send(Send { wait: true, .. })) {
         return Err("only a `send` that waits has an answer that `judge` can look at".to_owned());
     }
-    Ok(Step { action, expect, judge })
+    Ok(Step {
+        action,
+        expect,
+        judge,
+    })
 }
 
 impl JsonSchema for Step {
@@ -394,16 +404,28 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_the_format() {
-        let Ok(Step { action: Action::Send(send), expect: None, judge: None }) = read(json!({"send": {"input": "hi"}}))
+        let Ok(Step {
+            action: Action::Send(send),
+            expect: None,
+            judge: None,
+        }) = read(json!({"send": {"input": "hi"}}))
         else {
             panic!("no send")
         };
         assert!(send.wait && send.agent.is_none() && send.instance.is_none());
-        let Ok(Step { action: Action::Await(await_), .. }) = read(json!({"await": {"event": "turn.completed"}})) else {
+        let Ok(Step {
+            action: Action::Await(await_),
+            ..
+        }) = read(json!({"await": {"event": "turn.completed"}}))
+        else {
             panic!("no await")
         };
         assert_eq!((await_.count, await_.within()), (1, Duration::from_secs(5)));
-        let Ok(Step { action: Action::Call(call), .. }) = read(json!({"call": {"tool": "a__b"}})) else {
+        let Ok(Step {
+            action: Action::Call(call),
+            ..
+        }) = read(json!({"call": {"tool": "a__b"}}))
+        else {
             panic!("no call")
         };
         assert_eq!(call.args, json!({}));

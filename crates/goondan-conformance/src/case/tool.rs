@@ -45,11 +45,17 @@ fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D
 }
 
 /// What is wrong with results that are well-formed.
-pub(super) fn problems(tools: &BTreeMap<String, Vec<PlayedResult>>) -> impl Iterator<Item = String> + '_ {
+pub(super) fn problems(
+    tools: &BTreeMap<String, Vec<PlayedResult>>,
+) -> impl Iterator<Item = String> + '_ {
     let names = tools.keys().filter(|name| !name.contains("__"));
-    let names = names.map(|name| format!("`{name}` is not a tool as models see it, such as `file-system__read`"));
+    let names = names.map(|name| {
+        format!("`{name}` is not a tool as models see it, such as `file-system__read`")
+    });
     let results = tools.iter().flat_map(|(name, results)| {
-        let both = results.iter().filter(|result| result.output.is_some() == result.error.is_some());
+        let both = results
+            .iter()
+            .filter(|result| result.output.is_some() == result.error.is_some());
         both.map(move |_| format!("{name}: a result has either `output` or `error`"))
     });
     names.chain(results)

@@ -75,7 +75,14 @@ impl TryFrom<RawTrajectory> for Trajectory {
     type Error = String;
 
     fn try_from(raw: RawTrajectory) -> Result<Self, String> {
-        let RawTrajectory { agent, called, in_order, only, asked, times } = raw;
+        let RawTrajectory {
+            agent,
+            called,
+            in_order,
+            only,
+            asked,
+            times,
+        } = raw;
         let counted = called.is_some() || asked.is_some();
         let expected = [
             called.map(|call| Expected::Called(call, times.clone())),
@@ -89,7 +96,10 @@ impl TryFrom<RawTrajectory> for Trajectory {
                 Err("`times` stands beside `called` or `asked`".to_owned())
             }
             (Some(expected), None) => Ok(Trajectory { agent, expected }),
-            _ => Err("a check of the trajectory has exactly one of called, inOrder, only and asked".to_owned()),
+            _ => Err(
+                "a check of the trajectory has exactly one of called, inOrder, only and asked"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -108,9 +118,14 @@ impl<'de> Deserialize<'de> for CallPattern {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = serde_json::Value::deserialize(deserializer)?;
         if let serde_json::Value::String(tool) = value {
-            return Ok(CallPattern { tool, args: None, status: None });
+            return Ok(CallPattern {
+                tool,
+                args: None,
+                status: None,
+            });
         }
-        let RawCall { tool, args, status } = RawCall::deserialize(value).map_err(de::Error::custom)?;
+        let RawCall { tool, args, status } =
+            RawCall::deserialize(value).map_err(de::Error::custom)?;
         Ok(CallPattern { tool, args, status })
     }
 }

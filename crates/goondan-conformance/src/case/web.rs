@@ -36,7 +36,11 @@ pub(super) fn problems(pages: &BTreeMap<String, Page>) -> impl Iterator<Item = S
             Some(format!("`{path}` is not a path of a page, such as `/news`"))
         } else if !(200..600).contains(&page.status) {
             Some(format!("{path}: {} is not an HTTP status", page.status))
-        } else if !page.headers.iter().all(|(name, value)| is_text(name) && !name.contains(':') && is_text(value)) {
+        } else if !page
+            .headers
+            .iter()
+            .all(|(name, value)| is_text(name) && !name.contains(':') && is_text(value))
+        {
             Some(format!("{path}: a header has one line"))
         } else {
             None

@@ -13,7 +13,10 @@ type Check = fn(&Evidence<'_>) -> Vec<String>;
 
 /// Every check, under the words that a report shows.
 const CHECKS: &[(&str, Check)] = &[
-    ("each tool call has exactly one result", results_in_conversations),
+    (
+        "each tool call has exactly one result",
+        results_in_conversations,
+    ),
     ("message ids are unique in a conversation", message_ids),
     ("requests pair tool results with calls", results_in_requests),
     ("runtime events nest and share a trace", nesting::check),
@@ -25,7 +28,10 @@ const CHECKS: &[(&str, Check)] = &[
 pub(crate) fn judge(evidence: &Evidence<'_>) -> Vec<Failure> {
     let failures = |(name, check): &(&str, Check)| {
         let messages = check(evidence);
-        messages.into_iter().map(|message| Failure::new(format!("always: {name}"), message)).collect::<Vec<_>>()
+        messages
+            .into_iter()
+            .map(|message| Failure::new(format!("always: {name}"), message))
+            .collect::<Vec<_>>()
     };
     CHECKS.iter().flat_map(failures).collect()
 }
@@ -33,7 +39,10 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Vec<Failure> {
 fn results_in_conversations(evidence: &Evidence<'_>) -> Vec<String> {
     let problems = |(id, messages): (&_, &Vec<_>)| {
         let problems = pairing::problems(messages.iter().map(AsRef::as_ref), evidence.cut_off);
-        problems.into_iter().map(|problem| format!("{id}: {problem}")).collect::<Vec<_>>()
+        problems
+            .into_iter()
+            .map(|problem| format!("{id}: {problem}"))
+            .collect::<Vec<_>>()
     };
     evidence.conversations.iter().flat_map(problems).collect()
 }
@@ -42,9 +51,17 @@ fn results_in_requests(evidence: &Evidence<'_>) -> Vec<String> {
     let problems = |(index, request): (usize, &goondan::ports::model::ModelRequest)| {
         let problems = pairing::problems(request.messages.iter().map(AsRef::as_ref), false);
         let name = format!("request {index} ({})", request.instance);
-        problems.into_iter().map(|problem| format!("{name}: {problem}")).collect::<Vec<_>>()
+        problems
+            .into_iter()
+            .map(|problem| format!("{name}: {problem}"))
+            .collect::<Vec<_>>()
     };
-    evidence.requests.iter().enumerate().flat_map(problems).collect()
+    evidence
+        .requests
+        .iter()
+        .enumerate()
+        .flat_map(problems)
+        .collect()
 }
 
 fn message_ids(evidence: &Evidence<'_>) -> Vec<String> {
@@ -52,7 +69,9 @@ fn message_ids(evidence: &Evidence<'_>) -> Vec<String> {
     for (instance, messages) in &evidence.conversations {
         let mut seen = BTreeSet::new();
         let twice = messages.iter().filter(|message| !seen.insert(&message.id));
-        problems.extend(twice.map(|message| format!("{instance}: two messages have the id {}", message.id)));
+        problems.extend(
+            twice.map(|message| format!("{instance}: two messages have the id {}", message.id)),
+        );
     }
     problems
 }
@@ -60,5 +79,11 @@ fn message_ids(evidence: &Evidence<'_>) -> Vec<String> {
 fn project_folder(evidence: &Evidence<'_>) -> Vec<String> {
     // What people allow for good is the one thing that belongs there.
     let kept = |problem: &String| problem.starts_with(".goondan/");
-    evidence.strange_files.iter().flatten().filter(|problem| !kept(problem)).cloned().collect()
+    evidence
+        .strange_files
+        .iter()
+        .flatten()
+        .filter(|problem| !kept(problem))
+        .cloned()
+        .collect()
 }

@@ -9,7 +9,13 @@ use crate::runner::evidence::Evidence;
 
 /// What is wrong with the events of a case.
 pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
-    problems(&evidence.events, Allowance { cut_off: evidence.cut_off, direct_calls: evidence.has_direct_calls() })
+    problems(
+        &evidence.events,
+        Allowance {
+            cut_off: evidence.cut_off,
+            direct_calls: evidence.has_direct_calls(),
+        },
+    )
 }
 
 /// What the case has done that explains gaps.
@@ -42,7 +48,12 @@ enum Edge {
 }
 
 fn problems(events: &[RuntimeEvent], allowance: Allowance) -> Vec<String> {
-    let mut walk = Walk { allowance, open: BTreeMap::new(), spans: BTreeMap::new(), problems: Vec::new() };
+    let mut walk = Walk {
+        allowance,
+        open: BTreeMap::new(),
+        spans: BTreeMap::new(),
+        problems: Vec::new(),
+    };
     for event in events {
         walk.check_ids(&event.trace);
         if let Some((edge, unit, parent)) = place(&event.kind) {
@@ -57,22 +68,51 @@ fn problems(events: &[RuntimeEvent], allowance: Allowance) -> Vec<String> {
 
 /// Which unit an event starts or ends, and the unit around it. Other events belong to no unit.
 fn place(kind: &Kind) -> Option<(Edge, Unit, Option<Unit>)> {
-    let turn = |id: &String| Unit { level: Level::Turn, id: id.clone() };
-    let step = |id: &String| Unit { level: Level::Step, id: id.clone() };
-    let tool = |step: &String, call: &String| Unit { level: Level::Tool, id: format!("{step}/{call}") };
+    let turn = |id: &String| Unit {
+        level: Level::Turn,
+        id: id.clone(),
+    };
+    let step = |id: &String| Unit {
+        level: Level::Step,
+        id: id.clone(),
+    };
+    let tool = |step: &String, call: &String| Unit {
+        level: Level::Tool,
+        id: format!("{step}/{call}"),
+    };
     Some(match kind {
         Kind::TurnStarted { turn_id, .. } => (Edge::Start, turn(turn_id), None),
-        Kind::TurnCompleted { turn_id, .. } | Kind::TurnFailed { turn_id, .. } => (Edge::End, turn(turn_id), None),
-        Kind::StepStarted { step_id, turn_id, .. } => (Edge::Start, step(step_id), Some(turn(turn_id))),
-        Kind::StepCompleted { step_id, turn_id, .. } | Kind::StepFailed { step_id, turn_id, .. } => {
-            (Edge::End, step(step_id), Some(turn(turn_id)))
+        Kind::TurnCompleted { turn_id, .. } | Kind::TurnFailed { turn_id, .. } => {
+            (Edge::End, turn(turn_id), None)
         }
-        Kind::ToolCalled { tool_call_id, step_id, .. } => {
-            (Edge::Start, tool(step_id, tool_call_id), Some(step(step_id)))
+        Kind::StepStarted {
+            step_id, turn_id, ..
+        } => (Edge::Start, step(step_id), Some(turn(turn_id))),
+        Kind::StepCompleted {
+            step_id, turn_id, ..
         }
-        Kind::ToolCompleted { tool_call_id, step_id, .. } | Kind::ToolFailed { tool_call_id, step_id, .. } => {
-            (Edge::End, tool(step_id, tool_call_id), Some(step(step_id)))
+        | Kind::StepFailed {
+            step_id, turn_id, ..
+        } => (Edge::End, step(step_id), Some(turn(turn_id))),
+        Kind::ToolCalled {
+            tool_call_id,
+            step_id,
+            ..
+        } => (
+            Edge::Start,
+            tool(step_id, tool_call_id),
+            Some(step(step_id)),
+        ),
+        Kind::ToolCompleted {
+            tool_call_id,
+            step_id,
+            ..
         }
+        | Kind::ToolFailed {
+            tool_call_id,
+            step_id,
+            ..
+        } => (Edge::End, tool(step_id, tool_call_id), Some(step(step_id))),
         _ => return None,
     })
 }
@@ -94,10 +134,16 @@ struct Walk {
 impl Walk {
     fn check_ids(&mut self, trace: &TraceContext) {
         let parent = trace.parent_span_id.iter().map(|id| (id, 16));
-        for (id, digits) in [(&trace.trace_id, 32), (&trace.span_id, 16)].into_iter().chain(parent) {
-            let is_hex = id.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+        for (id, digits) in [(&trace.trace_id, 32), (&trace.span_id, 16)]
+            .into_iter()
+            .chain(parent)
+        {
+            let is_hex = id
+                .chars()
+                .all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
             if id.len() != digits || !is_hex {
-                self.problems.push(format!("`{id}` is not {digits} lower-case hex digits"));
+                self.problems
+                    .push(format!("`{id}` is not {digits} lower-case hex digits"));
             }
         }
     }
@@ -107,9 +153,13 @@ impl Walk {
             Some(around) => self.check_parent(&unit, around, trace),
             None => self.check_cause(&unit, trace),
         }
-        self.spans.insert(trace.span_id.clone(), trace.trace_id.clone());
+        self.spans
+            .insert(trace.span_id.clone(), trace.trace_id.clone());
         let name = unit.name();
-        let open = Open { trace: trace.clone(), parent };
+        let open = Open {
+            trace: trace.clone(),
+            parent,
+        };
         if self.open.insert(unit, open).is_some() && !self.allowance.cut_off {
             self.problems.push(format!("{name} starts twice"));
         }
@@ -134,22 +184,36 @@ impl Walk {
 
     /// A turn that something caused shares its trace; the cause is a span that was started before.
     fn check_cause(&mut self, unit: &Unit, trace: &TraceContext) {
-        let Some(parent) = &trace.parent_span_id else { return };
+        let Some(parent) = &trace.parent_span_id else {
+            return;
+        };
         match self.spans.get(parent) {
             Some(trace_id) if *trace_id == trace.trace_id => {}
-            Some(_) => self.problems.push(format!("{} has another traceId than what caused it", unit.name())),
+            Some(_) => self.problems.push(format!(
+                "{} has another traceId than what caused it",
+                unit.name()
+            )),
             None if self.allowance.direct_calls => {}
-            None => self.problems.push(format!("{} has a parent span that nothing has", unit.name())),
+            None => self.problems.push(format!(
+                "{} has a parent span that nothing has",
+                unit.name()
+            )),
         }
     }
 
     fn end(&mut self, unit: &Unit, trace: &TraceContext) {
         let Some(opened) = self.open.remove(unit) else {
-            return self.problems.push(format!("{} ends and never started", unit.name()));
+            return self
+                .problems
+                .push(format!("{} ends and never started", unit.name()));
         };
-        let same = (&opened.trace.trace_id, &opened.trace.span_id) == (&trace.trace_id, &trace.span_id);
+        let same =
+            (&opened.trace.trace_id, &opened.trace.span_id) == (&trace.trace_id, &trace.span_id);
         if !same && !self.allowance.cut_off {
-            self.problems.push(format!("{} ends under another span than it started", unit.name()));
+            self.problems.push(format!(
+                "{} ends under another span than it started",
+                unit.name()
+            ));
         }
         let inside: Vec<Unit> = self
             .open
@@ -159,7 +223,8 @@ impl Walk {
             .collect();
         for inner in inside {
             if !self.allowance.cut_off {
-                self.problems.push(format!("{} ends before {}", unit.name(), inner.name()));
+                self.problems
+                    .push(format!("{} ends before {}", unit.name(), inner.name()));
             }
             self.open.remove(&inner);
         }
@@ -167,7 +232,11 @@ impl Walk {
 
     fn finish(mut self) -> Vec<String> {
         if !self.allowance.cut_off {
-            self.problems.extend(self.open.keys().map(|unit| format!("{} never ends", unit.name())));
+            self.problems.extend(
+                self.open
+                    .keys()
+                    .map(|unit| format!("{} never ends", unit.name())),
+            );
         }
         let mut seen = BTreeSet::new();
         self.problems.retain(|problem| seen.insert(problem.clone()));
@@ -193,7 +262,10 @@ mod tests {
 
     use super::*;
 
-    const STRICT: Allowance = Allowance { cut_off: false, direct_calls: false };
+    const STRICT: Allowance = Allowance {
+        cut_off: false,
+        direct_calls: false,
+    };
 
     fn event(kind: Kind, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
         RuntimeEvent {
@@ -213,7 +285,11 @@ mod tests {
 
     fn turn_started(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
         event(
-            Kind::TurnStarted { turn_id: id.into(), event_id: "e".into(), event_type: "user.input".into() },
+            Kind::TurnStarted {
+                turn_id: id.into(),
+                event_id: "e".into(),
+                event_type: "user.input".into(),
+            },
             trace,
             span,
             parent,
@@ -223,19 +299,36 @@ mod tests {
     fn turn_completed(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
         let (step_count, duration, finish_reason) = (1, 0, FinishReason::TextResponse);
         let (turn_id, token_usage, cost) = (id.into(), None, None);
-        let kind = Kind::TurnCompleted { turn_id, step_count, duration, finish_reason, token_usage, cost };
+        let kind = Kind::TurnCompleted {
+            turn_id,
+            step_count,
+            duration,
+            finish_reason,
+            token_usage,
+            cost,
+        };
         event(kind, trace, span, parent)
     }
 
     fn step_started(id: &str, span: u8, parent: u8) -> RuntimeEvent {
-        let kind = Kind::StepStarted { step_id: id.into(), step_index: 0, turn_id: "t".into() };
+        let kind = Kind::StepStarted {
+            step_id: id.into(),
+            step_index: 0,
+            turn_id: "t".into(),
+        };
         event(kind, '1', span, Some(parent))
     }
 
     fn step_completed(id: &str, span: u8, parent: u8) -> RuntimeEvent {
         let (step_id, turn_id) = (id.into(), "t".into());
-        let kind =
-            Kind::StepCompleted { step_id, step_index: 0, turn_id, tool_call_count: 1, duration: 0, token_usage: None };
+        let kind = Kind::StepCompleted {
+            step_id,
+            step_index: 0,
+            turn_id,
+            tool_call_count: 1,
+            duration: 0,
+            token_usage: None,
+        };
         event(kind, '1', span, Some(parent))
     }
 
@@ -289,15 +382,26 @@ mod tests {
         for missing in 0..good().len() {
             let mut events = good();
             events.remove(missing);
-            assert_ne!(problems(&events, STRICT), Vec::<String>::new(), "without event {missing}");
+            assert_ne!(
+                problems(&events, STRICT),
+                Vec::<String>::new(),
+                "without event {missing}"
+            );
         }
     }
 
     #[test]
     fn a_kill_explains_what_never_ended() {
-        let cut = Allowance { cut_off: true, ..STRICT };
+        let cut = Allowance {
+            cut_off: true,
+            ..STRICT
+        };
         for length in 1..good().len() {
-            assert_eq!(problems(&good()[..length], cut), Vec::<String>::new(), "{length} events");
+            assert_eq!(
+                problems(&good()[..length], cut),
+                Vec::<String>::new(),
+                "{length} events"
+            );
         }
     }
 
@@ -308,7 +412,10 @@ mod tests {
         assert!(problems(&other_trace, STRICT)[0].contains("another traceId than what caused it"));
         let mut other_parent = good();
         other_parent[2] = called("s", 3, 1);
-        assert!(problems(&other_parent, STRICT)[0].contains("the parent span of tool call s/c is not step s"));
+        assert!(
+            problems(&other_parent, STRICT)[0]
+                .contains("the parent span of tool call s/c is not step s")
+        );
         let mut no_hex = good();
         no_hex[0].trace.trace_id = "xyz".into();
         assert!(problems(&no_hex, STRICT)[0].contains("is not 32 lower-case hex digits"));
@@ -317,7 +424,16 @@ mod tests {
     #[test]
     fn a_direct_call_needs_no_turn() {
         let events = [called("s", 3, 2), answered("s", 3, 2)];
-        assert_eq!(problems(&events, Allowance { direct_calls: true, ..STRICT }), Vec::<String>::new());
+        assert_eq!(
+            problems(
+                &events,
+                Allowance {
+                    direct_calls: true,
+                    ..STRICT
+                }
+            ),
+            Vec::<String>::new()
+        );
         assert_ne!(problems(&events, STRICT), Vec::<String>::new());
     }
 }

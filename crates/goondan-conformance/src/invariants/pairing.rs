@@ -6,7 +6,10 @@ use goondan::message::{Message, Role};
 
 /// What is wrong with the pairs in a conversation. With `may_end_early` the last message may have calls that nobody has
 /// answered yet: the process died there.
-pub(super) fn problems<'m>(messages: impl IntoIterator<Item = &'m Message>, may_end_early: bool) -> Vec<String> {
+pub(super) fn problems<'m>(
+    messages: impl IntoIterator<Item = &'m Message>,
+    may_end_early: bool,
+) -> Vec<String> {
     let mut problems = Vec::new();
     let mut open: BTreeMap<&str, usize> = BTreeMap::new();
     for message in messages {
@@ -16,17 +19,26 @@ pub(super) fn problems<'m>(messages: impl IntoIterator<Item = &'m Message>, may_
         }
         for call in message.tool_calls() {
             if open.insert(&call.tool_call_id, 0).is_some() {
-                problems.push(format!("the call id {} stands twice in one message", call.tool_call_id));
+                problems.push(format!(
+                    "the call id {} stands twice in one message",
+                    call.tool_call_id
+                ));
             }
         }
         for result in message.tool_results() {
             match open.get_mut(result.tool_call_id.as_str()) {
                 Some(answers) => *answers += 1,
-                None => problems.push(format!("the result of {} follows no such call", result.tool_call_id)),
+                None => problems.push(format!(
+                    "the result of {} follows no such call",
+                    result.tool_call_id
+                )),
             }
         }
-        problems
-            .extend(open.iter().filter(|(_, answers)| **answers > 1).map(|(id, _)| format!("{id} has two results")));
+        problems.extend(
+            open.iter()
+                .filter(|(_, answers)| **answers > 1)
+                .map(|(id, _)| format!("{id} has two results")),
+        );
     }
     if !may_end_early {
         problems.extend(unanswered(&open));
@@ -36,7 +48,9 @@ pub(super) fn problems<'m>(messages: impl IntoIterator<Item = &'m Message>, may_
 
 fn unanswered(open: &BTreeMap<&str, usize>) -> Vec<String> {
     let lonely = open.iter().filter(|(_, answers)| **answers == 0);
-    lonely.map(|(id, _)| format!("the call {id} has no result")).collect()
+    lonely
+        .map(|(id, _)| format!("the call {id} has no result"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -59,7 +73,11 @@ mod tests {
 
     fn calls(ids: &[&str]) -> Message {
         let call = |id: &&str| {
-            Part::ToolCall(ToolCall { tool_call_id: (*id).into(), tool_name: "a__b".into(), input: json!({}) })
+            Part::ToolCall(ToolCall {
+                tool_call_id: (*id).into(),
+                tool_name: "a__b".into(),
+                input: json!({}),
+            })
         };
         message(Role::Assistant, ids.iter().map(call).collect())
     }
@@ -84,28 +102,57 @@ mod tests {
 
     #[test]
     fn pairs_are_fine_in_one_message_or_several() {
-        let good = [text(Role::User), calls(&["a", "b"]), results(&["a"]), results(&["b"]), text(Role::Assistant)];
+        let good = [
+            text(Role::User),
+            calls(&["a", "b"]),
+            results(&["a"]),
+            results(&["b"]),
+            text(Role::Assistant),
+        ];
         assert_eq!(problems(&good, false), Vec::<String>::new());
-        let again = [calls(&["a"]), results(&["a"]), calls(&["a"]), results(&["a"])];
+        let again = [
+            calls(&["a"]),
+            results(&["a"]),
+            calls(&["a"]),
+            results(&["a"]),
+        ];
         assert_eq!(problems(&again, false), Vec::<String>::new());
     }
 
     #[test]
     fn every_kind_of_broken_pair_is_found() {
-        assert_eq!(problems(&[calls(&["a"]), text(Role::User)], false), ["the call a has no result"]);
-        assert_eq!(problems(&[results(&["a"])], false), ["the result of a follows no such call"]);
-        assert_eq!(problems(&[calls(&["a"]), results(&["a", "a"])], false), ["a has two results"]);
+        assert_eq!(
+            problems(&[calls(&["a"]), text(Role::User)], false),
+            ["the call a has no result"]
+        );
+        assert_eq!(
+            problems(&[results(&["a"])], false),
+            ["the result of a follows no such call"]
+        );
+        assert_eq!(
+            problems(&[calls(&["a"]), results(&["a", "a"])], false),
+            ["a has two results"]
+        );
         assert_eq!(
             problems(&[calls(&["a", "a"]), results(&["a"])], false),
             ["the call id a stands twice in one message"]
         );
         let late = [calls(&["a"]), text(Role::User), results(&["a"])];
-        assert_eq!(problems(&late, false), ["the call a has no result", "the result of a follows no such call"]);
+        assert_eq!(
+            problems(&late, false),
+            [
+                "the call a has no result",
+                "the result of a follows no such call"
+            ]
+        );
     }
 
     #[test]
     fn a_conversation_that_was_cut_off_may_wait_for_results() {
         assert_eq!(problems(&[calls(&["a"])], true), Vec::<String>::new());
-        assert_eq!(problems(&[calls(&["a"])], false), ["the call a has no result"]);
+        assert_eq!(
+            problems(&[calls(&["a"])], false),
+            ["the call a has no result"]
+        );
     }
 }

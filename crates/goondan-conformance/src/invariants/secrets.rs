@@ -14,21 +14,46 @@ const MIN_LENGTH: usize = 4;
 /// Each place in which a secret shows. The secret itself is not repeated.
 pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
     let mut problems = Vec::new();
-    for (name, value) in evidence.case.env.iter().filter(|(name, value)| is_secret(name, value)) {
+    for (name, value) in evidence
+        .case
+        .env
+        .iter()
+        .filter(|(name, value)| is_secret(name, value))
+    {
         let forms = forms(value);
         let shows = |text: &str| forms.iter().any(|form| text.contains(form.as_str()));
         let found = |place: String| format!("the value of {name} shows in {place}");
-        let events = evidence.events.iter().map(|event| events::json(event).to_string());
-        problems.extend(events.filter(|text| shows(text)).map(|_| found("a runtime event".to_owned())));
-        let requests = evidence.requests.iter().filter(|request| shows(&format!("{request:?}")));
-        problems.extend(requests.map(|request| found(format!("a model request of {}", request.instance))));
-        let diagnostics = evidence.diagnostics.iter().filter(|diagnostic| shows(&format!("{diagnostic:?}")));
-        problems.extend(diagnostics.map(|diagnostic| found(format!("a diagnostic ({})", diagnostic.code))));
+        let events = evidence
+            .events
+            .iter()
+            .map(|event| events::json(event).to_string());
+        problems.extend(
+            events
+                .filter(|text| shows(text))
+                .map(|_| found("a runtime event".to_owned())),
+        );
+        let requests = evidence
+            .requests
+            .iter()
+            .filter(|request| shows(&format!("{request:?}")));
+        problems.extend(
+            requests.map(|request| found(format!("a model request of {}", request.instance))),
+        );
+        let diagnostics = evidence
+            .diagnostics
+            .iter()
+            .filter(|diagnostic| shows(&format!("{diagnostic:?}")));
+        problems.extend(
+            diagnostics.map(|diagnostic| found(format!("a diagnostic ({})", diagnostic.code))),
+        );
         if shows(&evidence.logs) {
             problems.push(found("the logs".to_owned()));
         }
-        problems
-            .extend(files_with(&evidence.state_root, &forms).into_iter().map(|file| found(format!("state:{file}"))));
+        problems.extend(
+            files_with(&evidence.state_root, &forms)
+                .into_iter()
+                .map(|file| found(format!("state:{file}"))),
+        );
     }
     problems
 }
@@ -46,13 +71,21 @@ fn forms(value: &str) -> Vec<String> {
 }
 
 fn files_with(root: &Path, forms: &[String]) -> Vec<String> {
-    let contains = |bytes: &[u8], form: &String| bytes.windows(form.len()).any(|window| window == form.as_bytes());
+    let contains = |bytes: &[u8], form: &String| {
+        bytes
+            .windows(form.len())
+            .any(|window| window == form.as_bytes())
+    };
     let files = walk(root, &|_| false).unwrap_or_default();
     let shows = |file: &Path| {
         let bytes = std::fs::read(file).unwrap_or_default();
         forms.iter().any(|form| contains(&bytes, form))
     };
-    files.into_iter().filter(|(_, file)| shows(file)).map(|(path, _)| path.display().to_string()).collect()
+    files
+        .into_iter()
+        .filter(|(_, file)| shows(file))
+        .map(|(path, _)| path.display().to_string())
+        .collect()
 }
 
 #[cfg(test)]
@@ -61,7 +94,12 @@ mod tests {
 
     #[test]
     fn names_tell_secrets() {
-        for name in ["OPENAI_API_KEY", "SLACK_BOT_TOKEN", "my_password", "SECRET_X"] {
+        for name in [
+            "OPENAI_API_KEY",
+            "SLACK_BOT_TOKEN",
+            "my_password",
+            "SECRET_X",
+        ] {
             assert!(is_secret(name, "value"), "{name}");
         }
         assert!(!is_secret("HOME", "/home/somebody"));
@@ -72,7 +110,11 @@ mod tests {
     fn files_are_searched_as_text_and_as_json() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("a")).unwrap();
-        std::fs::write(dir.path().join("a/x.jsonl"), serde_json::json!({"k": "pa\"ss"}).to_string()).unwrap();
+        std::fs::write(
+            dir.path().join("a/x.jsonl"),
+            serde_json::json!({"k": "pa\"ss"}).to_string(),
+        )
+        .unwrap();
         std::fs::write(dir.path().join("b"), "nothing").unwrap();
         assert_eq!(files_with(dir.path(), &forms("pa\"ss")), ["a/x.jsonl"]);
         assert!(files_with(&dir.path().join("nowhere"), &forms("value")).is_empty());

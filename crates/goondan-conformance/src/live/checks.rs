@@ -45,17 +45,34 @@ pub(super) fn rates(case: &Case, runs: &[RunReport]) -> Vec<CheckRate> {
         .iter()
         .map(|check| {
             let held = |run: &&RunReport| {
-                run.steps >= check.steps && !run.failures.iter().any(|one| is_of(&one.place, &check.name))
+                run.steps >= check.steps
+                    && !run
+                        .failures
+                        .iter()
+                        .any(|one| is_of(&one.place, &check.name))
             };
-            CheckRate { check: check.name.clone(), passed: runs.iter().filter(held).count(), runs: runs.len() }
+            CheckRate {
+                check: check.name.clone(),
+                passed: runs.iter().filter(held).count(),
+                runs: runs.len(),
+            }
         })
         .collect();
     let failures = runs.iter().flat_map(|run| &run.failures);
-    for failure in failures.filter(|failure| !checks.iter().any(|check| is_of(&failure.place, &check.name))) {
+    for failure in failures.filter(|failure| {
+        !checks
+            .iter()
+            .any(|check| is_of(&failure.place, &check.name))
+    }) {
         if !rates.iter().any(|rate| rate.check == failure.place) {
-            let held = |run: &&RunReport| !run.failures.iter().any(|one| one.place == failure.place);
+            let held =
+                |run: &&RunReport| !run.failures.iter().any(|one| one.place == failure.place);
             let passed = runs.iter().filter(held).count();
-            rates.push(CheckRate { check: failure.place.clone(), passed, runs: runs.len() });
+            rates.push(CheckRate {
+                check: failure.place.clone(),
+                passed,
+                runs: runs.len(),
+            });
         }
     }
     rates
@@ -63,7 +80,9 @@ pub(super) fn rates(case: &Case, runs: &[RunReport]) -> Vec<CheckRate> {
 
 /// Whether a failure at `place` belongs to the check `name`: it is about it, or about a part of it.
 fn is_of(place: &str, name: &str) -> bool {
-    place.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    place
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 fn checks(case: &Case) -> Vec<Check> {
@@ -71,13 +90,22 @@ fn checks(case: &Case) -> Vec<Check> {
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());
         if step.expect.is_some() || matches!(step.action, Action::Send(_)) {
-            checks.push(Check { name: place.clone(), steps: index + 1 });
+            checks.push(Check {
+                name: place.clone(),
+                steps: index + 1,
+            });
         }
         if step.judge.is_some() {
-            checks.push(Check { name: judge_place(&place), steps: index + 1 });
+            checks.push(Check {
+                name: judge_place(&place),
+                steps: index + 1,
+            });
         }
     }
-    checks.extend(outcome(case).into_iter().map(|name| Check { name, steps: case.steps.len() }));
+    checks.extend(outcome(case).into_iter().map(|name| Check {
+        name,
+        steps: case.steps.len(),
+    }));
     checks
 }
 
@@ -92,11 +120,18 @@ fn outcome(case: &Case) -> Vec<String> {
         ("events", expect.events.is_some()),
     ];
     let given = |parts: &[(&str, bool)]| -> Vec<String> {
-        parts.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| format!("expect.{name}")).collect()
+        parts
+            .iter()
+            .filter(|(_, is_given)| *is_given)
+            .map(|(name, _)| format!("expect.{name}"))
+            .collect()
     };
     let mut names = given(&parts);
     names.extend((0..expect.trajectory.len()).map(trajectory::place));
-    names.extend(given(&[("mcp", !expect.mcp.is_empty()), ("files", !expect.files.is_empty())]));
+    names.extend(given(&[
+        ("mcp", !expect.mcp.is_empty()),
+        ("files", !expect.files.is_empty()),
+    ]));
     names.extend((0..expect.judge.len()).map(outcome_judge_place));
     names
 }
@@ -108,10 +143,12 @@ mod tests {
     #[test]
     fn a_part_belongs_to_its_check_and_a_neighbour_does_not() {
         assert!(
-            is_of("expect.conversation[\"a:main\"]", "expect.conversation") && is_of("step 1 (send)", "step 1 (send)")
+            is_of("expect.conversation[\"a:main\"]", "expect.conversation")
+                && is_of("step 1 (send)", "step 1 (send)")
         );
         assert!(
-            !is_of("step 1 (send): judge", "step 1 (send)") && !is_of("expect.trajectory[10]", "expect.trajectory[1]")
+            !is_of("step 1 (send): judge", "step 1 (send)")
+                && !is_of("expect.trajectory[10]", "expect.trajectory[1]")
         );
     }
 }

@@ -82,9 +82,15 @@ enum Word {
 
 impl Judge<'_> {
     /// Asks one question after another: a verdict each, or why there is none. With what that has used up.
-    pub(crate) async fn ask(&self, questions: &[Question]) -> (Vec<Result<Verdict, String>>, Spent) {
+    pub(crate) async fn ask(
+        &self,
+        questions: &[Question],
+    ) -> (Vec<Result<Verdict, String>>, Spent) {
         match self.start().await {
-            Err(message) => (questions.iter().map(|_| Err(message.clone())).collect(), Spent::default()),
+            Err(message) => (
+                questions.iter().map(|_| Err(message.clone())).collect(),
+                Spent::default(),
+            ),
             Ok((swarm, mut events)) => {
                 let mut verdicts = Vec::new();
                 for (index, question) in questions.iter().enumerate() {
@@ -103,7 +109,9 @@ impl Judge<'_> {
         }
     }
 
-    async fn start(&self) -> Result<(Swarm, tokio::sync::mpsc::UnboundedReceiver<SwarmEvent>), String> {
+    async fn start(
+        &self,
+    ) -> Result<(Swarm, tokio::sync::mpsc::UnboundedReceiver<SwarmEvent>), String> {
         let bundle = self.bundle()?;
         let started = Swarm::builder(bundle)
             .swarm(NAME)
@@ -112,21 +120,34 @@ impl Judge<'_> {
             .environment(self.environment.clone())
             .models(Arc::new(LiveModels::new(&self.scripts)))
             .start_watched();
-        started.await.map_err(|error| format!("the judge does not start: {error}"))
+        started
+            .await
+            .map_err(|error| format!("the judge does not start: {error}"))
     }
 
     /// The project with the judge in it.
     fn bundle(&self) -> Result<Arc<Bundle>, String> {
-        let bundle = goondan::load(self.project).bundle.ok_or("the project of the judge does not load")?;
+        let bundle = goondan::load(self.project)
+            .bundle
+            .ok_or("the project of the judge does not load")?;
         let model = model_of(&bundle, self.model)?;
-        let manifest = goondan::manifest_in(self.project).ok_or("the project has no goondan.yaml")?;
-        let unwritten = |error: std::io::Error| format!("the judge can't be added to the project: {error}");
+        let manifest =
+            goondan::manifest_in(self.project).ok_or("the project has no goondan.yaml")?;
+        let unwritten =
+            |error: std::io::Error| format!("the judge can't be added to the project: {error}");
         let text = std::fs::read_to_string(&manifest).map_err(unwritten)?;
-        std::fs::write(&manifest, format!("{}\n---\n{}", text.trim_end(), resources(&model))).map_err(unwritten)?;
+        std::fs::write(
+            &manifest,
+            format!("{}\n---\n{}", text.trim_end(), resources(&model)),
+        )
+        .map_err(unwritten)?;
         let project = goondan::load(self.project);
         project.bundle.ok_or_else(|| {
-            let problems: Vec<&str> =
-                project.diagnostics.iter().map(|diagnostic| diagnostic.message.as_str()).collect();
+            let problems: Vec<&str> = project
+                .diagnostics
+                .iter()
+                .map(|diagnostic| diagnostic.message.as_str())
+                .collect();
             format!("the judge does not fit the project: {}", problems.join(" "))
         })
     }
@@ -137,7 +158,11 @@ impl Judge<'_> {
 /// # Errors
 /// Why none does, as a sentence without its end.
 pub fn model_of(bundle: &Bundle, named: Option<&str>) -> Result<String, String> {
-    let names: Vec<&str> = bundle.models().values().map(|model| model.id.name.as_str()).collect();
+    let names: Vec<&str> = bundle
+        .models()
+        .values()
+        .map(|model| model.id.name.as_str())
+        .collect();
     let known = || format!("the Models of the project are {}", names.join(", "));
     match (named, names.as_slice()) {
         (Some(model), names) => {
@@ -148,9 +173,10 @@ pub fn model_of(bundle: &Bundle, named: Option<&str>) -> Result<String, String> 
             }
         }
         (None, [only]) => Ok((*only).to_owned()),
-        (None, _) => {
-            Err(format!("it is not said which Model judges: use `live: {{judge: Model/…}}` or `--judge`; {}", known()))
-        }
+        (None, _) => Err(format!(
+            "it is not said which Model judges: use `live: {{judge: Model/…}}` or `--judge`; {}",
+            known()
+        )),
     }
 }
 
@@ -180,16 +206,34 @@ fn resources(model: &str) -> String {
 async fn verdict(swarm: &Swarm, index: usize, question: &Question) -> Result<Verdict, String> {
     let text = json!({"criteria": question.criteria, "conversation": question.conversation});
     let text = serde_json::to_string_pretty(&text).unwrap_or_default();
-    let input = Input { text, instance_key: Some(format!("check-{}", index + 1)), ..Input::default() };
+    let input = Input {
+        text,
+        instance_key: Some(format!("check-{}", index + 1)),
+        ..Input::default()
+    };
     let until = Instant::now() + PATIENCE;
-    let answer =
-        async { swarm.send(input).await.map_err(|error| error.message)?.result().await.ok_or_else(String::new) };
+    let answer = async {
+        swarm
+            .send(input)
+            .await
+            .map_err(|error| error.message)?
+            .result()
+            .await
+            .ok_or_else(String::new)
+    };
     let result = tokio::time::timeout_at(until.into(), answer).await;
     let result: TurnResult = result.map_err(|_| "the judge took too long".to_owned())??;
     if let Some(error) = result.error {
-        return Err(format!("the judge gave no verdict: {} ({})", error.message, error.code));
+        return Err(format!(
+            "the judge gave no verdict: {} ({})",
+            error.message, error.code
+        ));
     }
     let answer: Answer = serde_json::from_value(result.output.unwrap_or_default())
         .map_err(|error| format!("the judge gave no verdict: {error}"))?;
-    Ok(Verdict { check: question.check.clone(), passed: matches!(answer.verdict, Word::Pass), reason: answer.reason })
+    Ok(Verdict {
+        check: question.check.clone(),
+        passed: matches!(answer.verdict, Word::Pass),
+        reason: answer.reason,
+    })
 }

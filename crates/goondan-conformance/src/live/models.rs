@@ -18,7 +18,10 @@ pub(crate) struct LiveModels {
 impl LiveModels {
     /// With scripts that others go on with.
     pub(crate) fn new(scripts: &Arc<Providers>) -> Self {
-        LiveModels { scripts: Arc::clone(scripts), own: Providers::new() }
+        LiveModels {
+            scripts: Arc::clone(scripts),
+            own: Providers::new(),
+        }
     }
 }
 

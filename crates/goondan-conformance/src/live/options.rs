@@ -50,7 +50,9 @@ impl LiveCase {
             pass_rate: options.pass_rate.or(live.pass_rate).unwrap_or(1.0),
             judge: options.judge.clone().or(live.judge.clone()),
             scripts: Arc::new(Providers::new()),
-            environment: folder.and_then(|folder| options.environments.get(&folder)).cloned(),
+            environment: folder
+                .and_then(|folder| options.environments.get(&folder))
+                .cloned(),
         })
     }
 
@@ -62,7 +64,9 @@ impl LiveCase {
     /// How many runs must pass: 0.75 of 4 are 3, whatever the last digits of a product are.
     pub(crate) fn required(&self) -> usize {
         let share = self.pass_rate * f64::from(self.runs) - 1e-9;
-        let count = (0..=self.runs).find(|count| f64::from(*count) >= share).unwrap_or(self.runs);
+        let count = (0..=self.runs)
+            .find(|count| f64::from(*count) >= share)
+            .unwrap_or(self.runs);
         usize::try_from(count).unwrap_or(usize::MAX)
     }
 }
@@ -76,7 +80,12 @@ fn changes_project(case: &Case) -> bool {
 impl Located {
     /// The folder that its project is copied from.
     pub fn project_folder(&self) -> Option<PathBuf> {
-        Some(self.file.parent().unwrap_or(Path::new(".")).join(self.case.project.as_ref()?))
+        Some(
+            self.file
+                .parent()
+                .unwrap_or(Path::new("."))
+                .join(self.case.project.as_ref()?),
+        )
     }
 }
 
@@ -88,9 +97,27 @@ mod tests {
     fn a_rate_is_a_whole_number_of_runs() {
         let required = |runs, pass_rate| {
             let (judge, scripts, environment) = (None, Arc::default(), None);
-            LiveCase { runs, pass_rate, judge, scripts, environment }.required()
+            LiveCase {
+                runs,
+                pass_rate,
+                judge,
+                scripts,
+                environment,
+            }
+            .required()
         };
-        assert_eq!((required(4, 0.75), required(4, 0.76), required(4, 0.0)), (3, 4, 0));
-        assert_eq!((required(3, 1.0), required(10, 0.7), required(3, 1.0 / 3.0), required(1, 0.1)), (3, 7, 1, 1));
+        assert_eq!(
+            (required(4, 0.75), required(4, 0.76), required(4, 0.0)),
+            (3, 4, 0)
+        );
+        assert_eq!(
+            (
+                required(3, 1.0),
+                required(10, 0.7),
+                required(3, 1.0 / 3.0),
+                required(1, 0.1)
+            ),
+            (3, 7, 1, 1)
+        );
     }
 }

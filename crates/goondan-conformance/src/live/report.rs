@@ -57,7 +57,13 @@ impl LiveReport {
             total.add(&run.judge);
         }
         let passed = runs.iter().filter(|run| run.passed).count();
-        LiveReport { passed, required: live.required(), checks: rates(case, &runs), runs, total }
+        LiveReport {
+            passed,
+            required: live.required(),
+            checks: rates(case, &runs),
+            runs,
+            total,
+        }
     }
 
     /// How the case ended; the failures are those of the runs that failed.
@@ -65,23 +71,39 @@ impl LiveReport {
         if live.is_enough(self.passed) {
             return Outcome::Passed;
         }
-        let message = format!("{} of {} runs passed, and {} must", self.passed, self.runs.len(), self.required);
+        let message = format!(
+            "{} of {} runs passed, and {} must",
+            self.passed,
+            self.runs.len(),
+            self.required
+        );
         let of_run = |run: &RunReport| {
             let number = run.run;
-            run.failures
-                .clone()
-                .into_iter()
-                .map(move |one| Failure { place: format!("run {number}: {}", one.place), ..one })
+            run.failures.clone().into_iter().map(move |one| Failure {
+                place: format!("run {number}: {}", one.place),
+                ..one
+            })
         };
         let failures = self.runs.iter().flat_map(of_run);
-        Outcome::Failed([Failure::new("the runs", message)].into_iter().chain(failures).collect())
+        Outcome::Failed(
+            [Failure::new("the runs", message)]
+                .into_iter()
+                .chain(failures)
+                .collect(),
+        )
     }
 
     /// The middle of the durations, and the longest.
     pub fn latency(&self) -> (Duration, Duration) {
         let mut durations: Vec<u64> = self.runs.iter().map(|run| run.duration_ms).collect();
         durations.sort_unstable();
-        let middle = durations.get(durations.len().saturating_sub(1) / 2).copied().unwrap_or_default();
-        (Duration::from_millis(middle), Duration::from_millis(durations.last().copied().unwrap_or_default()))
+        let middle = durations
+            .get(durations.len().saturating_sub(1) / 2)
+            .copied()
+            .unwrap_or_default();
+        (
+            Duration::from_millis(middle),
+            Duration::from_millis(durations.last().copied().unwrap_or_default()),
+        )
     }
 }

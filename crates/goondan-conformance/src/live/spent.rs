@@ -30,8 +30,11 @@ impl Spent {
 
     /// Such as `1200 tokens, 0.0042 USD`.
     pub fn words(&self) -> String {
-        let cost: String =
-            self.cost.iter().map(|(currency, amount)| format!(", {} {currency}", money(*amount))).collect();
+        let cost: String = self
+            .cost
+            .iter()
+            .map(|(currency, amount)| format!(", {} {currency}", money(*amount)))
+            .collect();
         format!("{} tokens{cost}", self.tokens.total_tokens)
     }
 }
@@ -40,14 +43,21 @@ impl Spent {
 fn money(amount: f64) -> String {
     let text = format!("{amount:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text.is_empty() { "0".to_owned() } else { text.to_owned() }
+    if text.is_empty() {
+        "0".to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 /// What the model calls among `events` have used up.
 pub(crate) fn spent<'e>(events: impl IntoIterator<Item = &'e RuntimeEvent>) -> Spent {
     let mut spent = Spent::default();
     for event in events {
-        let (Kind::ModelCompleted { call, .. } | Kind::ModelFailed { call, .. }) = &event.kind else { continue };
+        let (Kind::ModelCompleted { call, .. } | Kind::ModelFailed { call, .. }) = &event.kind
+        else {
+            continue;
+        };
         spent.model_calls += 1;
         spent.tokens += call.token_usage.unwrap_or_default();
         if let Some(cost) = &call.cost {
@@ -63,6 +73,9 @@ mod tests {
 
     #[test]
     fn amounts_are_short() {
-        assert_eq!([0.0, 0.1 + 0.2, 12.0, 0.000_001_2].map(money), ["0", "0.3", "12", "0.000001"]);
+        assert_eq!(
+            [0.0, 0.1 + 0.2, 12.0, 0.000_001_2].map(money),
+            ["0", "0.3", "12", "0.000001"]
+        );
     }
 }

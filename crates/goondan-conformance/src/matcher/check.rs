@@ -39,20 +39,30 @@ impl Matcher {
     fn matches_value(&self, value: &Value) -> bool {
         match self {
             Matcher::Scalar(wanted) => scalars_equal(wanted, value),
-            Matcher::Map(entries) => {
-                value.as_object().is_some_and(|map| entries.iter().all(|(key, matcher)| matcher.matches(map.get(key))))
-            }
-            Matcher::List(items) => value.as_array().is_some_and(|list| {
-                items.len() == list.len() && items.iter().zip(list).all(|(item, value)| item.matches(Some(value)))
+            Matcher::Map(entries) => value.as_object().is_some_and(|map| {
+                entries
+                    .iter()
+                    .all(|(key, matcher)| matcher.matches(map.get(key)))
             }),
-            Matcher::Unordered(items) => {
-                value.as_array().is_some_and(|list| items.len() == list.len() && all_paired(items, list))
+            Matcher::List(items) => value.as_array().is_some_and(|list| {
+                items.len() == list.len()
+                    && items
+                        .iter()
+                        .zip(list)
+                        .all(|(item, value)| item.matches(Some(value)))
+            }),
+            Matcher::Unordered(items) => value
+                .as_array()
+                .is_some_and(|list| items.len() == list.len() && all_paired(items, list)),
+            Matcher::Includes(items) => {
+                value.as_array().is_some_and(|list| all_paired(items, list))
             }
-            Matcher::Includes(items) => value.as_array().is_some_and(|list| all_paired(items, list)),
             Matcher::Names(names) => names_of(value).is_some_and(|actual| actual == *names),
             Matcher::Regex(regex) => value.as_str().is_some_and(|text| regex.is_match(text)),
             Matcher::Contains(piece) => contains(value, piece),
-            Matcher::Length(inner) => length_of(value).is_some_and(|length| inner.matches(Some(&length))),
+            Matcher::Length(inner) => {
+                length_of(value).is_some_and(|length| inner.matches(Some(&length)))
+            }
             Matcher::Gt(bound) => compares(value, bound, Ordering::Greater),
             Matcher::Lt(bound) => compares(value, bound, Ordering::Less),
             Matcher::Any => true,
@@ -79,12 +89,18 @@ impl Matcher {
                     matcher.collect(&child(path, key), map.get(key), out);
                 }
             }
-            (Matcher::List(items), Some(Value::Array(list))) => self.collect_list(items, list, path, out),
+            (Matcher::List(items), Some(Value::Array(list))) => {
+                self.collect_list(items, list, path, out)
+            }
             (Matcher::Unordered(items) | Matcher::Includes(items), Some(Value::Array(list))) => {
                 self.collect_pairs(items, list, path, out);
             }
             (Matcher::Length(inner), Some(value)) if length_of(value).is_some() => {
-                inner.collect(&format!("length of {}", shown(path)), length_of(value).as_ref(), out);
+                inner.collect(
+                    &format!("length of {}", shown(path)),
+                    length_of(value).as_ref(),
+                    out,
+                );
             }
             _ if self.matches(actual) => {}
             _ => out.push(self.mismatch(path, actual)),
@@ -95,7 +111,12 @@ impl Matcher {
         if items.len() != list.len() {
             let (expected, actual) = (count(items.len()), count(list.len()));
             let diff = Some(diff::of(self, &Value::Array(list.to_vec())));
-            out.push(Mismatch { path: path.to_owned(), expected, actual, diff });
+            out.push(Mismatch {
+                path: path.to_owned(),
+                expected,
+                actual,
+                diff,
+            });
             return;
         }
         for (index, (item, value)) in items.iter().zip(list).enumerate() {
@@ -103,15 +124,33 @@ impl Matcher {
         }
     }
 
-    fn collect_pairs(&self, items: &[Matcher], list: &[Value], path: &str, out: &mut Vec<Mismatch>) {
+    fn collect_pairs(
+        &self,
+        items: &[Matcher],
+        list: &[Value],
+        path: &str,
+        out: &mut Vec<Mismatch>,
+    ) {
         let partners = partners(items, list);
         let taken: BTreeSet<usize> = partners.iter().flatten().copied().collect();
-        let spare: Vec<(usize, &Value)> = list.iter().enumerate().filter(|(index, _)| !taken.contains(index)).collect();
-        let lonely: Vec<&Matcher> =
-            items.iter().zip(&partners).filter(|(_, partner)| partner.is_none()).map(|(item, _)| item).collect();
+        let spare: Vec<(usize, &Value)> = list
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !taken.contains(index))
+            .collect();
+        let lonely: Vec<&Matcher> = items
+            .iter()
+            .zip(&partners)
+            .filter(|(_, partner)| partner.is_none())
+            .map(|(item, _)| item)
+            .collect();
         out.extend(lonely.iter().map(|item| missing(item, &spare, path)));
         if matches!(self, Matcher::Unordered(_)) && spare.len() > lonely.len() {
-            out.extend(spare.iter().map(|(index, value)| unexpected(*index, value, path)));
+            out.extend(
+                spare
+                    .iter()
+                    .map(|(index, value)| unexpected(*index, value, path)),
+            );
         }
     }
 
@@ -135,7 +174,9 @@ impl Matcher {
 
 /// The partner of each item.
 fn partners(items: &[Matcher], list: &[Value]) -> Vec<Option<usize>> {
-    pair(items.len(), list.len(), |item, value| items[item].matches(Some(&list[value])))
+    pair(items.len(), list.len(), |item, value| {
+        items[item].matches(Some(&list[value]))
+    })
 }
 
 fn all_paired(items: &[Matcher], list: &[Value]) -> bool {
@@ -144,17 +185,32 @@ fn all_paired(items: &[Matcher], list: &[Value]) -> bool {
 
 /// The mismatch for an item without a partner: what differs from the spare element that comes closest.
 fn missing(item: &Matcher, spare: &[(usize, &Value)], path: &str) -> Mismatch {
-    let closest = spare.iter().min_by_key(|(_, value)| item.check(Some(value)).len());
+    let closest = spare
+        .iter()
+        .min_by_key(|(_, value)| item.check(Some(value)).len());
     let (actual, diff) = match closest {
-        Some((index, value)) => (format!("no such element; [{index}] comes closest"), Some(diff::of(item, value))),
+        Some((index, value)) => (
+            format!("no such element; [{index}] comes closest"),
+            Some(diff::of(item, value)),
+        ),
         None => ("no such element".to_owned(), None),
     };
-    Mismatch { path: path.to_owned(), expected: diff::short(&item.to_value()), actual, diff }
+    Mismatch {
+        path: path.to_owned(),
+        expected: diff::short(&item.to_value()),
+        actual,
+        diff,
+    }
 }
 
 fn unexpected(index: usize, value: &Value, path: &str) -> Mismatch {
     let (expected, actual) = ("nothing more".to_owned(), diff::short(value));
-    Mismatch { path: format!("{path}[{index}]"), expected, actual, diff: None }
+    Mismatch {
+        path: format!("{path}[{index}]"),
+        expected,
+        actual,
+        diff: None,
+    }
 }
 
 fn scalars_equal(wanted: &Value, actual: &Value) -> bool {

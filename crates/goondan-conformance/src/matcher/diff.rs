@@ -21,12 +21,18 @@ pub(super) fn short(value: &Value) -> String {
 pub(super) fn lines(expected: &str, actual: &str) -> String {
     let text = unified(expected, actual, 3);
     // Where a hunk stands says nothing here, nor whether a line break ends the text.
-    text.lines().filter(|line| !line.starts_with(['@', '\\'])).map(|line| format!("{line}\n")).collect()
+    text.lines()
+        .filter(|line| !line.starts_with(['@', '\\']))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 /// The expectation against the part of `actual` that it speaks about: what matches looks the same on both sides.
 pub(super) fn of(expected: &Matcher, actual: &Value) -> String {
-    lines(&pretty(&expected.to_value()), &pretty(&focus(expected, actual)))
+    lines(
+        &pretty(&expected.to_value()),
+        &pretty(&focus(expected, actual)),
+    )
 }
 
 fn pretty(value: &Value) -> String {
@@ -40,13 +46,19 @@ fn focus(expected: &Matcher, actual: &Value) -> Value {
     }
     match (expected, actual) {
         (Matcher::Map(entries), Value::Object(map)) => {
-            let named = |(key, matcher): &(String, Matcher)| Some((key.clone(), focus(matcher, map.get(key)?)));
+            let named = |(key, matcher): &(String, Matcher)| {
+                Some((key.clone(), focus(matcher, map.get(key)?)))
+            };
             Value::Object(entries.iter().filter_map(named).collect::<Map<_, _>>())
         }
-        (Matcher::List(items), Value::Array(list)) if items.len() == list.len() => {
-            items.iter().zip(list).map(|(item, value)| focus(item, value)).collect()
+        (Matcher::List(items), Value::Array(list)) if items.len() == list.len() => items
+            .iter()
+            .zip(list)
+            .map(|(item, value)| focus(item, value))
+            .collect(),
+        (Matcher::List(items), Value::Array(list)) => {
+            list.iter().map(|value| focus_any(items, value)).collect()
         }
-        (Matcher::List(items), Value::Array(list)) => list.iter().map(|value| focus_any(items, value)).collect(),
         _ => actual.clone(),
     }
 }

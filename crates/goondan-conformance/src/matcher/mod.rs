@@ -55,13 +55,18 @@ impl Matcher {
     pub fn to_value(&self) -> Value {
         match self {
             Matcher::Scalar(value) => value.clone(),
-            Matcher::Map(entries) => {
-                Value::Object(entries.iter().map(|(key, matcher)| (key.clone(), matcher.to_value())).collect())
-            }
+            Matcher::Map(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map(|(key, matcher)| (key.clone(), matcher.to_value()))
+                    .collect(),
+            ),
             Matcher::List(items) => values(items),
             Matcher::Unordered(items) => operator("$unordered", values(items)),
             Matcher::Includes(items) => operator("$includes", values(items)),
-            Matcher::Names(names) => operator("$names", names.iter().cloned().map(Value::String).collect()),
+            Matcher::Names(names) => {
+                operator("$names", names.iter().cloned().map(Value::String).collect())
+            }
             Matcher::Regex(regex) => operator("$regex", Value::String(regex.as_str().to_owned())),
             Matcher::Contains(value) => operator("$contains", value.clone()),
             Matcher::Exists(wanted) => operator("$exists", Value::Bool(*wanted)),
@@ -93,7 +98,10 @@ fn operator(name: &str, operand: Value) -> Value {
 
 /// `path` extended by `key`, quoted where it would be misread.
 pub(crate) fn child(path: &str, key: &str) -> String {
-    let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "_$-".contains(c));
+    let plain = !key.is_empty()
+        && key
+            .chars()
+            .all(|c| c.is_alphanumeric() || "_$-".contains(c));
     match (plain, path.is_empty()) {
         (true, true) => key.to_owned(),
         (true, false) => format!("{path}.{key}"),

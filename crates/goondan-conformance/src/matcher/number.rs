@@ -15,7 +15,10 @@ pub(super) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
 }
 
 fn integer(number: &Number) -> Option<i128> {
-    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+    number
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| number.as_u64().map(i128::from))
 }
 
 /// Splits `float` at its floor: the whole parts decide, then the fraction.
@@ -26,7 +29,11 @@ fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
     let floor = float.floor();
     // The cast saturates, and every JSON integer lies well inside i128: a huge float compares as it should.
     let whole = integer.cmp(&(floor as i128));
-    Some(if whole == Ordering::Equal && float > floor { Ordering::Less } else { whole })
+    Some(if whole == Ordering::Equal && float > floor {
+        Ordering::Less
+    } else {
+        whole
+    })
 }
 
 #[cfg(test)]
@@ -50,12 +57,24 @@ mod tests {
             (json!(1e300), json!(u64::MAX), Ordering::Greater),
             (json!(-1e300), json!(i64::MIN), Ordering::Less),
             // As f64 both would be 2^53.
-            (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0), Ordering::Greater),
+            (
+                json!(9_007_199_254_740_993_u64),
+                json!(9_007_199_254_740_992.0),
+                Ordering::Greater,
+            ),
             (json!(u64::MAX), json!(-1), Ordering::Greater),
         ];
         for (a, b, expected) in cases {
-            assert_eq!(compare(&number(a.clone()), &number(b.clone())), Some(expected), "{a} and {b}");
-            assert_eq!(compare(&number(b.clone()), &number(a.clone())), Some(expected.reverse()), "{b} and {a}");
+            assert_eq!(
+                compare(&number(a.clone()), &number(b.clone())),
+                Some(expected),
+                "{a} and {b}"
+            );
+            assert_eq!(
+                compare(&number(b.clone()), &number(a.clone())),
+                Some(expected.reverse()),
+                "{b} and {a}"
+            );
         }
     }
 

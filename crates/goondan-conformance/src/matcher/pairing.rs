@@ -1,8 +1,14 @@
 //! Pairs expected items with different actual ones, whatever their order.
 
 /// For each of `left` the index of its partner in `right`, so that as many as possible have one (augmenting paths).
-pub(super) fn pair(left: usize, right: usize, fits: impl Fn(usize, usize) -> bool) -> Vec<Option<usize>> {
-    let edges: Vec<Vec<usize>> = (0..left).map(|l| (0..right).filter(|&r| fits(l, r)).collect()).collect();
+pub(super) fn pair(
+    left: usize,
+    right: usize,
+    fits: impl Fn(usize, usize) -> bool,
+) -> Vec<Option<usize>> {
+    let edges: Vec<Vec<usize>> = (0..left)
+        .map(|l| (0..right).filter(|&r| fits(l, r)).collect())
+        .collect();
     let mut owner = vec![None; right];
     for start in 0..left {
         let mut seen = vec![false; right];

@@ -28,12 +28,22 @@ pub(super) const OPERATORS: &[(&str, Parse)] = &[
     ("$contains", contains),
     ("$exists", exists),
     ("$length", length),
-    ("$unordered", |operand, path| Ok(Matcher::Unordered(items(operand, path)?))),
-    ("$includes", |operand, path| Ok(Matcher::Includes(items(operand, path)?))),
-    ("$not", |operand, path| Ok(Matcher::Not(Box::new(parse(operand, path)?)))),
+    ("$unordered", |operand, path| {
+        Ok(Matcher::Unordered(items(operand, path)?))
+    }),
+    ("$includes", |operand, path| {
+        Ok(Matcher::Includes(items(operand, path)?))
+    }),
+    ("$not", |operand, path| {
+        Ok(Matcher::Not(Box::new(parse(operand, path)?)))
+    }),
     ("$any", any),
-    ("$gt", |operand, path| Ok(Matcher::Gt(number(operand, path)?))),
-    ("$lt", |operand, path| Ok(Matcher::Lt(number(operand, path)?))),
+    ("$gt", |operand, path| {
+        Ok(Matcher::Gt(number(operand, path)?))
+    }),
+    ("$lt", |operand, path| {
+        Ok(Matcher::Lt(number(operand, path)?))
+    }),
     ("$names", names),
 ];
 
@@ -56,54 +66,102 @@ fn parse(value: &Value, path: &str) -> Result<Matcher, MatcherError> {
 }
 
 fn parse_map(map: &Map<String, Value>, path: &str) -> Result<Matcher, MatcherError> {
-    let entry = |(key, value): (&String, &Value)| Ok((key.clone(), parse(value, &child(path, key))?));
-    Ok(Matcher::Map(map.iter().map(entry).collect::<Result<_, _>>()?))
+    let entry =
+        |(key, value): (&String, &Value)| Ok((key.clone(), parse(value, &child(path, key))?));
+    Ok(Matcher::Map(
+        map.iter().map(entry).collect::<Result<_, _>>()?,
+    ))
 }
 
-fn parse_operator(map: &Map<String, Value>, key: &str, operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
+fn parse_operator(
+    map: &Map<String, Value>,
+    key: &str,
+    operand: &Value,
+    path: &str,
+) -> Result<Matcher, MatcherError> {
     let Some((_, parse)) = OPERATORS.iter().find(|(name, _)| *name == key) else {
         let known: Vec<&str> = OPERATORS.iter().map(|(name, _)| *name).collect();
-        return Err(at(path, format!("there is no matcher `{key}`; the matchers are {}", known.join(", "))));
+        return Err(at(
+            path,
+            format!(
+                "there is no matcher `{key}`; the matchers are {}",
+                known.join(", ")
+            ),
+        ));
     };
     if map.len() > 1 {
-        return Err(at(path, format!("`{key}` stands alone in its map, without other keys")));
+        return Err(at(
+            path,
+            format!("`{key}` stands alone in its map, without other keys"),
+        ));
     }
     parse(operand, &child(path, key))
 }
 
 /// What is wrong with what stands at `path`, as a sentence about it.
 fn error(path: &str, what: impl Display) -> MatcherError {
-    let message = if path.is_empty() { format!("this {what}") } else { format!("`{path}` {what}") };
-    MatcherError { path: path.to_owned(), message }
+    let message = if path.is_empty() {
+        format!("this {what}")
+    } else {
+        format!("`{path}` {what}")
+    };
+    MatcherError {
+        path: path.to_owned(),
+        message,
+    }
 }
 
 /// What is wrong at `path`.
 fn at(path: &str, message: impl Display) -> MatcherError {
-    let message = if path.is_empty() { message.to_string() } else { format!("at {path}: {message}") };
-    MatcherError { path: path.to_owned(), message }
+    let message = if path.is_empty() {
+        message.to_string()
+    } else {
+        format!("at {path}: {message}")
+    };
+    MatcherError {
+        path: path.to_owned(),
+        message,
+    }
 }
 
 fn items(operand: &Value, path: &str) -> Result<Vec<Matcher>, MatcherError> {
-    let list = operand.as_array().ok_or_else(|| error(path, "takes a list"))?;
-    list.iter().enumerate().map(|(index, item)| parse(item, &format!("{path}[{index}]"))).collect()
+    let list = operand
+        .as_array()
+        .ok_or_else(|| error(path, "takes a list"))?;
+    list.iter()
+        .enumerate()
+        .map(|(index, item)| parse(item, &format!("{path}[{index}]")))
+        .collect()
 }
 
 fn regex(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
-    let text = operand.as_str().ok_or_else(|| error(path, "takes a regular expression as text"))?;
-    let regex = Regex::new(text)
-        .map_err(|cause| error(path, format!("is not a regular expression: {}", pattern_fault(&cause))))?;
+    let text = operand
+        .as_str()
+        .ok_or_else(|| error(path, "takes a regular expression as text"))?;
+    let regex = Regex::new(text).map_err(|cause| {
+        error(
+            path,
+            format!("is not a regular expression: {}", pattern_fault(&cause)),
+        )
+    })?;
     Ok(Matcher::Regex(regex))
 }
 
 fn contains(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
     match operand {
-        Value::Array(_) | Value::Object(_) => Err(error(path, "takes text or another scalar; for lists use $includes")),
+        Value::Array(_) | Value::Object(_) => Err(error(
+            path,
+            "takes text or another scalar; for lists use $includes",
+        )),
         scalar => Ok(Matcher::Contains(scalar.clone())),
     }
 }
 
 fn exists(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
-    operand.as_bool().map(Matcher::Exists).ok_or_else(|| error(path, "takes true or false"))
+    operand
+        .as_bool()
+        .map(Matcher::Exists)
+        .ok_or_else(|| error(path, "takes true or false"))
 }
 
 fn any(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
@@ -115,19 +173,30 @@ fn any(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
 
 fn length(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
     match parse(operand, path)? {
-        Matcher::Scalar(value) if value.as_u64().is_none() => Err(error(path, "takes a whole number or a matcher")),
+        Matcher::Scalar(value) if value.as_u64().is_none() => {
+            Err(error(path, "takes a whole number or a matcher"))
+        }
         Matcher::Map(_) | Matcher::List(_) => Err(error(path, "takes a whole number or a matcher")),
         inner => Ok(Matcher::Length(Box::new(inner))),
     }
 }
 
 fn number(operand: &Value, path: &str) -> Result<Number, MatcherError> {
-    operand.as_number().cloned().ok_or_else(|| error(path, "takes a number"))
+    operand
+        .as_number()
+        .cloned()
+        .ok_or_else(|| error(path, "takes a number"))
 }
 
 fn names(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
-    let names = operand.as_array().and_then(|list| list.iter().map(|item| item.as_str().map(str::to_owned)).collect());
-    names.map(Matcher::Names).ok_or_else(|| error(path, "takes a list of names"))
+    let names = operand.as_array().and_then(|list| {
+        list.iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect()
+    });
+    names
+        .map(Matcher::Names)
+        .ok_or_else(|| error(path, "takes a list of names"))
 }
 
 impl<'de> Deserialize<'de> for Matcher {
@@ -143,8 +212,10 @@ impl JsonSchema for Matcher {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let this = generator.subschema_for::<Matcher>();
-        let properties: Map<String, Value> =
-            OPERATORS.iter().map(|(name, _)| ((*name).to_owned(), Value::Bool(true))).collect();
+        let properties: Map<String, Value> = OPERATORS
+            .iter()
+            .map(|(name, _)| ((*name).to_owned(), Value::Bool(true)))
+            .collect();
         json_schema!({
             "description": "Scalars are equal (numbers by value), maps are subsets, lists have the same length. \
                             A map with one key that begins with `$` is an operator.",

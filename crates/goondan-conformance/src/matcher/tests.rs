@@ -22,24 +22,54 @@ fn every_operator_accepts_and_refuses() {
         (json!([1]), json!([1]), json!([1, 2])),
         (json!({"$regex": "^a+$"}), json!("aa"), json!("ab")),
         (json!({"$contains": "b"}), json!("abc"), json!("ac")),
-        (json!({"$contains": 4000}), json!("line 4000"), json!("line 400")),
+        (
+            json!({"$contains": 4000}),
+            json!("line 4000"),
+            json!("line 400"),
+        ),
         (json!({"$contains": "b"}), json!(["a", "b"]), json!(["ab"])),
         (json!({"$exists": true}), json!(null), json!(null)),
         (json!({"$length": 2}), json!("äö"), json!("a")),
         (json!({"$length": {"$gt": 1}}), json!([1, 2]), json!([1])),
         (json!({"$length": 1}), json!({"a": 1}), json!({})),
-        (json!({"$unordered": [1, 2]}), json!([2, 1]), json!([2, 1, 1])),
-        (json!({"$includes": [{"a": 1}]}), json!([{"b": 1}, {"a": 1}]), json!([{"b": 1}])),
-        (json!({"$includes": [1, 1]}), json!([1, 2, 1]), json!([1, 2])),
-        (json!({"$not": {"$contains": "x"}}), json!("abc"), json!("axc")),
+        (
+            json!({"$unordered": [1, 2]}),
+            json!([2, 1]),
+            json!([2, 1, 1]),
+        ),
+        (
+            json!({"$includes": [{"a": 1}]}),
+            json!([{"b": 1}, {"a": 1}]),
+            json!([{"b": 1}]),
+        ),
+        (
+            json!({"$includes": [1, 1]}),
+            json!([1, 2, 1]),
+            json!([1, 2]),
+        ),
+        (
+            json!({"$not": {"$contains": "x"}}),
+            json!("abc"),
+            json!("axc"),
+        ),
         (json!({"$gt": 0.1}), json!(0.2), json!(0.1)),
         (json!({"$lt": 2000}), json!(1999.5), json!(2000)),
-        (json!({"$names": ["b", "a"]}), json!([{"name": "a"}, "b"]), json!([{"name": "a"}])),
+        (
+            json!({"$names": ["b", "a"]}),
+            json!([{"name": "a"}, "b"]),
+            json!([{"name": "a"}]),
+        ),
     ];
     for (expected, good, bad) in table {
-        assert!(matches(expected.clone(), good.clone()), "{expected} should match {good}");
+        assert!(
+            matches(expected.clone(), good.clone()),
+            "{expected} should match {good}"
+        );
         if expected != json!({"$exists": true}) {
-            assert!(!matches(expected.clone(), bad.clone()), "{expected} should not match {bad}");
+            assert!(
+                !matches(expected.clone(), bad.clone()),
+                "{expected} should not match {bad}"
+            );
         }
     }
 }
@@ -58,8 +88,13 @@ fn absence_is_told_apart_from_null() {
 
 #[test]
 fn a_wrong_type_is_a_mismatch_and_no_panic() {
-    for expected in [json!({"$regex": "1"}), json!({"$gt": 0}), json!({"$length": 1}), json!({"$names": []}), json!([])]
-    {
+    for expected in [
+        json!({"$regex": "1"}),
+        json!({"$gt": 0}),
+        json!({"$length": 1}),
+        json!({"$names": []}),
+        json!([]),
+    ] {
         assert!(!matches(expected.clone(), json!(true)), "{expected}");
     }
 }
@@ -89,14 +124,23 @@ fn mismatches_are_shown_with_path_and_diff() {
     let shown = |expected: Value, actual: Value| {
         let mismatches = matcher(expected).check_at("expect", Some(&actual));
         let line = |m: &super::Mismatch| {
-            format!("{}: expected {}, got {}\n{}", m.path, m.expected, m.actual, m.diff.as_deref().unwrap_or(""))
+            format!(
+                "{}: expected {}, got {}\n{}",
+                m.path,
+                m.expected,
+                m.actual,
+                m.diff.as_deref().unwrap_or("")
+            )
         };
         mismatches.iter().map(line).collect::<String>()
     };
     insta::assert_snapshot!(
         [
             shown(json!({"a": 1, "b": {"c": "x"}}), json!({"a": 2, "b": {}})),
-            shown(json!({"assistant:main": [{"role": "user"}]}), json!({"assistant:main": [{"role": "tool"}]})),
+            shown(
+                json!({"assistant:main": [{"role": "user"}]}),
+                json!({"assistant:main": [{"role": "tool"}]})
+            ),
             shown(json!("one\ntwo\nthree\n"), json!("one\n2\nthree\n")),
             shown(
                 json!([{"role": "user", "text": "a"}]),
@@ -121,7 +165,9 @@ fn plain() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_filter("JSON has no infinities", |f| f.is_finite()).prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON has no infinities", |f| f.is_finite())
+            .prop_map(Value::from),
         "[a-z\n ]{0,12}".prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 24, 4, |inner| {

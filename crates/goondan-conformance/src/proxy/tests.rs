@@ -71,9 +71,17 @@ fn silence_keeps_connections_and_what_was_said_comes_later() {
     say(&mut old, 2);
     say(&mut new, 3);
     for client in [&mut old, &mut new] {
-        client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
         let error = client.read(&mut [0]).unwrap_err();
-        assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
+        assert!(
+            matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+            ),
+            "{error}"
+        );
         client.set_read_timeout(None).unwrap();
     }
     proxy.set(Flow::Open);

@@ -46,28 +46,49 @@ pub(super) struct Step {
 impl History {
     /// The turns of `instance` with those numbers (from 1; all of them where there are none), and all that they have caused, from
     /// the events of the whole workspace.
-    pub fn of(instance: &InstanceId, numbers: &[usize], mut events: Vec<RuntimeEvent>) -> Result<Self, Unrecordable> {
+    pub fn of(
+        instance: &InstanceId,
+        numbers: &[usize],
+        mut events: Vec<RuntimeEvent>,
+    ) -> Result<Self, Unrecordable> {
         History::sort(&mut events);
         let all = numbered(instance, &events);
-        let count = all.iter().filter_map(|turn| turn.number).max().unwrap_or_default();
+        let count = all
+            .iter()
+            .filter_map(|turn| turn.number)
+            .max()
+            .unwrap_or_default();
         if count == 0 {
             return refuse(format!(
                 "The events of {instance} are not kept any more, so it is not known what its turns were."
             ));
         }
         if let Some(number) = numbers.iter().find(|number| !(1..=count).contains(*number)) {
-            return refuse(format!("{instance} has no turn {number}: it has {count}, from 1 on."));
+            return refuse(format!(
+                "{instance} has no turn {number}: it has {count}, from 1 on."
+            ));
         }
-        let is_chosen =
-            |turn: &&Turn| turn.number.is_some_and(|number| numbers.is_empty() || numbers.contains(&number));
+        let is_chosen = |turn: &&Turn| {
+            turn.number
+                .is_some_and(|number| numbers.is_empty() || numbers.contains(&number))
+        };
         let chosen: Vec<&Turn> = all.iter().filter(is_chosen).collect();
         chosen.iter().try_for_each(|turn| is_an_input(turn))?;
         let traces: BTreeSet<&str> = chosen.iter().map(|turn| turn.trace_id.as_str()).collect();
-        let caused: Vec<Turn> = all.iter().filter(|turn| traces.contains(turn.trace_id.as_str())).cloned().collect();
+        let caused: Vec<Turn> = all
+            .iter()
+            .filter(|turn| traces.contains(turn.trace_id.as_str()))
+            .cloned()
+            .collect();
         caused.iter().try_for_each(is_playable)?;
         let ids: BTreeSet<&str> = caused.iter().map(|turn| turn.id.as_str()).collect();
         let steps = steps(&events, &ids)?;
-        Ok(History { instance: instance.clone(), turns: caused, steps, events })
+        Ok(History {
+            instance: instance.clone(),
+            turns: caused,
+            steps,
+            events,
+        })
     }
 
     /// Puts events of several instances in the order in which they happened.
@@ -76,7 +97,11 @@ impl History {
     }
 
     /// The number of the turn in which a message came about, from 1. The events are in their order.
-    pub fn number_of(instance: &InstanceId, message_id: &str, events: &[RuntimeEvent]) -> Result<usize, Unrecordable> {
+    pub fn number_of(
+        instance: &InstanceId,
+        message_id: &str,
+        events: &[RuntimeEvent],
+    ) -> Result<usize, Unrecordable> {
         let mut turns = numbered(instance, events).into_iter();
         let found = turns.find(|turn| turn.number.is_some() && is_message_of(message_id, &turn.id));
         found.and_then(|turn| turn.number).ok_or_else(|| {
@@ -94,12 +119,17 @@ impl History {
 
     /// Every instance that had a turn.
     pub fn instances(&self) -> BTreeSet<InstanceId> {
-        self.turns.iter().map(|turn| turn.instance.clone()).collect()
+        self.turns
+            .iter()
+            .map(|turn| turn.instance.clone())
+            .collect()
     }
 
     /// The turns that inputs from outside began.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &Turn> {
-        self.turns.iter().filter(|turn| turn.number.is_some() && turn.instance == self.instance)
+        self.turns
+            .iter()
+            .filter(|turn| turn.number.is_some() && turn.instance == self.instance)
     }
 
     /// The turn of that id.
@@ -115,10 +145,17 @@ impl History {
             .filter(|event| matches!(event.kind, Kind::TurnStarted { .. }))
             .filter_map(|event| event.trace.parent_span_id.as_deref())
             .collect();
-        let asking = self.events.iter().filter(|event| parents.contains(event.trace.span_id.as_str()));
+        let asking = self
+            .events
+            .iter()
+            .filter(|event| parents.contains(event.trace.span_id.as_str()));
         asking
             .filter_map(|event| match &event.kind {
-                Kind::ToolCalled { tool_call_id, step_id, .. } => Some((step_id.as_str(), tool_call_id.as_str())),
+                Kind::ToolCalled {
+                    tool_call_id,
+                    step_id,
+                    ..
+                } => Some((step_id.as_str(), tool_call_id.as_str())),
                 _ => None,
             })
             .collect()
@@ -126,9 +163,18 @@ impl History {
 
     /// What a person answered in the chain of an input, as steps of a case have it.
     pub(super) fn approvals(&self, input: &Turn) -> impl Iterator<Item = Value> {
-        let of_chain = self.events.iter().filter(|event| event.trace.trace_id == input.trace_id);
+        let of_chain = self
+            .events
+            .iter()
+            .filter(|event| event.trace.trace_id == input.trace_id);
         of_chain.filter_map(|event| match &event.kind {
-            Kind::ApprovalResolved { tool_name, answer, scope, covers, .. } => {
+            Kind::ApprovalResolved {
+                tool_name,
+                answer,
+                scope,
+                covers,
+                ..
+            } => {
                 let answer = match (answer.as_str(), scope) {
                     ("deny", _) => json!("deny"),
                     (_, Some(scope)) => match json!(scope) {
@@ -137,7 +183,10 @@ impl History {
                     },
                     _ => return None,
                 };
-                let mut step = Map::from_iter([("tool".to_owned(), json!(tool_name)), ("answer".to_owned(), answer)]);
+                let mut step = Map::from_iter([
+                    ("tool".to_owned(), json!(tool_name)),
+                    ("answer".to_owned(), answer),
+                ]);
                 if let Some(covers) = covers {
                     step.insert("covers".to_owned(), json!(covers));
                 }
@@ -155,7 +204,11 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Unrecordable> {
 /// Every turn, those of `instance` with their numbers.
 fn numbered(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<Turn> {
     let mut all = turns(events);
-    for (before, turn) in all.iter_mut().filter(|turn| turn.instance == *instance).enumerate() {
+    for (before, turn) in all
+        .iter_mut()
+        .filter(|turn| turn.instance == *instance)
+        .enumerate()
+    {
         turn.number = Some(before + 1);
     }
     all
@@ -167,7 +220,11 @@ fn turns(events: &[RuntimeEvent]) -> Vec<Turn> {
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for event in events {
         match &event.kind {
-            Kind::TurnStarted { turn_id, event_type, .. } if !places.contains_key(turn_id) => {
+            Kind::TurnStarted {
+                turn_id,
+                event_type,
+                ..
+            } if !places.contains_key(turn_id) => {
                 places.insert(turn_id.clone(), turns.len());
                 turns.push(Turn {
                     id: turn_id.clone(),
@@ -180,12 +237,20 @@ fn turns(events: &[RuntimeEvent]) -> Vec<Turn> {
                     failed: None,
                 });
             }
-            Kind::TurnCompleted { turn_id, finish_reason, .. } => {
+            Kind::TurnCompleted {
+                turn_id,
+                finish_reason,
+                ..
+            } => {
                 if let Some(place) = places.get(turn_id) {
                     turns[*place].finish_reason = Some(*finish_reason);
                 }
             }
-            Kind::TurnFailed { turn_id, error_message, .. } => {
+            Kind::TurnFailed {
+                turn_id,
+                error_message,
+                ..
+            } => {
                 if let Some(place) = places.get(turn_id) {
                     turns[*place].failed = Some(error_message.clone());
                 }
@@ -205,9 +270,10 @@ fn is_an_input(turn: &Turn) -> Result<(), Unrecordable> {
         ));
     }
     match turn.event_type.as_str() {
-        FIRED => {
-            refuse(format!("{} was begun by a schedule, and a case sends inputs alone.", capitalised(&named(turn))))
-        }
+        FIRED => refuse(format!(
+            "{} was begun by a schedule, and a case sends inputs alone.",
+            capitalised(&named(turn))
+        )),
         _ => Ok(()),
     }
 }
@@ -216,10 +282,14 @@ fn is_an_input(turn: &Turn) -> Result<(), Unrecordable> {
 fn is_playable(turn: &Turn) -> Result<(), Unrecordable> {
     let name = capitalised(&named(turn));
     if let Some(error) = &turn.failed {
-        return refuse(format!("{name} failed, and why is not part of the conversation: {error}"));
+        return refuse(format!(
+            "{name} failed, and why is not part of the conversation: {error}"
+        ));
     }
     if turn.event_type == RESPONSE {
-        return refuse(format!("{name} took the answer to an asynchronous request, which comes at no certain time."));
+        return refuse(format!(
+            "{name} took the answer to an asynchronous request, which comes at no certain time."
+        ));
     }
     match turn.finish_reason {
         Some(FinishReason::TextResponse | FinishReason::MaxSteps) => Ok(()),
@@ -235,10 +305,16 @@ fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, U
     for event in events {
         match &event.kind {
             // A turn that is resumed begins its steps again.
-            Kind::StepStarted { step_id, turn_id, .. }
-                if turns.contains(turn_id.as_str()) && !steps.iter().any(|step| step.id == *step_id) =>
+            Kind::StepStarted {
+                step_id, turn_id, ..
+            } if turns.contains(turn_id.as_str())
+                && !steps.iter().any(|step| step.id == *step_id) =>
             {
-                steps.push(Step { id: step_id.clone(), turn_id: turn_id.clone(), instance: event.instance() });
+                steps.push(Step {
+                    id: step_id.clone(),
+                    turn_id: turn_id.clone(),
+                    instance: event.instance(),
+                });
             }
             Kind::ModelCompleted { turn_id, call } if turns.contains(turn_id.as_str()) => {
                 let Some(step) = &call.step_id else {
@@ -265,14 +341,22 @@ fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, U
 /// The text that a turn began with.
 pub(super) fn input_of(turn: &Turn, messages: &[Arc<Message>]) -> Result<String, Unrecordable> {
     let is_input = |message: &&Arc<Message>| {
-        message.data.role == Role::User && message.source == MessageSource::User && is_message_of(&message.id, &turn.id)
+        message.data.role == Role::User
+            && message.source == MessageSource::User
+            && is_message_of(&message.id, &turn.id)
     };
     let mut inputs = messages.iter().filter(is_input);
     let Some(input) = inputs.next() else {
-        return refuse(format!("The input of {} is not part of the conversation any more.", named(turn)));
+        return refuse(format!(
+            "The input of {} is not part of the conversation any more.",
+            named(turn)
+        ));
     };
     if inputs.next().is_some() {
-        return refuse(format!("An answer joined {} while it ran, which happens at no certain time.", named(turn)));
+        return refuse(format!(
+            "An answer joined {} while it ran, which happens at no certain time.",
+            named(turn)
+        ));
     }
     no_files(turn, input)?;
     Ok(input.text())
@@ -280,23 +364,37 @@ pub(super) fn input_of(turn: &Turn, messages: &[Arc<Message>]) -> Result<String,
 
 /// The text of the answer of a turn.
 pub(super) fn answer_of(turn: &Turn, messages: &[Arc<Message>]) -> Result<String, Unrecordable> {
-    let is_answer =
-        |message: &&Arc<Message>| message.data.role == Role::Assistant && is_message_of(&message.id, &turn.id);
+    let is_answer = |message: &&Arc<Message>| {
+        message.data.role == Role::Assistant && is_message_of(&message.id, &turn.id)
+    };
     match messages.iter().rev().find(is_answer) {
         Some(answer) => Ok(answer.text()),
-        None => refuse(format!("The answer of {} is not part of the conversation any more.", named(turn))),
+        None => refuse(format!(
+            "The answer of {} is not part of the conversation any more.",
+            named(turn)
+        )),
     }
 }
 
 /// Files can't be said in a case.
 pub(super) fn no_files(turn: &Turn, message: &Message) -> Result<(), Unrecordable> {
-    match message.data.content.iter().any(|part| matches!(part, Part::File(_))) {
-        true => refuse(format!("A message of {} has an attachment, which a case can't hold.", named(turn))),
+    match message
+        .data
+        .content
+        .iter()
+        .any(|part| matches!(part, Part::File(_)))
+    {
+        true => refuse(format!(
+            "A message of {} has an attachment, which a case can't hold.",
+            named(turn)
+        )),
         false => Ok(()),
     }
 }
 
 fn capitalised(text: &str) -> String {
     let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+    characters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(characters).collect()
+    })
 }

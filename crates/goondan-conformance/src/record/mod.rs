@@ -53,13 +53,20 @@ pub fn record(history: &History, source: &Source<'_>) -> Result<String, Unrecord
     let replies = Replies::of(history, source)?;
     let mut case = Map::new();
     let mut put = |key: &str, value: Value| {
-        let is_empty = value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty);
+        let is_empty = value.as_object().is_some_and(Map::is_empty)
+            || value.as_array().is_some_and(Vec::is_empty);
         if !is_empty {
             case.insert(key.to_owned(), value);
         }
     };
     put("case", json!(source.name));
-    put("about", json!(format!("A conversation of {} as it happened.", history.instance())));
+    put(
+        "about",
+        json!(format!(
+            "A conversation of {} as it happened.",
+            history.instance()
+        )),
+    );
     put("project", json!(source.project));
     put("env", env::placeholders(source.bundle));
     put("models", replies.models(history));
@@ -78,15 +85,26 @@ pub fn record(history: &History, source: &Source<'_>) -> Result<String, Unrecord
 fn steps(history: &History, source: &Source<'_>) -> Result<Value, Unrecordable> {
     let mut steps = Vec::new();
     for turn in history.inputs() {
-        steps.extend(history.approvals(turn).map(|approval| json!({"approve": approval})));
-        let messages = source.conversations.get(&turn.instance).map(Vec::as_slice).unwrap_or_default();
+        steps.extend(
+            history
+                .approvals(turn)
+                .map(|approval| json!({"approve": approval})),
+        );
+        let messages = source
+            .conversations
+            .get(&turn.instance)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let input = history::input_of(turn, messages)?;
         let mut send = Map::from_iter([("input".to_owned(), json!(input))]);
         send.insert("agent".to_owned(), json!(turn.instance.agent));
         send.insert("instance".to_owned(), json!(turn.instance.instance_key));
         let mut expected = Map::from_iter([("finishReason".to_owned(), json!(turn.finish_reason))]);
         if turn.finish_reason == Some(FinishReason::TextResponse) {
-            expected.insert("response".to_owned(), json!(history::answer_of(turn, messages)?));
+            expected.insert(
+                "response".to_owned(),
+                json!(history::answer_of(turn, messages)?),
+            );
         }
         steps.push(json!({"send": send, "expect": expected}));
     }
@@ -99,11 +117,18 @@ fn expect(replies: &Replies) -> Value {
     let results = replies.results();
     if !results.is_empty() {
         // Calls of several conversations end in no certain order.
-        let results = if replies.instances() > 1 { json!({"$unordered": results}) } else { json!(results) };
+        let results = if replies.instances() > 1 {
+            json!({"$unordered": results})
+        } else {
+            json!(results)
+        };
         expect.insert("toolResults".to_owned(), results);
     }
-    let ways: Vec<Value> =
-        replies.calls_by_agent().into_iter().map(|(agent, tools)| json!({"agent": agent, "inOrder": tools})).collect();
+    let ways: Vec<Value> = replies
+        .calls_by_agent()
+        .into_iter()
+        .map(|(agent, tools)| json!({"agent": agent, "inOrder": tools}))
+        .collect();
     if !ways.is_empty() {
         expect.insert("trajectory".to_owned(), Value::Array(ways));
     }

@@ -45,7 +45,11 @@ impl Replies {
         let mut number = 0;
         let mut steps = Vec::new();
         for step in &history.steps {
-            let messages = source.conversations.get(&step.instance).map(Vec::as_slice).unwrap_or_default();
+            let messages = source
+                .conversations
+                .get(&step.instance)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             let message = answer(history, step, messages)?;
             let mut calls = Vec::new();
             for call in message.tool_calls() {
@@ -53,7 +57,12 @@ impl Replies {
                 calls.push(played(history, step, call, number, messages)?);
             }
             let is_submitted = is_submitted(source.bundle, step, &calls);
-            steps.push(Answered { instance: step.instance.clone(), message, calls, is_submitted });
+            steps.push(Answered {
+                instance: step.instance.clone(),
+                message,
+                calls,
+                is_submitted,
+            });
         }
         Ok(Replies { steps })
     }
@@ -62,13 +71,22 @@ impl Replies {
     pub(super) fn models(&self, history: &History) -> Value {
         let mut instances: BTreeMap<&str, BTreeSet<&InstanceId>> = BTreeMap::new();
         for step in &history.steps {
-            instances.entry(&step.instance.agent).or_default().insert(&step.instance);
+            instances
+                .entry(&step.instance.agent)
+                .or_default()
+                .insert(&step.instance);
         }
         let mut models = Map::new();
         for step in &self.steps {
             let agent = step.instance.agent.as_str();
-            let is_alone = instances.get(agent).is_none_or(|instances| instances.len() == 1);
-            let name = if is_alone { agent.to_owned() } else { step.instance.to_string() };
+            let is_alone = instances
+                .get(agent)
+                .is_none_or(|instances| instances.len() == 1);
+            let name = if is_alone {
+                agent.to_owned()
+            } else {
+                step.instance.to_string()
+            };
             let list = models.entry(name).or_insert_with(|| json!([]));
             if let Value::Array(list) = list {
                 list.push(step.reply());
@@ -79,19 +97,26 @@ impl Replies {
 
     /// All calls, in order.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Played> {
-        self.steps.iter().filter(|step| !step.is_submitted).flat_map(|step| &step.calls)
+        self.steps
+            .iter()
+            .filter(|step| !step.is_submitted)
+            .flat_map(|step| &step.calls)
     }
 
     /// How many conversations called tools.
     pub(super) fn instances(&self) -> usize {
         let calling = self.steps.iter().filter(|step| !step.calls.is_empty());
-        calling.map(|step| &step.instance).collect::<BTreeSet<_>>().len()
+        calling
+            .map(|step| &step.instance)
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 
     /// What each call came to, without what it returned.
     pub(super) fn results(&self) -> Vec<Value> {
         let result = |call: &Played| {
-            let mut view = json!({"toolCallId": call.id, "toolName": call.tool, "status": call.result.status});
+            let mut view =
+                json!({"toolCallId": call.id, "toolName": call.tool, "status": call.result.status});
             if let Some(error) = &call.result.error {
                 view["error"] = json!({"code": error.code});
             }
@@ -105,10 +130,17 @@ impl Replies {
         let mut calls: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         // Several conversations of an agent have no certain order among each other.
         let mut owners: BTreeMap<&str, BTreeSet<&InstanceId>> = BTreeMap::new();
-        for step in self.steps.iter().filter(|step| !step.is_submitted && !step.calls.is_empty()) {
+        for step in self
+            .steps
+            .iter()
+            .filter(|step| !step.is_submitted && !step.calls.is_empty())
+        {
             let agent = step.instance.agent.as_str();
             owners.entry(agent).or_default().insert(&step.instance);
-            calls.entry(agent).or_default().extend(step.calls.iter().map(|call| call.tool.as_str()));
+            calls
+                .entry(agent)
+                .or_default()
+                .extend(step.calls.iter().map(|call| call.tool.as_str()));
         }
         calls.retain(|agent, _| owners.get(agent).is_some_and(|owners| owners.len() == 1));
         calls
@@ -119,7 +151,11 @@ impl Answered {
     /// As a script says it.
     fn reply(&self) -> Value {
         if self.is_submitted {
-            let answer = self.calls.iter().map(|call| call.input.to_string()).collect::<String>();
+            let answer = self
+                .calls
+                .iter()
+                .map(|call| call.input.to_string())
+                .collect::<String>();
             return json!({"text": literal(&answer)});
         }
         let text = self.message.text();
@@ -134,14 +170,21 @@ impl Answered {
         };
         if !self.calls.is_empty() {
             let calls: Value = self.calls.iter().map(call).collect();
-            reply.insert(if is_plain { "calls" } else { "rawCalls" }.to_owned(), calls);
+            reply.insert(
+                if is_plain { "calls" } else { "rawCalls" }.to_owned(),
+                calls,
+            );
         }
         Value::Object(reply)
     }
 }
 
 /// The message with which the model answered in a step.
-fn answer(history: &History, step: &Step, messages: &[Arc<Message>]) -> Result<Arc<Message>, Unrecordable> {
+fn answer(
+    history: &History,
+    step: &Step,
+    messages: &[Arc<Message>],
+) -> Result<Arc<Message>, Unrecordable> {
     let is_answer = |message: &&Arc<Message>| {
         message.data.role == Role::Assistant
             && matches!(&message.source, MessageSource::Assistant { step_id } if *step_id == step.id)
@@ -165,11 +208,15 @@ fn played(
     number: usize,
     messages: &[Arc<Message>],
 ) -> Result<Played, Unrecordable> {
-    let of_step = messages
-        .iter()
-        .filter(|message| matches!(&message.source, MessageSource::Tool { step_id } if *step_id == step.id));
-    let found = of_step.flat_map(|message| message.tool_results().map(move |result| (message, result)));
-    let Some((message, result)) = found.into_iter().find(|(_, result)| result.tool_call_id == call.tool_call_id) else {
+    let of_step = messages.iter().filter(
+        |message| matches!(&message.source, MessageSource::Tool { step_id } if *step_id == step.id),
+    );
+    let found =
+        of_step.flat_map(|message| message.tool_results().map(move |result| (message, result)));
+    let Some((message, result)) = found
+        .into_iter()
+        .find(|(_, result)| result.tool_call_id == call.tool_call_id)
+    else {
         return Err(Unrecordable(format!(
             "The result of {} in the conversation of {} is not there any more.",
             call.tool_name, step.instance
@@ -189,7 +236,10 @@ fn played(
 
 /// Whether the step's one call gives the answer, of an agent that does not insist on being answered like that.
 fn is_submitted(bundle: &Bundle, step: &Step, calls: &[Played]) -> bool {
-    let agent = bundle.agents().values().find(|agent| agent.id.name == step.instance.agent);
+    let agent = bundle
+        .agents()
+        .values()
+        .find(|agent| agent.id.name == step.instance.agent);
     let output = agent.and_then(|agent| agent.spec.output.as_ref());
     let [call] = calls else { return false };
     call.tool == ANSWER_TOOL
@@ -212,7 +262,10 @@ fn literal(text: &str) -> String {
     while let Some(at) = rest.find('{') {
         let (before, after) = rest.split_at(at);
         escaped.push_str(before);
-        match after.get(..2).filter(|mark| ["{{", "{%", "{#"].contains(mark)) {
+        match after
+            .get(..2)
+            .filter(|mark| ["{{", "{%", "{#"].contains(mark))
+        {
             Some(mark) => {
                 escaped.push_str(&format!("{{{{ \"{mark}\" }}}}"));
                 rest = &after[2..];
@@ -232,7 +285,10 @@ fn literals(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(literal(text)),
         Value::Array(items) => items.iter().map(literals).collect(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), literals(value))).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), literals(value)))
+            .collect(),
         other => other.clone(),
     }
 }
@@ -246,6 +302,9 @@ mod tests {
         assert_eq!(literal("plain {} text { x }"), "plain {} text { x }");
         assert_eq!(literal("{{ input }}"), "{{ \"{{\" }} input }}");
         assert_eq!(literal("a {% b {{{"), "a {{ \"{%\" }} b {{ \"{{\" }}{");
-        assert_eq!(literals(&json!({"a": ["{#"]})), json!({"a": ["{{ \"{#\" }}"]}));
+        assert_eq!(
+            literals(&json!({"a": ["{#"]})),
+            json!({"a": ["{{ \"{#\" }}"]})
+        );
     }
 }

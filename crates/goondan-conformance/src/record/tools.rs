@@ -55,12 +55,19 @@ pub(super) fn servers(bundle: &Bundle, replies: &Replies) -> Value {
             called.entry(resource).or_default().insert(export);
         }
     }
-    let served = bundle.tools().values().filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
+    let served = bundle
+        .tools()
+        .values()
+        .filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
     let server = |name: &str| {
         let exports = called.get(name).into_iter().flatten();
-        let tools: Vec<Value> =
-            exports.map(|export| json!({"name": export, "inputSchema": {"type": "object"}})).collect();
+        let tools: Vec<Value> = exports
+            .map(|export| json!({"name": export, "inputSchema": {"type": "object"}}))
+            .collect();
         (name.to_owned(), json!({"tools": tools}))
     };
-    served.map(|tool| server(&tool.id.name)).collect::<Map<_, _>>().into()
+    served
+        .map(|tool| server(&tool.id.name))
+        .collect::<Map<_, _>>()
+        .into()
 }

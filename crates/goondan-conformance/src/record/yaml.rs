@@ -56,7 +56,11 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
             block(value, depth, out);
         }
         Value::String(text) if is_literal(text) => {
-            out.push_str(if text.ends_with('\n') { " |\n" } else { " |-\n" });
+            out.push_str(if text.ends_with('\n') {
+                " |\n"
+            } else {
+                " |-\n"
+            });
             for line in text.lines() {
                 if !line.is_empty() {
                     indent(depth, out);
@@ -94,9 +98,13 @@ fn is_literal(text: &str) -> bool {
 fn scalar(text: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' ');
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
-    let words = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
-    let is_plain =
-        begins && text.chars().all(is_word) && !text.ends_with(' ') && !words.contains(&text.to_lowercase().as_str());
+    let words = [
+        "true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf",
+    ];
+    let is_plain = begins
+        && text.chars().all(is_word)
+        && !text.ends_with(' ')
+        && !words.contains(&text.to_lowercase().as_str());
     match is_plain {
         true => text.to_owned(),
         false => escaped(text),
@@ -130,8 +138,7 @@ mod tests {
 
     #[test]
     fn nothing_hides_in_it() {
-        let hidden =
-            json!({"a": "x\u{202e}y\u{200b}", "b": "one\ntw\u{2066}o", "c": "\u{e0041}", "d": "日本 🙂\nmore"});
+        let hidden = json!({"a": "x\u{202e}y\u{200b}", "b": "one\ntw\u{2066}o", "c": "\u{e0041}", "d": "日本 🙂\nmore"});
         insta::assert_snapshot!(write(&hidden), @r#"
         a: "x\u202ey\u200b"
         b: "one\ntw\u2066o"

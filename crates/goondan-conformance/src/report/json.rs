@@ -23,6 +23,7 @@ pub fn json(summary: &Summary) -> String {
         cases: &summary.cases,
         errors: &summary.errors,
     };
-    let text = serde_json::to_string_pretty(&report).expect("strings and numbers can be written as JSON");
+    let text =
+        serde_json::to_string_pretty(&report).expect("strings and numbers can be written as JSON");
     format!("{text}\n")
 }

@@ -15,20 +15,31 @@ pub fn junit(summary: &Summary) -> String {
     files.sort();
     files.dedup();
     report.add_test_suites(files.into_iter().map(|file| suite(file, summary)));
-    report.to_string().expect("the XML is written to memory; what it can't hold was dropped from its texts")
+    report
+        .to_string()
+        .expect("the XML is written to memory; what it can't hold was dropped from its texts")
 }
 
 fn suite(file: &Path, summary: &Summary) -> TestSuite {
     let mut suite = TestSuite::new(file.display().to_string());
-    let cases = summary.cases.iter().filter(|case| case.file == file).map(test_case);
-    let errors = summary.errors.iter().filter(|error| error.file == file).map(broken_case);
+    let cases = summary
+        .cases
+        .iter()
+        .filter(|case| case.file == file)
+        .map(test_case);
+    let errors = summary
+        .errors
+        .iter()
+        .filter(|error| error.file == file)
+        .map(broken_case);
     suite.add_test_cases(cases.chain(errors));
     suite
 }
 
 fn test_case(report: &CaseReport) -> TestCase {
     let mut case = TestCase::new(report.case.clone(), status(report));
-    case.set_classname(report.rules.join(" ")).set_time(report.duration);
+    case.set_classname(report.rules.join(" "))
+        .set_time(report.duration);
     if report.live.is_some() {
         case.set_system_out(text::case_line(report));
         properties(report, &mut case);
@@ -45,10 +56,22 @@ fn properties(report: &CaseReport, case: &mut TestCase) {
         ("runs.required", live.required.to_string()),
         ("tokens", live.total.tokens.total_tokens.to_string()),
     ];
-    let cost = live.total.cost.iter().map(|(currency, amount)| (format!("cost.{currency}"), amount.to_string()));
-    let checks =
-        live.checks.iter().map(|check| (format!("check.{}", check.check), format!("{}/{}", check.passed, check.runs)));
-    let figures = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(cost).chain(checks);
+    let cost = live
+        .total
+        .cost
+        .iter()
+        .map(|(currency, amount)| (format!("cost.{currency}"), amount.to_string()));
+    let checks = live.checks.iter().map(|check| {
+        (
+            format!("check.{}", check.check),
+            format!("{}/{}", check.passed, check.runs),
+        )
+    });
+    let figures = figures
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .chain(cost)
+        .chain(checks);
     for (name, value) in figures {
         case.add_property(Property::new(name, value));
     }
@@ -64,8 +87,12 @@ fn status(report: &CaseReport) -> TestCaseStatus {
         }
         Outcome::Failed(failures) => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            let first = failures.first().map(|failure| format!("{}: {}", failure.place, failure.message));
-            status.set_message(first.unwrap_or_default()).set_description(text::case_line(report));
+            let first = failures
+                .first()
+                .map(|failure| format!("{}: {}", failure.place, failure.message));
+            status
+                .set_message(first.unwrap_or_default())
+                .set_description(text::case_line(report));
             status
         }
     }

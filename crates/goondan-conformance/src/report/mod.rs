@@ -33,15 +33,26 @@ pub struct Failure {
 
 impl Failure {
     pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Failure { place: place.into(), message: message.into(), mismatches: Vec::new() }
+        Failure {
+            place: place.into(),
+            message: message.into(),
+            mismatches: Vec::new(),
+        }
     }
 
     /// None where there is no mismatch.
-    pub(crate) fn of_mismatches(place: &str, message: &str, mismatches: Vec<Mismatch>) -> Vec<Failure> {
+    pub(crate) fn of_mismatches(
+        place: &str,
+        message: &str,
+        mismatches: Vec<Mismatch>,
+    ) -> Vec<Failure> {
         if mismatches.is_empty() {
             return Vec::new();
         }
-        vec![Failure { mismatches, ..Failure::new(place, message) }]
+        vec![Failure {
+            mismatches,
+            ..Failure::new(place, message)
+        }]
     }
 }
 
@@ -114,18 +125,28 @@ pub struct Summary {
 impl Summary {
     /// How many cases passed.
     pub fn passed(&self) -> usize {
-        self.cases.iter().filter(|case| case.outcome == Outcome::Passed).count()
+        self.cases
+            .iter()
+            .filter(|case| case.outcome == Outcome::Passed)
+            .count()
     }
 
     /// How many cases failed, cases with mistakes in them included.
     pub fn failed(&self) -> usize {
-        let failed = self.cases.iter().filter(|case| matches!(case.outcome, Outcome::Failed(_))).count();
+        let failed = self
+            .cases
+            .iter()
+            .filter(|case| matches!(case.outcome, Outcome::Failed(_)))
+            .count();
         failed + self.errors.len()
     }
 
     /// How many cases can't run here.
     pub fn skipped(&self) -> usize {
-        self.cases.iter().filter(|case| matches!(case.outcome, Outcome::Skipped(_))).count()
+        self.cases
+            .iter()
+            .filter(|case| matches!(case.outcome, Outcome::Skipped(_)))
+            .count()
     }
 
     /// Whether nothing failed.

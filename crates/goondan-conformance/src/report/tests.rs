@@ -21,11 +21,18 @@ fn case(name: &str, outcome: Outcome) -> CaseReport {
 }
 
 fn summary() -> Summary {
-    let matcher = Matcher::parse(&json!({"response": "done", "steps": 2, "text": "a\nb\n"})).expect("a matcher");
+    let matcher = Matcher::parse(&json!({"response": "done", "steps": 2, "text": "a\nb\n"}))
+        .expect("a matcher");
     let mismatches = matcher.check(Some(&json!({"response": "<done>", "text": "a\nc\n"})));
     let failures = vec![
-        Failure { mismatches, ..Failure::new("step 1 (send)", "not as expected") },
-        Failure::new("always: secrets stay secret", "the value of API_KEY shows in the logs"),
+        Failure {
+            mismatches,
+            ..Failure::new("step 1 (send)", "not as expected")
+        },
+        Failure::new(
+            "always: secrets stay secret",
+            "the value of API_KEY shows in the logs",
+        ),
     ];
     Summary {
         cases: vec![
@@ -59,9 +66,15 @@ fn junit_is_xml() {
 
 #[test]
 fn the_closing_line_names_skipped_cases_only_where_there_are_any() {
-    let good = Summary { cases: vec![case("a", Outcome::Passed), case("b", Outcome::Passed)], errors: Vec::new() };
+    let good = Summary {
+        cases: vec![case("a", Outcome::Passed), case("b", Outcome::Passed)],
+        errors: Vec::new(),
+    };
     assert_eq!(super::closing_line(&good), "2 passed, 0 failed\n");
     assert!(good.is_good());
-    assert_eq!(super::closing_line(&summary()), "1 passed, 2 failed, 1 skipped\n");
+    assert_eq!(
+        super::closing_line(&summary()),
+        "1 passed, 2 failed, 1 skipped\n"
+    );
     assert!(!summary().is_good());
 }

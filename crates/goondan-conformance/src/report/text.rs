@@ -18,7 +18,12 @@ pub fn text(summary: &Summary) -> String {
 pub fn case_line(report: &CaseReport) -> String {
     let (case, millis) = (shown::line(&report.case), report.duration.as_millis());
     let head = match &report.live {
-        Some(live) => format!(": {} of {} runs passed, {} must", live.passed, live.runs.len(), live.required),
+        Some(live) => format!(
+            ": {} of {} runs passed, {} must",
+            live.passed,
+            live.runs.len(),
+            live.required
+        ),
         None => format!(" ({millis} ms)"),
     };
     let figures = report.live.as_ref().map(live_figures).unwrap_or_default();
@@ -36,21 +41,37 @@ pub fn case_line(report: &CaseReport) -> String {
 /// How often each check held, and what the runs took.
 fn live_figures(live: &LiveReport) -> String {
     let share = |passed: usize, runs: usize| format!("{passed}/{runs}");
-    let width = live.checks.iter().map(|check| share(check.passed, check.runs).len()).max().unwrap_or(0);
+    let width = live
+        .checks
+        .iter()
+        .map(|check| share(check.passed, check.runs).len())
+        .max()
+        .unwrap_or(0);
     let line = |check: &CheckRate| {
-        format!("      {:>width$}  {}\n", share(check.passed, check.runs), shown::line(&check.check))
+        format!(
+            "      {:>width$}  {}\n",
+            share(check.passed, check.runs),
+            shown::line(&check.check)
+        )
     };
     let (middle, longest) = live.latency();
     let (middle, longest, spent) = (middle.as_millis(), longest.as_millis(), live.total.words());
     let lines: String = live.checks.iter().map(line).collect();
-    format!("{lines}      a run took {middle} ms (median), {longest} ms at most; all took {spent}\n")
+    format!(
+        "{lines}      a run took {middle} ms (median), {longest} ms at most; all took {spent}\n"
+    )
 }
 
 /// What went wrong in runs of a case that passed all the same.
 fn failed_runs(report: &CaseReport) -> String {
     let runs = report.live.iter().flat_map(|live| &live.runs);
     let lines = runs.flat_map(|run| {
-        let line = |one: &Failure| indented(&format!("run {}: {}: {}", run.run, one.place, one.message), 6);
+        let line = |one: &Failure| {
+            indented(
+                &format!("run {}: {}: {}", run.run, one.place, one.message),
+                6,
+            )
+        };
         run.failures.iter().map(line).collect::<Vec<_>>()
     });
     lines.map(|line| format!("{line}\n")).collect()
@@ -67,18 +88,36 @@ pub fn closing_line(summary: &Summary) -> String {
         0 => String::new(),
         count => format!(", {count} skipped"),
     };
-    format!("{} passed, {} failed{skipped}\n", summary.passed(), summary.failed())
+    format!(
+        "{} passed, {} failed{skipped}\n",
+        summary.passed(),
+        summary.failed()
+    )
 }
 
 fn failure(failure: &Failure) -> String {
     let mismatches: String = failure.mismatches.iter().map(mismatch).collect();
-    format!("{}\n{mismatches}", indented(&format!("{}: {}", failure.place, failure.message), 6))
+    format!(
+        "{}\n{mismatches}",
+        indented(&format!("{}: {}", failure.place, failure.message), 6)
+    )
 }
 
 fn mismatch(mismatch: &Mismatch) -> String {
-    let Mismatch { path, expected, actual, diff } = mismatch;
-    let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
-    let diff = diff.as_deref().map(|diff| format!("{}\n", indented(diff.trim_end_matches('\n'), 10)));
+    let Mismatch {
+        path,
+        expected,
+        actual,
+        diff,
+    } = mismatch;
+    let path = if path.is_empty() {
+        String::new()
+    } else {
+        format!("{path}: ")
+    };
+    let diff = diff
+        .as_deref()
+        .map(|diff| format!("{}\n", indented(diff.trim_end_matches('\n'), 10)));
     let line = indented(&format!("{path}expected {expected}, got {actual}"), 8);
     format!("{line}\n{}", diff.unwrap_or_default())
 }
@@ -86,6 +125,9 @@ fn mismatch(mismatch: &Mismatch) -> String {
 /// Text of tools, models and files, each line of it deeper than those of the report.
 fn indented(text: &str, by: usize) -> String {
     let text = shown::lines(text).to_string();
-    let lines: Vec<String> = text.lines().map(|line| format!("{:by$}{line}", "")).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| format!("{:by$}{line}", ""))
+        .collect();
     lines.join("\n")
 }

@@ -67,7 +67,12 @@ impl Cluster {
         threads.worker_threads(1);
         let places = (0..nodes).map(|_| {
             let proxy = Proxy::start(database.server()).map(Arc::new)?;
-            Ok(Node { proxy, running: None, paused: None, parted: None })
+            Ok(Node {
+                proxy,
+                running: None,
+                paused: None,
+                parted: None,
+            })
         });
         let nodes: Vec<Node> = match places.collect::<std::io::Result<_>>() {
             Ok(nodes) => nodes,
@@ -97,14 +102,23 @@ impl Cluster {
         Ok(Ok(cluster))
     }
 
-    fn spawn(&mut self, world: &World<'_>, number: usize, refused: Option<oneshot::Sender<StartError>>) {
+    fn spawn(
+        &mut self,
+        world: &World<'_>,
+        number: usize,
+        refused: Option<oneshot::Sender<StartError>>,
+    ) {
         let proxy = &self.nodes[number - 1].proxy;
         let database = self.database.clone().by_way_of(proxy.place()).waiting();
         let parts = NodeParts {
             number,
             outfit: self.outfit.clone().of_node(number),
             // The first leaves the turns to the others.
-            database: if number == 1 { database.turns(0) } else { database },
+            database: if number == 1 {
+                database.turns(0)
+            } else {
+                database
+            },
             models: Arc::new(NodeModels::of(number, Arc::clone(&self.outfit.models))),
             events: world.events.clone(),
             leader: Arc::clone(&self.leader),
@@ -113,8 +127,14 @@ impl Cluster {
     }
 
     /// Runs `work`, but not longer than the case may.
-    pub(super) fn run<T>(&self, world: &World<'_>, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
-        world.logs.hear(|| self.runtime.block_on(world.in_time(work)))
+    pub(super) fn run<T>(
+        &self,
+        world: &World<'_>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, OutOfTime> {
+        world
+            .logs
+            .hear(|| self.runtime.block_on(world.in_time(work)))
     }
 
     /// The swarm of the node that leads, once there is one that is reached.
@@ -150,26 +170,34 @@ impl Cluster {
     pub(super) fn number(&self, name: &NodeName) -> Result<usize, Broken> {
         match name {
             NodeName::Number(number) => Ok(*number),
-            NodeName::Leader => {
-                self.leader.borrow().as_ref().map(|led| led.number).ok_or_else(|| "no node leads".to_owned())
-            }
-            NodeName::Of(instance) => self
-                .outfit
-                .models
-                .node_of(instance)
-                .ok_or_else(|| format!("the model of {instance} was not asked yet: no node runs its turn")),
+            NodeName::Leader => self
+                .leader
+                .borrow()
+                .as_ref()
+                .map(|led| led.number)
+                .ok_or_else(|| "no node leads".to_owned()),
+            NodeName::Of(instance) => self.outfit.models.node_of(instance).ok_or_else(|| {
+                format!("the model of {instance} was not asked yet: no node runs its turn")
+            }),
         }
     }
 
     fn node(&mut self, number: usize) -> Result<&mut Node, Broken> {
         let node = &mut self.nodes[number - 1];
-        if node.running.is_some() { Ok(node) } else { Err(format!("node {number} does not run")) }
+        if node.running.is_some() {
+            Ok(node)
+        } else {
+            Err(format!("node {number} does not run"))
+        }
     }
 
     /// Ends a node as if its process had died.
     pub(super) fn kill(&mut self, world: &World<'_>, number: usize) -> Result<(), Broken> {
         self.node(number)?;
-        let asked = self.outfit.models.asked(world.events.count("step.started", None));
+        let asked = self
+            .outfit
+            .models
+            .asked(world.events.count("step.started", None));
         let _ = self.run(world, async { tokio::time::timeout(TO_ASK, asked).await });
         self.hide(number);
         let node = self.node(number)?;
@@ -206,7 +234,10 @@ impl Cluster {
         running.order(Order::Pause { stands, until });
         // Nothing comes where it is about to start again, and hears of it then.
         let _ = standing.recv_timeout(TO_ASK);
-        node.paused = Some(Paused { since: Instant::now(), _going_on: going_on });
+        node.paused = Some(Paused {
+            since: Instant::now(),
+            _going_on: going_on,
+        });
         Ok(())
     }
 
@@ -218,16 +249,27 @@ impl Cluster {
         };
         let was_expelled = paused.since.elapsed() > EXPELLED;
         drop(paused);
-        if was_expelled { self.await_return(world, number, &known) } else { Ok(()) }
+        if was_expelled {
+            self.await_return(world, number, &known)
+        } else {
+            Ok(())
+        }
     }
 
     /// Those that stand still.
     pub(super) fn paused(&self) -> Vec<usize> {
-        (1..=self.nodes.len()).filter(|number| self.nodes[number - 1].paused.is_some()).collect()
+        (1..=self.nodes.len())
+            .filter(|number| self.nodes[number - 1].paused.is_some())
+            .collect()
     }
 
     /// Keeps a node from its database, for a time or until it is healed.
-    pub(super) fn part(&mut self, number: usize, how: Separation, time: Option<Duration>) -> Result<(), Broken> {
+    pub(super) fn part(
+        &mut self,
+        number: usize,
+        how: Separation,
+        time: Option<Duration>,
+    ) -> Result<(), Broken> {
         self.hide(number);
         let node = self.node(number)?;
         let (flow, noticed) = match how {
@@ -256,12 +298,18 @@ impl Cluster {
         };
         let was_expelled = since.elapsed() > noticed;
         node.proxy.set(Flow::Open);
-        if was_expelled { self.await_return(world, number, &known) } else { Ok(()) }
+        if was_expelled {
+            self.await_return(world, number, &known)
+        } else {
+            Ok(())
+        }
     }
 
     /// Those that are kept from their database until they are healed.
     pub(super) fn parted(&self) -> Vec<usize> {
-        (1..=self.nodes.len()).filter(|number| self.nodes[number - 1].parted.is_some()).collect()
+        (1..=self.nodes.len())
+            .filter(|number| self.nodes[number - 1].parted.is_some())
+            .collect()
     }
 
     /// A node that can't be reached any more leads nobody whom steps would talk to.
@@ -272,21 +320,37 @@ impl Cluster {
     }
 
     fn known(&self, world: &World<'_>) -> Result<HashSet<String>, Broken> {
-        let nodes =
-            self.run(world, self.at_work()).map_err(|OutOfTime| "the nodes can't be read in time".to_owned())?;
+        let nodes = self
+            .run(world, self.at_work())
+            .map_err(|OutOfTime| "the nodes can't be read in time".to_owned())?;
         Ok(nodes.into_iter().map(|node| node.id).collect())
     }
 
     /// Waits until there is a node that was not there before.
-    fn await_return(&self, world: &World<'_>, number: usize, known: &HashSet<String>) -> Result<(), Broken> {
+    fn await_return(
+        &self,
+        world: &World<'_>,
+        number: usize,
+        known: &HashSet<String>,
+    ) -> Result<(), Broken> {
         let back = async {
-            while self.at_work().await.iter().all(|node| known.contains(&node.id)) {
+            while self
+                .at_work()
+                .await
+                .iter()
+                .all(|node| known.contains(&node.id))
+            {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        match self.run(world, async { tokio::time::timeout(TO_COME_BACK, back).await }) {
+        match self.run(world, async {
+            tokio::time::timeout(TO_COME_BACK, back).await
+        }) {
             Ok(Ok(())) => Ok(()),
-            _ => Err(format!("node {number} is not at work again within {} s", TO_COME_BACK.as_secs())),
+            _ => Err(format!(
+                "node {number} is not at work again within {} s",
+                TO_COME_BACK.as_secs()
+            )),
         }
     }
 

@@ -37,7 +37,10 @@ struct State {
 /// Runs the file of a Connection until it has handed in what is wanted and has sent its answers, or has ended.
 pub(super) async fn connect(swarm: &Swarm, wanted: &Connect) -> Result<Value, String> {
     let bound = bound(swarm, &wanted.connection).await?;
-    let state = State { lines: wanted.lines.iter().cloned().collect(), ..State::default() };
+    let state = State {
+        lines: wanted.lines.iter().cloned().collect(),
+        ..State::default()
+    };
     let counter = Arc::new(Counter {
         events: bound.events.clone(),
         answer: wanted.answer.clone(),
@@ -56,20 +59,26 @@ pub(super) async fn connect(swarm: &Swarm, wanted: &Connect) -> Result<Value, St
         _ => Value::Null,
     };
     let answers: Vec<&Value> = state.answers.iter().map(|(_, answer)| answer).collect();
-    Ok(json!({"ended": ended.is_some(), "error": error, "events": state.handed_in, "answers": answers}))
+    Ok(
+        json!({"ended": ended.is_some(), "error": error, "events": state.handed_in, "answers": answers}),
+    )
 }
 
 async fn bound(swarm: &Swarm, name: &str) -> Result<Bound, String> {
     let connections = swarm.connections().await;
-    let bound = connections.into_iter().find_map(|connection| match connection {
-        Ok(bound) if bound.name == name => Some(Ok(bound)),
-        Err(unusable) if unusable.name == name => Some(Err(unusable.problem)),
-        _ => None,
-    });
+    let bound = connections
+        .into_iter()
+        .find_map(|connection| match connection {
+            Ok(bound) if bound.name == name => Some(Ok(bound)),
+            Err(unusable) if unusable.name == name => Some(Err(unusable.problem)),
+            _ => None,
+        });
     let bound = bound.ok_or_else(|| format!("the swarm has no Connection `{name}`"))??;
     match bound.file {
         Some(_) => Ok(bound),
-        None => Err(format!("the connector of `{name}` is built in: only one that is a file can be run by itself")),
+        None => Err(format!(
+            "the connector of `{name}` is built in: only one that is a file can be run by itself"
+        )),
     }
 }
 
@@ -139,7 +148,9 @@ impl ConnectorDesk for Counter {
     fn replied(&self, number: u64, error: Option<String>) {
         let mut state = self.state();
         state.open = state.open.saturating_sub(1);
-        state.answers.push((number, json!({"sent": error.is_none(), "error": error})));
+        state
+            .answers
+            .push((number, json!({"sent": error.is_none(), "error": error})));
         state.answers.sort_by_key(|(number, _)| *number);
         drop(state);
         self.changed.notify_waiters();

@@ -22,18 +22,42 @@ pub(crate) fn not_here(located: &Located, options: &Options) -> Option<String> {
 }
 
 /// Does the run of that number, from 1.
-pub(crate) fn run_live(located: &Located, live: &LiveCase, number: u32, options: &Options) -> RunReport {
+pub(crate) fn run_live(
+    located: &Located,
+    live: &LiveCase,
+    number: u32,
+    options: &Options,
+) -> RunReport {
     let (case, time_limit) = (located.clone(), options.time_limit);
-    let (database, live, tool_host) = (options.database.clone(), Some(live.clone()), options.tool_host.clone());
-    let conditions = Conditions { time_limit, database, nodes: 1, live, tool_host };
+    let (database, live, tool_host) = (
+        options.database.clone(),
+        Some(live.clone()),
+        options.tool_host.clone(),
+    );
+    let conditions = Conditions {
+        time_limit,
+        database,
+        nodes: 1,
+        live,
+        tool_host,
+    };
     let done = guarded(time_limit, move || run(&case, conditions));
-    let done = done.unwrap_or_else(|failure| RunReport { failures: vec![failure], ..RunReport::default() });
-    RunReport { run: number, passed: done.failures.is_empty(), ..done }
+    let done = done.unwrap_or_else(|failure| RunReport {
+        failures: vec![failure],
+        ..RunReport::default()
+    });
+    RunReport {
+        run: number,
+        passed: done.failures.is_empty(),
+        ..done
+    }
 }
 
 fn run(located: &Located, conditions: Conditions) -> RunReport {
-    let broken =
-        |message: String| RunReport { failures: vec![Failure::new("the case", message)], ..RunReport::default() };
+    let broken = |message: String| RunReport {
+        failures: vec![Failure::new("the case", message)],
+        ..RunReport::default()
+    };
     let mut world = match World::create(located, conditions) {
         Ok(world) => world,
         Err(message) => return broken(message),
@@ -65,43 +89,76 @@ fn questions(located: &Located, performed: &Performed, evidence: &Evidence<'_>) 
         return Vec::new();
     }
     let calls = calls(&evidence.events, &evidence.conversations);
-    let turns: Vec<(usize, Value)> =
-        performed.answers.iter().map(|(index, view)| (*index, exchange(located, *index, view, &calls))).collect();
+    let turns: Vec<(usize, Value)> = performed
+        .answers
+        .iter()
+        .map(|(index, view)| (*index, exchange(located, *index, view, &calls)))
+        .collect();
     let of_steps = turns.iter().filter_map(|(index, turn)| {
         let step = &case.steps[*index];
         let criteria = step.judge.clone()?;
         let check = judge_place(&step_place(*index, step.action.name()));
-        Some(Question { check, criteria, conversation: Value::Array(vec![turn.clone()]) })
+        Some(Question {
+            check,
+            criteria,
+            conversation: Value::Array(vec![turn.clone()]),
+        })
     });
     let whole: Value = turns.iter().map(|(_, turn)| turn.clone()).collect();
-    let of_outcome = case.expect.judge.iter().enumerate().map(|(index, criteria)| Question {
-        check: outcome_judge_place(index),
-        criteria: criteria.clone(),
-        conversation: whole.clone(),
-    });
+    let of_outcome = case
+        .expect
+        .judge
+        .iter()
+        .enumerate()
+        .map(|(index, criteria)| Question {
+            check: outcome_judge_place(index),
+            criteria: criteria.clone(),
+            conversation: whole.clone(),
+        });
     of_steps.chain(of_outcome).collect()
 }
 
 /// What was said, what was called and what was answered, as the judge sees it.
 fn exchange(located: &Located, index: usize, view: &Value, calls: &[Called]) -> Value {
-    let Action::Send(send) = &located.case.steps[index].action else { return Value::Null };
-    let of_turn = calls.iter().filter(|call| view.get("turnId").and_then(Value::as_str) == Some(&call.turn_id));
-    let calls: Value =
-        of_turn.map(|call| json!({"tool": call.tool, "args": call.args, "status": call.status})).collect();
-    let answer = view.get("output").or(view.get("response")).or(view.get("error")).cloned().unwrap_or_default();
+    let Action::Send(send) = &located.case.steps[index].action else {
+        return Value::Null;
+    };
+    let of_turn = calls
+        .iter()
+        .filter(|call| view.get("turnId").and_then(Value::as_str) == Some(&call.turn_id));
+    let calls: Value = of_turn
+        .map(|call| json!({"tool": call.tool, "args": call.args, "status": call.status}))
+        .collect();
+    let answer = view
+        .get("output")
+        .or(view.get("response"))
+        .or(view.get("error"))
+        .cloned()
+        .unwrap_or_default();
     json!({"input": send.input, "toolCalls": calls, "answer": answer})
 }
 
 /// `report` with what the judge says.
-fn judged(report: RunReport, world: &World<'_>, located: &Located, questions: &[Question]) -> RunReport {
+fn judged(
+    report: RunReport,
+    world: &World<'_>,
+    located: &Located,
+    questions: &[Question],
+) -> RunReport {
     if questions.is_empty() {
         return report;
     }
     let refused = |message: String, mut report: RunReport| {
-        report.failures.extend(questions.iter().map(|question| Failure::new(question.check.clone(), message.clone())));
+        report.failures.extend(
+            questions
+                .iter()
+                .map(|question| Failure::new(question.check.clone(), message.clone())),
+        );
         report
     };
-    let Some(live) = &world.live else { return report };
+    let Some(live) = &world.live else {
+        return report;
+    };
     let folder = match world.another_project(located, "judge") {
         Ok(folder) => folder,
         Err(message) => return refused(message, report),
@@ -115,14 +172,19 @@ fn judged(report: RunReport, world: &World<'_>, located: &Located, questions: &[
         environment: world.environment(),
     };
     let (verdicts, spent) = alone(judge.ask(questions));
-    let mut report = RunReport { judge: spent, ..report };
+    let mut report = RunReport {
+        judge: spent,
+        ..report
+    };
     for (question, verdict) in questions.iter().zip(verdicts) {
         let failed = match &verdict {
             Ok(verdict) if verdict.passed => None,
             Ok(verdict) => Some(format!("the judge says no: {}", verdict.reason)),
             Err(message) => Some(message.clone()),
         };
-        report.failures.extend(failed.map(|message| Failure::new(question.check.clone(), message)));
+        report
+            .failures
+            .extend(failed.map(|message| Failure::new(question.check.clone(), message)));
         report.verdicts.extend(verdict);
     }
     report

@@ -29,7 +29,10 @@ pub(crate) struct EventLog {
 
 impl EventLog {
     pub(crate) fn new() -> Self {
-        EventLog { shared: Arc::default(), grown: Arc::new(watch::Sender::new(0)) }
+        EventLog {
+            shared: Arc::default(),
+            grown: Arc::new(watch::Sender::new(0)),
+        }
     }
 
     fn push(&self, event: RuntimeEvent) {
@@ -61,7 +64,9 @@ impl EventLog {
 
     /// How many events of type `event` there are, of `agent` where one is named.
     pub(crate) fn count(&self, event: &str, agent: Option<&str>) -> usize {
-        let wanted = |e: &&RuntimeEvent| type_of(e) == event && agent.is_none_or(|agent| e.agent_name == agent);
+        let wanted = |e: &&RuntimeEvent| {
+            type_of(e) == event && agent.is_none_or(|agent| e.agent_name == agent)
+        };
         self.lock().iter().filter(wanted).count()
     }
 

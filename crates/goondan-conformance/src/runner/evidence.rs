@@ -53,8 +53,15 @@ impl<'c> Evidence<'c> {
     /// Reads everything.
     pub(crate) fn collect(world: &World<'c>, catalog: Catalog) -> Result<Self, String> {
         let workspaces = world.workspaces();
-        let tools_in_project = world.workdirs.values().any(|workdir| *workdir != Workdir::Instance);
-        let strange = if tools_in_project { None } else { Some(world.project.strange()) };
+        let tools_in_project = world
+            .workdirs
+            .values()
+            .any(|workdir| *workdir != Workdir::Instance);
+        let strange = if tools_in_project {
+            None
+        } else {
+            Some(world.project.strange())
+        };
         Ok(Evidence {
             case: world.case,
             diagnostics: world.diagnostics.clone(),
@@ -70,7 +77,9 @@ impl<'c> Evidence<'c> {
             logs: world.logs.text(),
             state_root: world.state_root(),
             project: world.project.root().to_owned(),
-            strange_files: strange.transpose().map_err(|error| format!("the project folder can't be read: {error}"))?,
+            strange_files: strange
+                .transpose()
+                .map_err(|error| format!("the project folder can't be read: {error}"))?,
             cut_off: world.cut_off,
             workdirs: world.workdirs.clone(),
             workspaces,
@@ -79,7 +88,10 @@ impl<'c> Evidence<'c> {
 
     /// Whether the case calls tools itself: such calls belong to no turn.
     pub(crate) fn has_direct_calls(&self) -> bool {
-        self.case.steps.iter().any(|step| matches!(step.action, Action::Call(_)))
+        self.case
+            .steps
+            .iter()
+            .any(|step| matches!(step.action, Action::Call(_)))
     }
 
     /// Where the tools of an instance work.
@@ -90,7 +102,12 @@ impl<'c> Evidence<'c> {
             Workdir::Repository(folder) => Some(folder.clone()),
             Workdir::Instance => {
                 let id = InstanceId::new(agent, instance_key);
-                Some(self.workspaces.first()?.instance_dir(&id).join(layout::WORKDIR))
+                Some(
+                    self.workspaces
+                        .first()?
+                        .instance_dir(&id)
+                        .join(layout::WORKDIR),
+                )
             }
         }
     }
@@ -99,28 +116,38 @@ impl<'c> Evidence<'c> {
 fn conversations(workspaces: &[Workspace]) -> Result<Conversations, String> {
     let mut conversations = BTreeMap::new();
     for workspace in workspaces {
-        let instances = workspace.instances().map_err(|error| format!("the workspace can't be read: {error}"))?;
+        let instances = workspace
+            .instances()
+            .map_err(|error| format!("the workspace can't be read: {error}"))?;
         for instance in instances {
             let read = workspace.conversation(&instance.id);
-            let (messages, _) =
-                read.map_err(|error| format!("the conversation of {} can't be read: {error}", instance.id))?;
+            let (messages, _) = read.map_err(|error| {
+                format!("the conversation of {} can't be read: {error}", instance.id)
+            })?;
             conversations.insert(instance.id, messages);
         }
     }
     Ok(conversations)
 }
 
-async fn conversations_in(database: &Database, workspaces: &[Workspace]) -> Result<Conversations, String> {
+async fn conversations_in(
+    database: &Database,
+    workspaces: &[Workspace],
+) -> Result<Conversations, String> {
     let mut conversations = BTreeMap::new();
     for workspace in workspaces {
-        let looking = database.look(workspace).await.map_err(|error| error.to_string())?;
+        let looking = database
+            .look(workspace)
+            .await
+            .map_err(|error| error.to_string())?;
         let read = async {
             for meta in looking.instances().await? {
                 conversations.insert(meta.id(), looking.conversation(&meta.id()).await?);
             }
             Ok::<_, StoreError>(())
         };
-        read.await.map_err(|error| format!("the workspace can't be read: {error}"))?;
+        read.await
+            .map_err(|error| format!("the workspace can't be read: {error}"))?;
     }
     Ok(conversations)
 }

@@ -40,12 +40,23 @@ fn fails(place: &str, matcher: &Matcher, actual: Option<&Value>) -> Vec<Failure>
 fn diagnostics(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     let place = "expect.diagnostics";
     match &expect.diagnostics {
-        Some(matcher) => fails(place, &matcher.clone().in_any_order(), Some(&view::diagnostics(&evidence.diagnostics))),
+        Some(matcher) => fails(
+            place,
+            &matcher.clone().in_any_order(),
+            Some(&view::diagnostics(&evidence.diagnostics)),
+        ),
         None => {
-            let errors = evidence.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+            let errors = evidence
+                .diagnostics
+                .iter()
+                .filter(|diagnostic| diagnostic.severity == Severity::Error);
             let errors: Vec<_> = errors.cloned().collect();
             let message = || format!("the bundle has errors:{}", view::brief(&errors));
-            if errors.is_empty() { Vec::new() } else { vec![Failure::new(place, message())] }
+            if errors.is_empty() {
+                Vec::new()
+            } else {
+                vec![Failure::new(place, message())]
+            }
         }
     }
 }
@@ -53,14 +64,21 @@ fn diagnostics(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
 fn catalog(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     let judge = |(agent, matcher): (&String, &Matcher)| {
         let names = evidence.catalog.get(agent).map(|names| json!(names));
-        fails(&child("expect.catalog", agent), &matcher.clone().in_any_order(), names.as_ref())
+        fails(
+            &child("expect.catalog", agent),
+            &matcher.clone().in_any_order(),
+            names.as_ref(),
+        )
     };
     expect.catalog.iter().flat_map(judge).collect()
 }
 
 fn requests(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     let judge = |(agent, matcher): (&String, &Matcher)| {
-        let of_agent = evidence.requests.iter().filter(|request| request.instance.agent == *agent);
+        let of_agent = evidence
+            .requests
+            .iter()
+            .filter(|request| request.instance.agent == *agent);
         let views: Value = of_agent.map(view::request).collect();
         fails(&child("expect.requests", agent), matcher, Some(&views))
     };
@@ -69,27 +87,46 @@ fn requests(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
 
 fn mcp(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     let judge = |(tool, matcher): (&String, &Matcher)| {
-        fails(&child("expect.mcp", tool), matcher, evidence.mcp.heard(tool).as_ref())
+        fails(
+            &child("expect.mcp", tool),
+            matcher,
+            evidence.mcp.heard(tool).as_ref(),
+        )
     };
     expect.mcp.iter().flat_map(judge).collect()
 }
 
 fn conversations(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
-    let by_name: BTreeMap<String, &Vec<Arc<Message>>> =
-        evidence.conversations.iter().map(|(id, messages)| (id.to_string(), messages)).collect();
+    let by_name: BTreeMap<String, &Vec<Arc<Message>>> = evidence
+        .conversations
+        .iter()
+        .map(|(id, messages)| (id.to_string(), messages))
+        .collect();
     let judge = |(instance, matcher): (&String, &Matcher)| {
-        let messages = by_name.get(instance).map(|messages| view::messages(messages));
-        fails(&child("expect.conversation", instance), matcher, messages.as_ref())
+        let messages = by_name
+            .get(instance)
+            .map(|messages| view::messages(messages));
+        fails(
+            &child("expect.conversation", instance),
+            matcher,
+            messages.as_ref(),
+        )
     };
     expect.conversation.iter().flat_map(judge).collect()
 }
 
 /// Results stand in the order in which they were appended, over all conversations.
 fn tool_results(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
-    let Some(matcher) = &expect.tool_results else { return Vec::new() };
+    let Some(matcher) = &expect.tool_results else {
+        return Vec::new();
+    };
     let mut messages: Vec<&Arc<Message>> = evidence.conversations.values().flatten().collect();
     messages.sort_by_key(|message| message.created_at);
-    let results: Value = messages.into_iter().flat_map(|message| message.tool_results()).map(view::result).collect();
+    let results: Value = messages
+        .into_iter()
+        .flat_map(|message| message.tool_results())
+        .map(view::result)
+        .collect();
     fails("expect.toolResults", matcher, Some(&results))
 }
 
@@ -98,13 +135,22 @@ fn event_sequence(expect: &Expect, all: &[RuntimeEvent]) -> Vec<Failure> {
     let actual: Vec<Value> = all.iter().map(events::json).collect();
     let mut next = 0;
     for (index, matcher) in expect.events.iter().flatten().enumerate() {
-        match actual[next..].iter().position(|event| matcher.matches(Some(event))) {
+        match actual[next..]
+            .iter()
+            .position(|event| matcher.matches(Some(event)))
+        {
             Some(offset) => next += offset + 1,
             None => {
                 let rest: Vec<String> = actual[next..].iter().map(short_event).collect();
-                let rest = if rest.is_empty() { "nothing".to_owned() } else { rest.join("\n  ") };
+                let rest = if rest.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    rest.join("\n  ")
+                };
                 let wanted = matcher.to_value();
-                let message = format!("no event like {wanted} behind the one before it; there came\n  {rest}");
+                let message = format!(
+                    "no event like {wanted} behind the one before it; there came\n  {rest}"
+                );
                 return vec![Failure::new(format!("expect.events[{index}]"), message)];
             }
         }
@@ -114,15 +160,37 @@ fn event_sequence(expect: &Expect, all: &[RuntimeEvent]) -> Vec<Failure> {
 
 /// An event without ids and prompts: what tells it from others at a glance.
 fn short_event(event: &Value) -> String {
-    let boring = ["timestamp", "traceId", "spanId", "parentSpanId", "turnId", "stepId", "eventId", "llmInputMessages"];
-    let shown = event.as_object().into_iter().flatten().filter(|(key, _)| !boring.contains(&key.as_str()));
-    Value::Object(shown.map(|(key, value)| (key.clone(), value.clone())).collect()).to_string()
+    let boring = [
+        "timestamp",
+        "traceId",
+        "spanId",
+        "parentSpanId",
+        "turnId",
+        "stepId",
+        "eventId",
+        "llmInputMessages",
+    ];
+    let shown = event
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !boring.contains(&key.as_str()));
+    Value::Object(
+        shown
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+    )
+    .to_string()
 }
 
 fn files(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     let judge = |(place, matcher): (&FilePlace, &Matcher)| {
         let content = locate(place, evidence).and_then(|path| read(&path));
-        fails(&child("expect.files", &place.to_string()), matcher, content.as_ref())
+        fails(
+            &child("expect.files", &place.to_string()),
+            matcher,
+            content.as_ref(),
+        )
     };
     expect.files.iter().flat_map(judge).collect()
 }
@@ -130,10 +198,19 @@ fn files(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
 fn locate(place: &FilePlace, evidence: &Evidence<'_>) -> Option<PathBuf> {
     match place {
         FilePlace::Project { path } => Some(evidence.project.join(path)),
-        FilePlace::Workdir { agent, instance_key, path } => Some(evidence.workdir(agent, instance_key)?.join(path)),
+        FilePlace::Workdir {
+            agent,
+            instance_key,
+            path,
+        } => Some(evidence.workdir(agent, instance_key)?.join(path)),
         FilePlace::State { path } => {
-            let mut roots = evidence.workspaces.iter().map(|workspace| workspace.dir.as_path());
-            roots.find_map(|root| expand(root, path)).or_else(|| expand(&evidence.state_root, path))
+            let mut roots = evidence
+                .workspaces
+                .iter()
+                .map(|workspace| workspace.dir.as_path());
+            roots
+                .find_map(|root| expand(root, path))
+                .or_else(|| expand(&evidence.state_root, path))
         }
     }
 }
@@ -146,19 +223,29 @@ fn expand(root: &Path, pattern: &str) -> Option<PathBuf> {
     let mut found = vec![root.to_owned()];
     for part in pattern.replace(':', COLON).split('/') {
         let fits = |folder: &PathBuf| match part.contains('*') {
-            true => names_like(folder, part).into_iter().map(|name| folder.join(name)).collect(),
+            true => names_like(folder, part)
+                .into_iter()
+                .map(|name| folder.join(name))
+                .collect(),
             false => vec![folder.join(part)],
         };
-        found = found.iter().flat_map(fits).filter(|path| path.exists()).collect();
+        found = found
+            .iter()
+            .flat_map(fits)
+            .filter(|path| path.exists())
+            .collect();
     }
     found.into_iter().next()
 }
 
 fn names_like(folder: &Path, pattern: &str) -> Vec<String> {
     let regex = regex::escape(pattern).replace("\\*", ".*");
-    let regex = regex::Regex::new(&format!("^{regex}$")).expect("an escaped pattern is a regular expression");
+    let regex = regex::Regex::new(&format!("^{regex}$"))
+        .expect("an escaped pattern is a regular expression");
     let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = names
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     names.retain(|name| regex.is_match(name));
     names.sort();
     names
@@ -167,7 +254,12 @@ fn names_like(folder: &Path, pattern: &str) -> Vec<String> {
 /// The text of a file, or the sorted names in a folder.
 fn read(path: &Path) -> Option<Value> {
     if path.is_dir() {
-        return Some(json!(names_like(path, "*").iter().map(|name| name.replace(COLON, ":")).collect::<Vec<_>>()));
+        return Some(json!(
+            names_like(path, "*")
+                .iter()
+                .map(|name| name.replace(COLON, ":"))
+                .collect::<Vec<_>>()
+        ));
     }
     let bytes = std::fs::read(path).ok()?;
     Some(Value::String(String::from_utf8_lossy(&bytes).into_owned()))

@@ -38,11 +38,13 @@ pub(crate) enum Life {
 
 impl Life {
     /// Starts what the case says on the state that it has by now.
-    pub(crate) fn start(world: &World<'_>, bundle: Arc<Bundle>) -> Result<Result<Self, StartError>, OutOfTime> {
+    pub(crate) fn start(
+        world: &World<'_>,
+        bundle: Arc<Bundle>,
+    ) -> Result<Result<Self, StartError>, OutOfTime> {
         Ok(match (world.case.nodes, &world.database) {
-            (Some(nodes), Some(database)) => {
-                Cluster::start(world, bundle, database, nodes)?.map(|cluster| Life::Many(Box::new(cluster)))
-            }
+            (Some(nodes), Some(database)) => Cluster::start(world, bundle, database, nodes)?
+                .map(|cluster| Life::Many(Box::new(cluster))),
             _ => One::start(world, bundle)?.map(|one| Life::One(Box::new(one))),
         })
     }
@@ -64,18 +66,31 @@ impl Life {
     }
 
     /// Starts a second swarm on the same state, and ends it.
-    pub(crate) fn second(&self, world: &World<'_>, bundle: Arc<Bundle>) -> Result<Result<(), StartError>, OutOfTime> {
+    pub(crate) fn second(
+        &self,
+        world: &World<'_>,
+        bundle: Arc<Bundle>,
+    ) -> Result<Result<(), StartError>, OutOfTime> {
         self.run(world, async {
-            let swarm = Outfit::of(world, bundle).builder(world.database.clone()).start().await?;
+            let swarm = Outfit::of(world, bundle)
+                .builder(world.database.clone())
+                .start()
+                .await?;
             swarm.shutdown().await;
             Ok(())
         })
     }
 
     /// Runs `work` in this life, but not longer than the case may.
-    pub(crate) fn run<T>(&self, world: &World<'_>, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
+    pub(crate) fn run<T>(
+        &self,
+        world: &World<'_>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, OutOfTime> {
         match self {
-            Life::One(one) => world.logs.hear(|| one.runtime.block_on(world.in_time(work))),
+            Life::One(one) => world
+                .logs
+                .hear(|| one.runtime.block_on(world.in_time(work))),
             Life::Many(cluster) => cluster.run(world, work),
         }
     }
@@ -126,15 +141,22 @@ impl One {
         let runtime = outfit.runtime();
         let starting = async {
             // With others it only leads.
-            let leading =
-                world.database.clone().map(|database| if world.nodes > 1 { database.turns(0) } else { database });
+            let leading = world.database.clone().map(|database| {
+                if world.nodes > 1 {
+                    database.turns(0)
+                } else {
+                    database
+                }
+            });
             let started = outfit.builder(leading).start_watched().await;
             if let (Ok(_), Some(database)) = (&started, &world.database) {
                 start_workers(world.nodes, &outfit, database).await;
             }
             started
         };
-        let started = world.logs.hear(|| runtime.block_on(world.in_time(starting)))?;
+        let started = world
+            .logs
+            .hear(|| runtime.block_on(world.in_time(starting)))?;
         Ok(started.map(|(swarm, events)| {
             let followed = world.events.follow(events);
             let news = Mutex::new(swarm.reload_news());
@@ -142,7 +164,13 @@ impl One {
                 let _entered = runtime.enter();
                 swarm.watch(WatchOptions::default())
             });
-            One { runtime, swarm, followed, news, _watch: watch }
+            One {
+                runtime,
+                swarm,
+                followed,
+                news,
+                _watch: watch,
+            }
         }))
     }
 
@@ -187,7 +215,10 @@ async fn start_workers(nodes: usize, outfit: &Outfit, database: &Database) {
     let works = |node: &NodeInfo| node.workspace == name && node.state == "works";
     // A case whose time is up waits no longer.
     while nodes > 1
-        && database.nodes().await.is_ok_and(|there| there.iter().filter(|node| works(node)).count() < nodes - 1)
+        && database
+            .nodes()
+            .await
+            .is_ok_and(|there| there.iter().filter(|node| works(node)).count() < nodes - 1)
     {
         tokio::time::sleep(LOOK).await;
     }

@@ -23,7 +23,9 @@ pub(crate) struct Logs {
 impl Logs {
     /// A subscriber that writes here.
     pub(crate) fn dispatch(&self) -> Dispatch {
-        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_ansi(false);
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::TRACE)
+            .with_ansi(false);
         Dispatch::new(subscriber.with_writer(self.clone()).finish())
     }
 

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use goondan::mcp::{StandIns, Stream};
 use goondan::ports::tool::ToolError;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split,
+};
 
 use crate::case::{McpFixture, McpReply, McpStart, McpToolFixture};
 
@@ -41,15 +43,30 @@ impl McpServers {
     pub(crate) fn new(fixtures: &BTreeMap<String, McpFixture>) -> Self {
         let player = |fixture: &McpFixture| {
             let tools = fixture.tools.clone();
-            let state = State { starts: 0, tools, replied: BTreeMap::new(), heard: Vec::new() };
-            Arc::new(Player { fixture: fixture.clone(), state: Mutex::new(state) })
+            let state = State {
+                starts: 0,
+                tools,
+                replied: BTreeMap::new(),
+                heard: Vec::new(),
+            };
+            Arc::new(Player {
+                fixture: fixture.clone(),
+                state: Mutex::new(state),
+            })
         };
-        McpServers(fixtures.iter().map(|(name, fixture)| (name.clone(), player(fixture))).collect())
+        McpServers(
+            fixtures
+                .iter()
+                .map(|(name, fixture)| (name.clone(), player(fixture)))
+                .collect(),
+        )
     }
 
     /// What the server of that name was told.
     pub(crate) fn heard(&self, name: &str) -> Option<Value> {
-        self.0.get(name).map(|player| Value::Array(player.state().heard.clone()))
+        self.0
+            .get(name)
+            .map(|player| Value::Array(player.state().heard.clone()))
     }
 }
 
@@ -60,7 +77,12 @@ impl StandIns for McpServers {
         let (near, far) = tokio::io::duplex(PIPE);
         tokio::spawn(player.play(far));
         let (input, output) = split(near);
-        Some(Ok(Stream { input: Box::new(input), output: Box::new(output), errors: None, program: None }))
+        Some(Ok(Stream {
+            input: Box::new(input),
+            output: Box::new(output),
+            errors: None,
+            program: None,
+        }))
     }
 }
 
@@ -84,13 +106,22 @@ impl Player {
             let mut state = self.state();
             state.starts += 1;
             let starts = &self.fixture.starts;
-            starts.get(state.starts - 1).or(starts.last()).copied().unwrap_or_default()
+            starts
+                .get(state.starts - 1)
+                .or(starts.last())
+                .copied()
+                .unwrap_or_default()
         };
         let (input, mut output) = split(stream);
         match start {
             McpStart::Answers => {
                 let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
-                Conversation { player: self, output }.hear(input).await;
+                Conversation {
+                    player: self,
+                    output,
+                }
+                .hear(input)
+                .await;
             }
             McpStart::Dies => {}
             McpStart::Hangs => drain(input).await,
@@ -102,7 +133,10 @@ impl Player {
     /// The next reply to a call of that tool.
     fn reply(&self, tool: &str, arguments: &Value) -> McpReply {
         let Some(replies) = self.fixture.replies.get(tool) else {
-            return McpReply { text: Some(arguments.to_string()), ..McpReply::default() };
+            return McpReply {
+                text: Some(arguments.to_string()),
+                ..McpReply::default()
+            };
         };
         let mut state = self.state();
         let used = state.replied.entry(tool.to_owned()).or_default();
@@ -125,7 +159,9 @@ impl Conversation {
         let conversation = Arc::new(self);
         let mut lines = BufReader::new(input).lines();
         while let Ok(Some(line)) = lines.next_line().await {
-            let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+            let Ok(message) = serde_json::from_str::<Value>(&line) else {
+                continue;
+            };
             conversation.note(&message);
             // A call takes its time, and others go on beside it.
             let conversation = Arc::clone(&conversation);
@@ -171,18 +207,29 @@ impl Conversation {
             ("tools/list", _) => self.list(),
             ("tools/call", _) => return self.call(id, &message["params"]).await,
             (other, _) => {
-                let error = json!({"code": -32601, "message": format!("there is no method {other}")});
-                return self.say(&json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+                let error =
+                    json!({"code": -32601, "message": format!("there is no method {other}")});
+                return self
+                    .say(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
+                    .await;
             }
         };
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+            .await;
     }
 
     fn list(&self) -> Value {
         let tool = |tool: &McpToolFixture| {
-            let schema = tool.input_schema.clone().map_or_else(|| json!({"type": "object"}), Value::Object);
+            let schema = tool
+                .input_schema
+                .clone()
+                .map_or_else(|| json!({"type": "object"}), Value::Object);
             let mut told = json!({"name": tool.name, "inputSchema": schema});
-            told["description"] = json!(tool.description.clone().unwrap_or_else(|| format!("Does {}.", tool.name)));
+            told["description"] = json!(
+                tool.description
+                    .clone()
+                    .unwrap_or_else(|| format!("Does {}.", tool.name))
+            );
             if let Some(annotations) = &tool.annotations {
                 told["annotations"] = json!(annotations);
             }
@@ -190,22 +237,35 @@ impl Conversation {
         };
         let tools: Vec<Value> = self.player.state().tools.iter().map(tool).collect();
         match self.player.is_modern() {
-            true => json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}),
+            true => {
+                json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"})
+            }
             false => json!({"tools": tools}),
         }
     }
 
     async fn call(&self, id: &Value, params: &Value) {
         let name = params["name"].as_str().unwrap_or_default();
-        if !self.player.state().tools.iter().any(|tool| tool.name == name) {
+        if !self
+            .player
+            .state()
+            .tools
+            .iter()
+            .any(|tool| tool.name == name)
+        {
             let error = json!({"code": -32602, "message": format!("Unknown tool: {name}")});
-            return self.say(&json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+            return self
+                .say(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
+                .await;
         }
         let reply = self.player.reply(name, &params["arguments"]);
         for step in &reply.progress {
             let mut told = json!(step);
             told["progressToken"] = params["_meta"]["progressToken"].clone();
-            self.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})).await;
+            self.say(
+                &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": told}),
+            )
+            .await;
         }
         tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
         if let Some(noise) = &reply.noise
@@ -213,7 +273,10 @@ impl Conversation {
         {
             let _ = output.write_all(format!("{noise}\n").as_bytes()).await;
         }
-        self.player.state().tools.retain(|tool| !reply.forgets.contains(&tool.name));
+        self.player
+            .state()
+            .tools
+            .retain(|tool| !reply.forgets.contains(&tool.name));
         if reply.dies {
             // Both ends are closed when the output is: the other side hangs up.
             if let Some(mut output) = self.output.lock().await.take() {
@@ -224,7 +287,8 @@ impl Conversation {
         }
         if let Some(tools) = reply.tools {
             self.player.state().tools = tools;
-            self.say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})).await;
+            self.say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+                .await;
         }
     }
 }
@@ -234,8 +298,13 @@ fn result(id: &Value, reply: &McpReply, is_modern: bool) -> Value {
         let error = json!({"code": refusal.code, "message": refusal.message});
         return json!({"jsonrpc": "2.0", "id": id, "error": error});
     }
-    let text = reply.text.iter().map(|text| json!({"type": "text", "text": text}));
-    let content: Vec<Value> = text.chain(reply.content.iter().flatten().cloned()).collect();
+    let text = reply
+        .text
+        .iter()
+        .map(|text| json!({"type": "text", "text": text}));
+    let content: Vec<Value> = text
+        .chain(reply.content.iter().flatten().cloned())
+        .collect();
     let mut result = json!({"content": content});
     if let Some(structured) = &reply.structured {
         result["structuredContent"] = structured.clone();

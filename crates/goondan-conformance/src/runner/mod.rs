@@ -45,24 +45,35 @@ const TIDYING: Duration = Duration::from_secs(15);
 
 /// Runs `located` as it is written.
 pub(crate) fn run_case(located: &Located, options: &Options) -> CaseReport {
-    let (begun, time_limit, database) = (Instant::now(), options.time_limit, options.database.clone());
-    let conditions =
-        Conditions { time_limit, database, nodes: options.nodes, live: None, tool_host: options.tool_host.clone() };
+    let (begun, time_limit, database) =
+        (Instant::now(), options.time_limit, options.database.clone());
+    let conditions = Conditions {
+        time_limit,
+        database,
+        nodes: options.nodes,
+        live: None,
+        tool_host: options.tool_host.clone(),
+    };
     let case = located.clone();
-    let outcome =
-        guarded(time_limit, move || run(&case, conditions)).unwrap_or_else(|failure| Outcome::Failed(vec![failure]));
+    let outcome = guarded(time_limit, move || run(&case, conditions))
+        .unwrap_or_else(|failure| Outcome::Failed(vec![failure]));
     CaseReport::new(located, outcome, begun.elapsed())
 }
 
 /// Does `work` on a thread of its own, so that even a case that blocks its thread ends with a report.
-fn guarded<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+fn guarded<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
     let (done, outcome) = mpsc::channel();
     std::thread::spawn(move || {
         let outcome = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panicked(&*panic));
         // Nobody listens any more where the case was given up on.
         let _ = done.send(outcome);
     });
-    outcome.recv_timeout(limit + TIDYING).unwrap_or_else(|_| Err(stuck(limit)))
+    outcome
+        .recv_timeout(limit + TIDYING)
+        .unwrap_or_else(|_| Err(stuck(limit)))
 }
 
 fn run(located: &Located, conditions: Conditions) -> Outcome {
@@ -88,13 +99,18 @@ fn run_and_judge(located: &Located, conditions: Conditions) -> Result<Vec<Failur
 }
 
 /// Performs the case and looks at what it has left behind. All failures are among those of the steps.
-fn perform_and_judge<'c>(world: &mut World<'c>, located: &'c Located) -> Result<(Performed, Evidence<'c>), String> {
+fn perform_and_judge<'c>(
+    world: &mut World<'c>,
+    located: &'c Located,
+) -> Result<(Performed, Evidence<'c>), String> {
     world.start()?;
     let catalog = catalog(world);
     let mut performed = steps::perform(world);
     world.end();
     let evidence = Evidence::collect(world, catalog)?;
-    performed.failures.extend(expectations::judge(&located.case.expect, &evidence));
+    performed
+        .failures
+        .extend(expectations::judge(&located.case.expect, &evidence));
     performed.failures.extend(invariants::judge(&evidence));
     Ok((performed, evidence))
 }
@@ -102,10 +118,15 @@ fn perform_and_judge<'c>(world: &mut World<'c>, located: &'c Located) -> Result<
 /// Why `case` can't run on this system, if it can't.
 fn unsupported(case: &Case, has_database: bool) -> Option<String> {
     if has_database && case.expect.files.keys().any(is_of_embedded_store) {
-        return Some("it looks at files of the embedded store, and conversations are in a database".to_owned());
+        return Some(
+            "it looks at files of the embedded store, and conversations are in a database"
+                .to_owned(),
+        );
     }
     if case.nodes.is_some() && !has_database {
-        return Some("it has several nodes, which share a database: run it with `--store`".to_owned());
+        return Some(
+            "it has several nodes, which share a database: run it with `--store`".to_owned(),
+        );
     }
     let needs_modes = case.files.values().any(|content| content.mode.is_some());
     if needs_modes && !cfg!(unix) {
@@ -117,29 +138,53 @@ fn unsupported(case: &Case, has_database: bool) -> Option<String> {
 
 /// Whether only the embedded store has that file. Tools work in folders whatever the store is.
 fn is_of_embedded_store(place: &FilePlace) -> bool {
-    let FilePlace::State { path } = place else { return false };
-    path.contains("instances") && !["/workdir", "/files"].iter().any(|part| path.contains(part))
+    let FilePlace::State { path } = place else {
+        return false;
+    };
+    path.contains("instances")
+        && !["/workdir", "/files"]
+            .iter()
+            .any(|part| path.contains(part))
 }
 
 fn is_there(program: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
 /// What the models of the agents that the case asks about are offered at the first step.
 fn catalog(world: &World<'_>) -> Catalog {
     let offered = |agent: &String| {
         let tools = world.life.as_ref()?.swarm(world).ok()?.catalog(agent)?;
-        Some((agent.clone(), tools.into_iter().map(|tool| tool.name).collect()))
+        Some((
+            agent.clone(),
+            tools.into_iter().map(|tool| tool.name).collect(),
+        ))
     };
-    world.case.expect.catalog.keys().filter_map(offered).collect()
+    world
+        .case
+        .expect
+        .catalog
+        .keys()
+        .filter_map(offered)
+        .collect()
 }
 
 fn stuck(time_limit: Duration) -> Failure {
-    let message = format!("did not end within {} s and could not be stopped", time_limit.as_secs());
+    let message = format!(
+        "did not end within {} s and could not be stopped",
+        time_limit.as_secs()
+    );
     Failure::new("the case", message)
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Failure::new("the case", format!("panicked: {}", text.unwrap_or("without a message")))
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    Failure::new(
+        "the case",
+        format!("panicked: {}", text.unwrap_or("without a message")),
+    )
 }

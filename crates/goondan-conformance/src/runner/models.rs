@@ -45,7 +45,10 @@ struct Log {
 impl Log {
     fn push(&self, node: usize, request: ModelRequest) {
         let instance = request.instance.to_string();
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(instance, node);
+        self.nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(instance, node);
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.push(request);
         self.count.send_replace(requests.len());
@@ -59,23 +62,41 @@ impl CaseModels {
             None if case.models.is_empty() => Own::Offline(Providers::new()),
             None => Own::Nothing,
         };
-        CaseModels { replies: ScriptedFactory::new(case.models.clone()), own, log: Log::default() }
+        CaseModels {
+            replies: ScriptedFactory::new(case.models.clone()),
+            own,
+            log: Log::default(),
+        }
     }
 
     /// Every request so far, also those that failed or were cut off.
     pub(super) fn requests(&self) -> Vec<ModelRequest> {
-        self.log.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.log
+            .requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// On which node the model of an instance was asked last.
     pub(super) fn node_of(&self, instance: &str) -> Option<usize> {
-        self.log.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(instance).copied()
+        self.log
+            .nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(instance)
+            .copied()
     }
 
     /// Waits until there were `count` requests.
     pub(super) async fn asked(&self, count: usize) {
         // The sender lives as long as `self`.
-        let _ = self.log.count.subscribe().wait_for(|asked| *asked >= count).await;
+        let _ = self
+            .log
+            .count
+            .subscribe()
+            .wait_for(|asked| *asked >= count)
+            .await;
     }
 }
 
@@ -98,7 +119,8 @@ impl ModelFactory for NodeModels {
         bundle_root: &Path,
         environment: &Environment,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
-        self.models.client_on(self.node, model, bundle_root, environment)
+        self.models
+            .client_on(self.node, model, bundle_root, environment)
     }
 }
 
@@ -128,7 +150,11 @@ impl CaseModels {
             Own::Offline(_) | Own::Nothing => &self.replies,
         };
         let client = factory.client(model, bundle_root, environment)?;
-        Ok(Arc::new(Recorded { client, node, log: self.log.clone() }))
+        Ok(Arc::new(Recorded {
+            client,
+            node,
+            log: self.log.clone(),
+        }))
     }
 }
 

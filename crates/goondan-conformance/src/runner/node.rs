@@ -21,7 +21,10 @@ const RESPAWN: Duration = Duration::from_millis(200);
 /// What a node is told.
 pub(super) enum Order {
     /// Tell that you stand, and stand still until something comes, or nothing can.
-    Pause { stands: Sender<()>, until: Receiver<()> },
+    Pause {
+        stands: Sender<()>,
+        until: Receiver<()>,
+    },
     /// End as a user would; says whether it was done in time.
     End(oneshot::Sender<bool>),
     /// End as if the process had died.
@@ -92,18 +95,31 @@ struct Ended {
 
 impl NodeParts {
     /// Lives once; says whether it is to live again, as a supervisor would see to.
-    fn live(&self, orders: &mut UnboundedReceiver<Order>, refused: &mut Option<oneshot::Sender<StartError>>) -> bool {
+    fn live(
+        &self,
+        orders: &mut UnboundedReceiver<Order>,
+        refused: &mut Option<oneshot::Sender<StartError>>,
+    ) -> bool {
         let runtime = self.outfit.runtime();
-        let Ended { leading, again } = self.outfit.logs.hear(|| runtime.block_on(self.work_or_lead(orders, refused)));
+        let Ended { leading, again } = self
+            .outfit
+            .logs
+            .hear(|| runtime.block_on(self.work_or_lead(orders, refused)));
         self.leader.send_if_modified(|leader| {
-            let is_mine = leading.is_some() && leader.as_ref().is_some_and(|led| led.number == self.number);
+            let is_mine =
+                leading.is_some() && leader.as_ref().is_some_and(|led| led.number == self.number);
             is_mine && leader.take().is_some()
         });
         if let Some(leading) = &leading {
             leading.swarm.kill();
         }
         runtime.shutdown_timeout(STRAGGLERS);
-        if let Some(Leading { swarm, followed, lost }) = leading {
+        if let Some(Leading {
+            swarm,
+            followed,
+            lost,
+        }) = leading
+        {
             drop((swarm, lost));
             followed.wait(STRAGGLERS);
         }
@@ -115,7 +131,9 @@ impl NodeParts {
         orders: &mut UnboundedReceiver<Order>,
         refused: &mut Option<oneshot::Sender<StartError>>,
     ) -> Ended {
-        let builder = self.outfit.builder_with(Some(self.database.clone()), Arc::clone(&self.models) as _);
+        let builder = self
+            .outfit
+            .builder_with(Some(self.database.clone()), Arc::clone(&self.models) as _);
         let mut starting = std::pin::pin!(builder.start_watched());
         let mut leading: Option<Leading> = None;
         loop {
@@ -160,7 +178,9 @@ impl NodeParts {
 /// Ends a swarm as a user would, if this node has one.
 async fn end(leading: Option<&Leading>) -> bool {
     let Some(leading) = leading else { return true };
-    tokio::time::timeout(GRACE, leading.swarm.shutdown()).await.is_ok()
+    tokio::time::timeout(GRACE, leading.swarm.shutdown())
+        .await
+        .is_ok()
 }
 
 /// Is done when another node has taken over from this one.

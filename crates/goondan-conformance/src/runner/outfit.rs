@@ -65,7 +65,11 @@ impl Outfit {
         self.builder_with(database, Arc::clone(&self.models) as Arc<dyn ModelFactory>)
     }
 
-    pub(super) fn builder_with(&self, database: Option<Database>, models: Arc<dyn ModelFactory>) -> SwarmBuilder {
+    pub(super) fn builder_with(
+        &self,
+        database: Option<Database>,
+        models: Arc<dyn ModelFactory>,
+    ) -> SwarmBuilder {
         let mut builder = Swarm::builder(Arc::clone(&self.bundle));
         if let Some(database) = database {
             builder = builder.database(database);
@@ -106,5 +110,7 @@ fn workspace(bundle: &Bundle) -> String {
     let swarm = bundle.choose_swarm(None).ok();
     let key = swarm.map(|swarm| swarm.spec.instance_key.as_deref().unwrap_or(&swarm.id.name));
     // A bundle without a swarm does not start.
-    StateRoot(PathBuf::new()).workspace(key.unwrap_or_default()).id
+    StateRoot(PathBuf::new())
+        .workspace(key.unwrap_or_default())
+        .id
 }

@@ -20,7 +20,10 @@ impl ProjectFolder {
     /// An empty folder.
     pub(crate) fn create(root: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
-        Ok(ProjectFolder { root, written: BTreeMap::new() })
+        Ok(ProjectFolder {
+            root,
+            written: BTreeMap::new(),
+        })
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -29,10 +32,15 @@ impl ProjectFolder {
 
     /// Copies a project into it. Build output is copied only where the project's bundle needs it.
     pub(crate) fn copy_from(&mut self, source: &Path) -> io::Result<()> {
-        for (path, file) in walk(source, &|name| NOT_COPIED.contains(&name) || name == "target")? {
+        for (path, file) in walk(source, &|name| {
+            NOT_COPIED.contains(&name) || name == "target"
+        })? {
             self.copy(&file, &path)?;
         }
-        let needed = goondan::load(source).bundle.map(|bundle| bundle.files().to_vec()).unwrap_or_default();
+        let needed = goondan::load(source)
+            .bundle
+            .map(|bundle| bundle.files().to_vec())
+            .unwrap_or_default();
         for path in needed.iter().map(Path::new) {
             if !self.written.contains_key(path) {
                 self.copy(&source.join(path), path)?;
@@ -49,7 +57,8 @@ impl ProjectFolder {
         let target = self.root.join(path);
         create_parent(&target)?;
         std::fs::copy(file, &target)?;
-        self.written.insert(path.to_owned(), std::fs::read(&target)?);
+        self.written
+            .insert(path.to_owned(), std::fs::read(&target)?);
         Ok(())
     }
 
@@ -59,19 +68,30 @@ impl ProjectFolder {
         create_parent(&target)?;
         let fresh = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(&self.root))?;
         std::fs::write(fresh.path(), &content.bytes)?;
-        set_mode(fresh.path(), content.mode.or_else(|| mode_of(&target)).unwrap_or(0o644))?;
+        set_mode(
+            fresh.path(),
+            content.mode.or_else(|| mode_of(&target)).unwrap_or(0o644),
+        )?;
         fresh.persist(&target)?;
-        self.written.insert(PathBuf::from(path.as_str()), content.bytes.clone());
+        self.written
+            .insert(PathBuf::from(path.as_str()), content.bytes.clone());
         Ok(())
     }
 
     /// Replaces every `old` in a file.
-    pub(crate) fn replace(&mut self, path: &ProjectPath, old: &str, new: &str) -> Result<(), String> {
-        let text = std::fs::read_to_string(self.root.join(path.as_str())).map_err(|error| error.to_string())?;
+    pub(crate) fn replace(
+        &mut self,
+        path: &ProjectPath,
+        old: &str,
+        new: &str,
+    ) -> Result<(), String> {
+        let text = std::fs::read_to_string(self.root.join(path.as_str()))
+            .map_err(|error| error.to_string())?;
         if old.is_empty() || !text.contains(old) {
             return Err(format!("{} does not contain `{old}`", path.as_str()));
         }
-        self.write(path, &FileContent::from(text.replace(old, new).as_str())).map_err(|error| error.to_string())
+        self.write(path, &FileContent::from(text.replace(old, new).as_str()))
+            .map_err(|error| error.to_string())
     }
 
     /// Removes a file, or a folder with everything in it.
@@ -82,7 +102,8 @@ impl ProjectFolder {
         } else {
             std::fs::remove_file(&target)?
         }
-        self.written.retain(|written, _| !written.starts_with(path.as_str()));
+        self.written
+            .retain(|written, _| !written.starts_with(path.as_str()));
         Ok(())
     }
 
@@ -99,14 +120,20 @@ impl ProjectFolder {
                 Some(_) => {}
             }
         }
-        let gone = self.written.keys().filter(|path| !present.contains_key(*path));
+        let gone = self
+            .written
+            .keys()
+            .filter(|path| !present.contains_key(*path));
         strange.extend(gone.map(|path| format!("{} is gone", path.display())));
         Ok(strange)
     }
 }
 
 /// All files below `root`, by their path relative to it. Links are taken as what they point at, folders excepted.
-pub(crate) fn walk(root: &Path, skip: &dyn Fn(&str) -> bool) -> io::Result<BTreeMap<PathBuf, PathBuf>> {
+pub(crate) fn walk(
+    root: &Path,
+    skip: &dyn Fn(&str) -> bool,
+) -> io::Result<BTreeMap<PathBuf, PathBuf>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -163,18 +190,26 @@ mod tests {
     fn what_the_case_did_is_not_strange_and_everything_else_is() {
         let dir = tempfile::tempdir().unwrap();
         let mut project = ProjectFolder::create(dir.path().join("p")).unwrap();
-        project.write(&path("a/b.txt"), &"one two two".into()).unwrap();
+        project
+            .write(&path("a/b.txt"), &"one two two".into())
+            .unwrap();
         project.write(&path("gone.txt"), &"x".into()).unwrap();
         project.write(&path("c.txt"), &"x".into()).unwrap();
         project.replace(&path("a/b.txt"), "two", "2").unwrap();
         project.remove(&path("c.txt")).unwrap();
-        assert_eq!(std::fs::read_to_string(project.root().join("a/b.txt")).unwrap(), "one 2 2");
+        assert_eq!(
+            std::fs::read_to_string(project.root().join("a/b.txt")).unwrap(),
+            "one 2 2"
+        );
         assert_eq!(project.strange().unwrap(), Vec::<String>::new());
 
         std::fs::write(project.root().join("a/b.txt"), "other").unwrap();
         std::fs::write(project.root().join("new.txt"), "").unwrap();
         std::fs::remove_file(project.root().join("gone.txt")).unwrap();
-        assert_eq!(project.strange().unwrap(), ["a/b.txt is changed", "new.txt is new", "gone.txt is gone"]);
+        assert_eq!(
+            project.strange().unwrap(),
+            ["a/b.txt is changed", "new.txt is new", "gone.txt is gone"]
+        );
     }
 
     #[test]
@@ -182,7 +217,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut project = ProjectFolder::create(dir.path().to_owned()).unwrap();
         project.write(&path("a"), &"x".into()).unwrap();
-        assert_eq!(project.replace(&path("a"), "y", "z"), Err("a does not contain `y`".to_owned()));
+        assert_eq!(
+            project.replace(&path("a"), "y", "z"),
+            Err("a does not contain `y`".to_owned())
+        );
         assert!(project.replace(&path("b"), "y", "z").is_err());
     }
 
@@ -191,7 +229,15 @@ mod tests {
     fn modes_are_set_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         let mut project = ProjectFolder::create(dir.path().to_owned()).unwrap();
-        project.write(&path("run.sh"), &FileContent { mode: Some(0o755), ..FileContent::from("a") }).unwrap();
+        project
+            .write(
+                &path("run.sh"),
+                &FileContent {
+                    mode: Some(0o755),
+                    ..FileContent::from("a")
+                },
+            )
+            .unwrap();
         project.replace(&path("run.sh"), "a", "b").unwrap();
         assert_eq!(mode_of(&project.root().join("run.sh")), Some(0o755));
     }

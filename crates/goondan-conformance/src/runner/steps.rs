@@ -63,37 +63,52 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
         Action::Connect(connect) => self::connect(world, connect).map(Some),
         Action::Reload => reload(world).map(Some),
         Action::AwaitReload(wanted) => await_reload(world, wanted).map(Some),
-        Action::Write(path, content) => {
-            world.project.write(path, content).map(|()| None).map_err(|error| error.to_string())
-        }
-        Action::Replace(edit) => world.project.replace(&edit.path, &edit.old, &edit.new).map(|()| None),
-        Action::Remove(path) => world.project.remove(path).map(|()| None).map_err(|error| error.to_string()),
+        Action::Write(path, content) => world
+            .project
+            .write(path, content)
+            .map(|()| None)
+            .map_err(|error| error.to_string()),
+        Action::Replace(edit) => world
+            .project
+            .replace(&edit.path, &edit.old, &edit.new)
+            .map(|()| None),
+        Action::Remove(path) => world
+            .project
+            .remove(path)
+            .map(|()| None)
+            .map_err(|error| error.to_string()),
         Action::Approve(answer) => {
             world.answers.keep(answer.clone());
             Ok(None)
         }
-        Action::Kill(SomeNode { node: Some(node) }) => {
-            world.trouble(|nodes, world| nodes.kill(world, nodes.number(node)?)).map(|()| None)
-        }
+        Action::Kill(SomeNode { node: Some(node) }) => world
+            .trouble(|nodes, world| nodes.kill(world, nodes.number(node)?))
+            .map(|()| None),
         Action::Kill(_) => {
             world.kill();
             Ok(None)
         }
-        Action::Restart(SomeNode { node: Some(node) }) => {
-            world.trouble(|nodes, world| nodes.restart(world, nodes.number(node)?)).map(|()| None)
-        }
+        Action::Restart(SomeNode { node: Some(node) }) => world
+            .trouble(|nodes, world| nodes.restart(world, nodes.number(node)?))
+            .map(|()| None),
         Action::Restart(_) => restart(world).map(|()| None),
-        Action::Pause(OneNode { node }) => world.trouble(|nodes, _| nodes.pause(nodes.number(node)?)).map(|()| None),
+        Action::Pause(OneNode { node }) => world
+            .trouble(|nodes, _| nodes.pause(nodes.number(node)?))
+            .map(|()| None),
         Action::Resume(some) => resume(world, some).map(|()| None),
         Action::Partition(Partition { node, how, seconds }) => {
             let time = seconds.map(|seconds| Duration::from_secs(seconds.into()));
-            world.trouble(|nodes, _| nodes.part(nodes.number(node)?, *how, time)).map(|()| None)
+            world
+                .trouble(|nodes, _| nodes.part(nodes.number(node)?, *how, time))
+                .map(|()| None)
         }
         Action::Heal(some) => heal(world, some).map(|()| None),
         Action::Await(wanted) => wait(world, wanted).map(|()| None),
         Action::Second => second(world).map(Some),
         Action::Advance(by) => {
-            world.clock.advance(TimeDelta::seconds(i64::from(by.seconds)));
+            world
+                .clock
+                .advance(TimeDelta::seconds(i64::from(by.seconds)));
             Ok(None)
         }
     }
@@ -102,18 +117,26 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
 /// The node that is named, or all that stand still.
 fn resume(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
     world.trouble(|nodes, world| {
-        let numbers =
-            node.as_ref().map_or_else(|| Ok(nodes.paused()), |node| nodes.number(node).map(|one| vec![one]))?;
-        numbers.into_iter().try_for_each(|number| nodes.resume(world, number))
+        let numbers = node.as_ref().map_or_else(
+            || Ok(nodes.paused()),
+            |node| nodes.number(node).map(|one| vec![one]),
+        )?;
+        numbers
+            .into_iter()
+            .try_for_each(|number| nodes.resume(world, number))
     })
 }
 
 /// The node that is named, or all that are kept from their database.
 fn heal(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
     world.trouble(|nodes, world| {
-        let numbers =
-            node.as_ref().map_or_else(|| Ok(nodes.parted()), |node| nodes.number(node).map(|one| vec![one]))?;
-        numbers.into_iter().try_for_each(|number| nodes.heal(world, number))
+        let numbers = node.as_ref().map_or_else(
+            || Ok(nodes.parted()),
+            |node| nodes.number(node).map(|one| vec![one]),
+        )?;
+        numbers
+            .into_iter()
+            .try_for_each(|number| nodes.heal(world, number))
     })
 }
 
@@ -121,24 +144,37 @@ fn judge(world: &World<'_>, step: &Step, place: &str, view: &Value) -> Vec<Failu
     let Some(expected) = &step.expect else {
         // A script says what it wants; of a live model, an answer is the least.
         let error = view.get("error").filter(|_| world.live.is_some());
-        return error.map(|error| Failure::new(place, format!("it failed: {error}"))).into_iter().collect();
+        return error
+            .map(|error| Failure::new(place, format!("it failed: {error}")))
+            .into_iter()
+            .collect();
     };
     let filled = substitute::value(&expected.to_value(), &world.saved)
         .and_then(|value| Matcher::parse(&value).map_err(|error| error.to_string()));
     match filled {
         Err(message) => vec![Failure::new(place, message)],
-        Ok(matcher) => Failure::of_mismatches(place, &otherwise(expected, view), matcher.check(Some(view))),
+        Ok(matcher) => {
+            Failure::of_mismatches(place, &otherwise(expected, view), matcher.check(Some(view)))
+        }
     }
 }
 
 /// That what came is not what was expected, with the reason where a step failed that was not meant to.
 fn otherwise(expected: &Matcher, view: &Value) -> String {
-    let is_meant = matches!(expected, Matcher::Map(keys) if keys.iter().any(|(key, _)| key == "error"));
-    match view.get("error").filter(|error| !is_meant && !error.is_null()) {
+    let is_meant =
+        matches!(expected, Matcher::Map(keys) if keys.iter().any(|(key, _)| key == "error"));
+    match view
+        .get("error")
+        .filter(|error| !is_meant && !error.is_null())
+    {
         None => "not as expected".to_owned(),
         Some(error) => {
             let word = |key| error.get(key).and_then(Value::as_str).unwrap_or_default();
-            format!("not as expected: it failed with {}: {}", word("code"), word("message"))
+            format!(
+                "not as expected: it failed with {}: {}",
+                word("code"),
+                word("message")
+            )
         }
     }
 }
@@ -146,16 +182,30 @@ fn otherwise(expected: &Matcher, view: &Value) -> String {
 fn send(world: &mut World<'_>, send: &Send, may_be_refused: bool) -> Result<Value, Broken> {
     let text = substitute::text(&send.input, &world.saved)?;
     let (agent, instance_key) = (send.agent.clone(), send.instance.clone());
-    let input = Input { text, agent, instance_key, ..Input::default() };
+    let input = Input {
+        text,
+        agent,
+        instance_key,
+        ..Input::default()
+    };
     let begun = Instant::now();
     let life = alive(world)?;
     let swarm = led(world, life)?;
-    let view = match in_time(life.run(world, swarm.send(input)), "the input is not accepted")? {
+    let view = match in_time(
+        life.run(world, swarm.send(input)),
+        "the input is not accepted",
+    )? {
         Err(refused) if may_be_refused => refusal(&refused),
-        Err(refused) => return Err(format!("the input is refused: {} ({})", refused.message, refused.code)),
+        Err(refused) => {
+            return Err(format!(
+                "the input is refused: {} ({})",
+                refused.message, refused.code
+            ));
+        }
         Ok(turn) if send.wait => {
             let event_id = turn.event_id.clone();
-            let result: Option<TurnResult> = in_time(life.run(world, turn.result()), "the turn does not end")?;
+            let result: Option<TurnResult> =
+                in_time(life.run(world, turn.result()), "the turn does not end")?;
             let result = result.ok_or("the swarm ended before the turn did")?;
             let mut view = view::turn(&result, millis(begun));
             view["eventId"] = json!(event_id);
@@ -186,7 +236,10 @@ fn connect(world: &World<'_>, wanted: &Connect) -> Result<Value, Broken> {
     let life = alive(world)?;
     let swarm = led(world, life)?;
     let running = super::connect::connect(&swarm, wanted);
-    in_time(life.run(world, running), "the connector has neither ended nor handed in so many events")?
+    in_time(
+        life.run(world, running),
+        "the connector has neither ended nor handed in so many events",
+    )?
 }
 
 fn refusal(error: &SendError) -> Value {
@@ -198,7 +251,10 @@ fn reload(world: &mut World<'_>) -> Result<Value, Broken> {
     let swarm = led(world, life)?;
     let outcome = in_time(life.run(world, swarm.reload()), "the reload does not end")?;
     // It was told as well, and nobody has to wait for it.
-    in_time(life.run(world, life.next_reload(WITHIN_REACH)), "the reload is not told")?;
+    in_time(
+        life.run(world, life.next_reload(WITHIN_REACH)),
+        "the reload is not told",
+    )?;
     Ok(reload_view(world, &outcome))
 }
 
@@ -238,7 +294,10 @@ fn restart(world: &mut World<'_>) -> Result<(), Broken> {
     world.start()?;
     match &world.life {
         Some(_) => Ok(()),
-        None => Err(format!("the swarm does not start again:{}", view::brief(&world.diagnostics))),
+        None => Err(format!(
+            "the swarm does not start again:{}",
+            view::brief(&world.diagnostics)
+        )),
     }
 }
 
@@ -248,37 +307,68 @@ fn second(world: &World<'_>) -> Result<Value, Broken> {
     let Some(bundle) = project.bundle else {
         return Ok(json!({"ok": false, "diagnostics": view::diagnostics(&project.diagnostics)}));
     };
-    Ok(match in_time(alive(world)?.second(world, bundle), "the second runtime does not start")? {
-        Ok(()) => json!({"ok": true}),
-        Err(StartError::Diagnostics(diagnostics)) => {
-            json!({"ok": false, "diagnostics": view::diagnostics(&diagnostics)})
-        }
-        Err(error) => json!({"ok": false, "error": {"message": error.to_string(), "suggestion": error.suggestion()}}),
-    })
+    Ok(
+        match in_time(
+            alive(world)?.second(world, bundle),
+            "the second runtime does not start",
+        )? {
+            Ok(()) => json!({"ok": true}),
+            Err(StartError::Diagnostics(diagnostics)) => {
+                json!({"ok": false, "diagnostics": view::diagnostics(&diagnostics)})
+            }
+            Err(error) => {
+                json!({"ok": false, "error": {"message": error.to_string(), "suggestion": error.suggestion()}})
+            }
+        },
+    )
 }
 
 fn wait(world: &World<'_>, wanted: &Await) -> Result<(), Broken> {
     let life = alive(world)?;
     let agent = wanted.agent.as_deref();
-    let waiting = world.events.wait(&wanted.event, agent, wanted.count, wanted.within());
+    let waiting = world
+        .events
+        .wait(&wanted.event, agent, wanted.count, wanted.within());
     match in_time(life.run(world, waiting), "the events do not come")? {
         Ok(()) => Ok(()),
         Err(seen) => {
-            let whose = agent.map(|agent| format!(" of {agent}")).unwrap_or_default();
-            let Await { event, count, within_ms, .. } = wanted;
-            Err(format!("{seen} of {count} `{event}`{whose} within {within_ms} ms; there were {}", seen_types(world)))
+            let whose = agent
+                .map(|agent| format!(" of {agent}"))
+                .unwrap_or_default();
+            let Await {
+                event,
+                count,
+                within_ms,
+                ..
+            } = wanted;
+            Err(format!(
+                "{seen} of {count} `{event}`{whose} within {within_ms} ms; there were {}",
+                seen_types(world)
+            ))
         }
     }
 }
 
 /// The types of everything that happened, for a message.
 fn seen_types(world: &World<'_>) -> String {
-    let types: Vec<String> = world.events.all().iter().map(super::events::type_of).collect();
-    if types.is_empty() { "no events at all".to_owned() } else { types.join(", ") }
+    let types: Vec<String> = world
+        .events
+        .all()
+        .iter()
+        .map(super::events::type_of)
+        .collect();
+    if types.is_empty() {
+        "no events at all".to_owned()
+    } else {
+        types.join(", ")
+    }
 }
 
 fn alive<'w>(world: &'w World<'_>) -> Result<&'w Life, Broken> {
-    world.life.as_ref().ok_or_else(|| "the swarm did not start".to_owned())
+    world
+        .life
+        .as_ref()
+        .ok_or_else(|| "the swarm did not start".to_owned())
 }
 
 fn led(world: &World<'_>, life: &Life) -> Result<Swarm, Broken> {
@@ -301,7 +391,10 @@ mod tests {
     fn a_step_that_failed_says_why_unless_it_was_meant_to() {
         let view = json!({"status": "error", "error": {"code": "E_X", "message": "no such file"}});
         let said = |expected: Value| otherwise(&Matcher::parse(&expected).unwrap(), &view);
-        assert_eq!(said(json!({"status": "ok"})), "not as expected: it failed with E_X: no such file");
+        assert_eq!(
+            said(json!({"status": "ok"})),
+            "not as expected: it failed with E_X: no such file"
+        );
         assert_eq!(said(json!({"error": {"code": "E_Y"}})), "not as expected");
     }
 }

@@ -14,9 +14,14 @@ pub(crate) fn value(value: &Value, saved: &Saved) -> Result<Value, String> {
             Some(reference) => lookup(reference, saved)?.clone(),
             None => Value::String(text(template, saved)?),
         },
-        Value::Array(items) => items.iter().map(|item| self::value(item, saved)).collect::<Result<_, _>>()?,
+        Value::Array(items) => items
+            .iter()
+            .map(|item| self::value(item, saved))
+            .collect::<Result<_, _>>()?,
         Value::Object(map) => {
-            let entries = map.iter().map(|(key, item)| Ok((key.clone(), self::value(item, saved)?)));
+            let entries = map
+                .iter()
+                .map(|(key, item)| Ok((key.clone(), self::value(item, saved)?)));
             Value::Object(entries.collect::<Result<_, String>>()?)
         }
         scalar => scalar.clone(),
@@ -54,13 +59,19 @@ fn sole_reference<'t>(template: &'t str, saved: &Saved) -> Option<&'t str> {
 }
 
 fn is_known(reference: &str, saved: &Saved) -> bool {
-    reference.split_once('.').is_some_and(|(name, _)| saved.contains_key(name))
+    reference
+        .split_once('.')
+        .is_some_and(|(name, _)| saved.contains_key(name))
 }
 
 fn lookup<'s>(reference: &str, saved: &'s Saved) -> Result<&'s Value, String> {
     let mut parts = reference.split('.');
     let kept = parts.next().and_then(|name| saved.get(name));
-    let found = parts.try_fold(kept, |value, part| value.map(|value| step_into(value, part))).flatten();
+    let found = parts
+        .try_fold(kept, |value, part| {
+            value.map(|value| step_into(value, part))
+        })
+        .flatten();
     found.ok_or_else(|| {
         let kept = kept.map(ToString::to_string).unwrap_or_default();
         format!("`${{{reference}}}` leads nowhere; what was kept is {kept}")
@@ -82,21 +93,39 @@ mod tests {
     use super::*;
 
     fn saved() -> Saved {
-        Saved::from([("p".to_owned(), json!({"output": {"id": "x-1", "n": 3, "list": [{"a": true}]}}))])
+        Saved::from([(
+            "p".to_owned(),
+            json!({"output": {"id": "x-1", "n": 3, "list": [{"a": true}]}}),
+        )])
     }
 
     #[test]
     fn references_are_filled_in() {
-        let filled =
-            value(&json!({"id": "${p.output.id}", "n": "${p.output.n}", "t": ["n is ${p.output.n}!"]}), &saved());
+        let filled = value(
+            &json!({"id": "${p.output.id}", "n": "${p.output.n}", "t": ["n is ${p.output.n}!"]}),
+            &saved(),
+        );
         assert_eq!(filled, Ok(json!({"id": "x-1", "n": 3, "t": ["n is 3!"]})));
-        assert_eq!(value(&json!("${p.output.list.0.a}"), &saved()), Ok(json!(true)));
-        assert_eq!(text("${p.output.id}${p.output.id}", &saved()).as_deref(), Ok("x-1x-1"));
+        assert_eq!(
+            value(&json!("${p.output.list.0.a}"), &saved()),
+            Ok(json!(true))
+        );
+        assert_eq!(
+            text("${p.output.id}${p.output.id}", &saved()).as_deref(),
+            Ok("x-1x-1")
+        );
     }
 
     #[test]
     fn what_nobody_kept_stays() {
-        for template in ["${HOME}/x", "${p}", "$p.output", "${p", "${q.output.id}", "a}b{c$"] {
+        for template in [
+            "${HOME}/x",
+            "${p}",
+            "$p.output",
+            "${p",
+            "${q.output.id}",
+            "a}b{c$",
+        ] {
             assert_eq!(text(template, &saved()).as_deref(), Ok(template));
         }
     }
@@ -104,7 +133,10 @@ mod tests {
     #[test]
     fn a_reference_that_leads_nowhere_is_an_error() {
         let error = text("${p.output.nothing}", &saved()).expect_err("an error");
-        assert!(error.starts_with("`${p.output.nothing}` leads nowhere"), "{error}");
+        assert!(
+            error.starts_with("`${p.output.nothing}` leads nowhere"),
+            "{error}"
+        );
         assert!(value(&json!("${p.output.list.9}"), &saved()).is_err());
     }
 

@@ -28,15 +28,26 @@ impl PlayedTools {
     pub(super) fn of(case: &Case, is_live: bool) -> Self {
         let played = |results: &Vec<PlayedResult>| {
             let used = Mutex::new(vec![false; results.len()]);
-            Arc::new(Played { results: results.clone(), used, has_ids: !is_live })
+            Arc::new(Played {
+                results: results.clone(),
+                used,
+                has_ids: !is_live,
+            })
         };
-        PlayedTools(case.tools.iter().map(|(name, results)| (name.clone(), played(results))).collect())
+        PlayedTools(
+            case.tools
+                .iter()
+                .map(|(name, results)| (name.clone(), played(results)))
+                .collect(),
+        )
     }
 }
 
 impl ToolStandIns for PlayedTools {
     fn handler(&self, tool: &str, export: &str) -> Option<Arc<dyn ToolHandler>> {
-        self.0.get(&format!("{tool}__{export}")).map(|played| Arc::clone(played) as Arc<dyn ToolHandler>)
+        self.0
+            .get(&format!("{tool}__{export}"))
+            .map(|played| Arc::clone(played) as Arc<dyn ToolHandler>)
     }
 }
 
@@ -46,10 +57,18 @@ impl Played {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |result: &PlayedResult| {
             (!self.has_ids || result.call.as_deref().is_none_or(|wanted| wanted == call))
-                && result.args.as_ref().is_none_or(|matcher| matcher.matches(Some(args)))
+                && result
+                    .args
+                    .as_ref()
+                    .is_none_or(|matcher| matcher.matches(Some(args)))
         };
-        let fitting: Vec<usize> = (0..self.results.len()).filter(|index| fits(&self.results[*index])).collect();
-        let index = *fitting.iter().find(|index| !used[**index]).or(fitting.last())?;
+        let fitting: Vec<usize> = (0..self.results.len())
+            .filter(|index| fits(&self.results[*index]))
+            .collect();
+        let index = *fitting
+            .iter()
+            .find(|index| !used[**index])
+            .or(fitting.last())?;
         used[index] = true;
         self.results.get(index)
     }
@@ -60,11 +79,17 @@ impl ToolHandler for Played {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let args = Value::Object(input);
         match self.take(&ctx.tool_call_id, &args) {
-            Some(PlayedResult { error: Some(error), .. }) => Err(tool_error(error)),
+            Some(PlayedResult {
+                error: Some(error), ..
+            }) => Err(tool_error(error)),
             Some(result) => Ok(ToolOutput::from(result.output.clone().unwrap_or_default())),
-            None => Err(ToolError::new(format!("the case has no result for this call with {args}"))
-                .code(Code::TOOL_FAILED)
-                .suggest("Add one to `tools` of the case, or take the tool out of there: then it runs.")),
+            None => Err(ToolError::new(format!(
+                "the case has no result for this call with {args}"
+            ))
+            .code(Code::TOOL_FAILED)
+            .suggest(
+                "Add one to `tools` of the case, or take the tool out of there: then it runs.",
+            )),
         }
     }
 }

@@ -37,20 +37,31 @@ struct Asked {
 /// All calls of models, in the order in which they began. Calls that the case makes itself are none of them.
 pub(crate) fn calls(events: &[RuntimeEvent], conversations: &Conversations) -> Vec<Called> {
     let written = arguments(conversations);
-    let turns: BTreeSet<&str> = events.iter().filter_map(|event| begun_turn(&event.kind)).collect();
+    let turns: BTreeSet<&str> = events
+        .iter()
+        .filter_map(|event| begun_turn(&event.kind))
+        .collect();
     let statuses: BTreeMap<(&str, &str), Value> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            Kind::ToolCompleted { tool_call_id, step_id, status, .. } => {
-                Some(((step_id.as_str(), tool_call_id.as_str()), json!(status)))
-            }
+            Kind::ToolCompleted {
+                tool_call_id,
+                step_id,
+                status,
+                ..
+            } => Some(((step_id.as_str(), tool_call_id.as_str()), json!(status))),
             _ => None,
         })
         .collect();
     let call = |event: &RuntimeEvent| match &event.kind {
-        Kind::ToolCalled { tool_call_id, tool_name, step_id, turn_id, arguments, .. }
-            if turns.contains(turn_id.as_str()) =>
-        {
+        Kind::ToolCalled {
+            tool_call_id,
+            tool_name,
+            step_id,
+            turn_id,
+            arguments,
+            ..
+        } if turns.contains(turn_id.as_str()) => {
             let key = (step_id.as_str(), tool_call_id.as_str());
             Some(Called {
                 agent: event.agent_name.clone(),
@@ -80,7 +91,11 @@ fn arguments(conversations: &Conversations) -> BTreeMap<(&str, &str), &Value> {
         _ => None,
     });
     of_steps
-        .flat_map(|(step, message)| message.tool_calls().map(move |call| ((step, &*call.tool_call_id), &call.input)))
+        .flat_map(|(step, message)| {
+            message
+                .tool_calls()
+                .map(move |call| ((step, &*call.tool_call_id), &call.input))
+        })
         .collect()
 }
 
@@ -91,11 +106,18 @@ fn asked(events: &[RuntimeEvent]) -> Vec<Asked> {
         .filter(|event| matches!(event.kind, Kind::ToolCalled { .. }))
         .map(|event| (event.trace.span_id.as_str(), event.agent_name.as_str()))
         .collect();
-    let caused = events.iter().filter(|event| begun_turn(&event.kind).is_some());
+    let caused = events
+        .iter()
+        .filter(|event| begun_turn(&event.kind).is_some());
     caused
         .filter_map(|event| {
-            let by = callers.get(event.trace.parent_span_id.as_deref()?).map(|agent| (*agent).to_owned());
-            Some(Asked { agent: event.agent_name.clone(), by })
+            let by = callers
+                .get(event.trace.parent_span_id.as_deref()?)
+                .map(|agent| (*agent).to_owned());
+            Some(Asked {
+                agent: event.agent_name.clone(),
+                by,
+            })
         })
         .collect()
 }
@@ -110,7 +132,10 @@ pub(super) fn judge(expected: &[Trajectory], evidence: &Evidence<'_>) -> Vec<Fai
     if expected.is_empty() {
         return Vec::new();
     }
-    let (calls, asked) = (calls(&evidence.events, &evidence.conversations), asked(&evidence.events));
+    let (calls, asked) = (
+        calls(&evidence.events, &evidence.conversations),
+        asked(&evidence.events),
+    );
     let check = |(index, one): (usize, &Trajectory)| {
         let problem = problem(one, &calls, &asked)?;
         Some(Failure::new(place(index), problem))
@@ -126,23 +151,45 @@ fn problem(one: &Trajectory, calls: &[Called], asked: &[Asked]) -> Option<String
         Expected::Called(pattern, times) => {
             let count = calls.iter().filter(|call| pattern.fits(call)).count();
             let wrong = wrong_number("called", times.as_ref(), count)?;
-            Some(format!("{} was {wrong}; the calls were{}", pattern.words(), listing(&calls)))
+            Some(format!(
+                "{} was {wrong}; the calls were{}",
+                pattern.words(),
+                listing(&calls)
+            ))
         }
         Expected::InOrder(patterns) => {
             let mut rest = calls.iter();
-            let missing = patterns.iter().find(|pattern| !rest.any(|call| pattern.fits(call)))?;
-            Some(format!("no call of {} comes in its turn; the calls were{}", missing.words(), listing(&calls)))
+            let missing = patterns
+                .iter()
+                .find(|pattern| !rest.any(|call| pattern.fits(call)))?;
+            Some(format!(
+                "no call of {} comes in its turn; the calls were{}",
+                missing.words(),
+                listing(&calls)
+            ))
         }
         Expected::Only(tools) => {
             let other = calls.iter().find(|call| !tools.contains(&call.tool))?;
-            Some(format!("{} was called, which is not among {}", other.tool, tools.join(", ")))
+            Some(format!(
+                "{} was called, which is not among {}",
+                other.tool,
+                tools.join(", ")
+            ))
         }
         Expected::Asked(agent, times) => {
             let by = |asked: &&Asked| asked.by.as_deref().map_or(one.agent.is_none(), is_of);
-            let count = asked.iter().filter(|asked| asked.agent == *agent).filter(by).count();
+            let count = asked
+                .iter()
+                .filter(|asked| asked.agent == *agent)
+                .filter(by)
+                .count();
             let wrong = wrong_number("asked", times.as_ref(), count)?;
             let names: Vec<&str> = asked.iter().map(|asked| asked.agent.as_str()).collect();
-            let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+            let names = if names.is_empty() {
+                "nobody".to_owned()
+            } else {
+                names.join(", ")
+            };
             Some(format!("{agent} was {wrong}; asked were: {names}"))
         }
     }
@@ -159,7 +206,9 @@ fn wrong_number(done: &str, times: Option<&Matcher>, count: usize) -> Option<Str
         Some(times) if times.matches(Some(&json!(count))) => None,
         Some(times) => {
             let wanted = times.to_value();
-            let wanted = wanted.as_u64().map_or_else(|| wanted.to_string(), times_in_words);
+            let wanted = wanted
+                .as_u64()
+                .map_or_else(|| wanted.to_string(), times_in_words);
             Some(format!("{words} (expected {wanted})"))
         }
     }
@@ -176,13 +225,27 @@ fn times_in_words(count: u64) -> String {
 impl CallPattern {
     fn fits(&self, call: &Called) -> bool {
         self.tool == call.tool
-            && self.args.as_ref().is_none_or(|args| args.matches(Some(&call.args)))
-            && self.status.as_ref().is_none_or(|status| status.matches(call.status.as_ref()))
+            && self
+                .args
+                .as_ref()
+                .is_none_or(|args| args.matches(Some(&call.args)))
+            && self
+                .status
+                .as_ref()
+                .is_none_or(|status| status.matches(call.status.as_ref()))
     }
 
     fn words(&self) -> String {
-        let args = self.args.as_ref().map(|args| format!(" with {}", args.to_value())).unwrap_or_default();
-        let status = self.status.as_ref().map(|status| format!(" (status {})", status.to_value())).unwrap_or_default();
+        let args = self
+            .args
+            .as_ref()
+            .map(|args| format!(" with {}", args.to_value()))
+            .unwrap_or_default();
+        let status = self
+            .status
+            .as_ref()
+            .map(|status| format!(" (status {})", status.to_value()))
+            .unwrap_or_default();
         format!("{}{args}{status}", self.tool)
     }
 }

@@ -19,7 +19,11 @@ pub(crate) fn message(message: &Message) -> Value {
     put(&mut view, "text", message.text().into());
     put(&mut view, "calls", calls.into());
     put(&mut view, "results", results.into());
-    put(&mut view, "metadata", Value::Object(message.metadata.clone()));
+    put(
+        &mut view,
+        "metadata",
+        Value::Object(message.metadata.clone()),
+    );
     Value::Object(view)
 }
 
@@ -40,7 +44,11 @@ pub(crate) fn result(result: &ToolResultPart) -> Value {
 /// `{instance, system, tools, messages, params}`.
 pub(crate) fn request(request: &ModelRequest) -> Value {
     let mut view = Map::from_iter([("instance".to_owned(), json!(request.instance.to_string()))]);
-    put(&mut view, "system", request.system.clone().unwrap_or_default().into());
+    put(
+        &mut view,
+        "system",
+        request.system.clone().unwrap_or_default().into(),
+    );
     view.insert("tools".to_owned(), plain(&*request.tools));
     view.insert("messages".to_owned(), messages(&request.messages));
     put(&mut view, "params", params(&request.params));
@@ -54,7 +62,11 @@ fn params(params: &ModelParams) -> Value {
         ("maxTokens", params.max_tokens.map(Value::from)),
         ("topP", params.top_p.map(Value::from)),
     ];
-    view.extend(named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    view.extend(
+        named
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?))),
+    );
     Value::Object(view)
 }
 
@@ -94,13 +106,23 @@ pub(crate) fn diagnostics(list: &[Diagnostic]) -> Value {
 /// Diagnostics for people: a line each.
 pub(crate) fn brief(list: &[Diagnostic]) -> String {
     let line = |diagnostic: &Diagnostic| {
-        let Diagnostic { code, message, file, position, suggestion, .. } = diagnostic;
+        let Diagnostic {
+            code,
+            message,
+            file,
+            position,
+            suggestion,
+            ..
+        } = diagnostic;
         let place = match (file, position) {
             (Some(file), Some(at)) => format!(" {file}:{}:{}", at.line, at.column),
             (Some(file), None) => format!(" {file}"),
             (None, _) => String::new(),
         };
-        let suggestion = suggestion.as_ref().map(|suggestion| format!(" ({suggestion})")).unwrap_or_default();
+        let suggestion = suggestion
+            .as_ref()
+            .map(|suggestion| format!(" ({suggestion})"))
+            .unwrap_or_default();
         format!("\n  {code}{place} {message}{suggestion}")
     };
     list.iter().map(line).collect()

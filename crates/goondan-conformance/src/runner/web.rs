@@ -32,16 +32,22 @@ impl WebServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let (address, ending) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
         let ends = Arc::clone(&ending);
-        let thread = std::thread::Builder::new().name("pages".to_owned()).spawn(move || {
-            for client in listener.incoming() {
-                if ends.load(Ordering::Acquire) {
-                    return;
+        let thread = std::thread::Builder::new()
+            .name("pages".to_owned())
+            .spawn(move || {
+                for client in listener.incoming() {
+                    if ends.load(Ordering::Acquire) {
+                        return;
+                    }
+                    // What goes wrong with one client is that client's to notice.
+                    let _ = client.and_then(|client| serve(client, &pages));
                 }
-                // What goes wrong with one client is that client's to notice.
-                let _ = client.and_then(|client| serve(client, &pages));
-            }
-        })?;
-        Ok(WebServer { address, ending, thread: Some(thread) })
+            })?;
+        Ok(WebServer {
+            address,
+            ending,
+            thread: Some(thread),
+        })
     }
 
     /// What `${web.url}` stands for, and its parts.
@@ -73,13 +79,22 @@ struct Request {
 fn serve(mut client: TcpStream, pages: &BTreeMap<String, Page>) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
-    let Some(request) = read(&client)? else { return Ok(()) };
+    let Some(request) = read(&client)? else {
+        return Ok(());
+    };
     let (status, headers, body) = match pages.get(&request.path) {
         Some(page) if page.echo => (page.status, page.headers.clone(), request.to_json()),
         Some(page) => (page.status, page.headers.clone(), page.body.clone()),
-        None => (404, BTreeMap::new(), format!("there is no page {}", request.path)),
+        None => (
+            404,
+            BTreeMap::new(),
+            format!("there is no page {}", request.path),
+        ),
     };
-    let mut answer = format!("HTTP/1.1 {status} -\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    let mut answer = format!(
+        "HTTP/1.1 {status} -\r\nconnection: close\r\ncontent-length: {}\r\n",
+        body.len()
+    );
     for (name, value) in &headers {
         answer.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -95,9 +110,15 @@ fn read(client: &TcpStream) -> io::Result<Option<Request>> {
     let mut line = String::new();
     input.read_line(&mut line)?;
     let mut words = line.split(' ');
-    let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
+    let (Some(method), Some(target)) = (words.next(), words.next()) else {
+        return Ok(None);
+    };
     let path = target.split('?').next().unwrap_or_default();
-    let mut request = Request { method: method.to_owned(), path: path.to_owned(), body: String::new() };
+    let mut request = Request {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        body: String::new(),
+    };
     let mut length = 0;
     loop {
         let mut header = String::new();
@@ -138,15 +159,24 @@ mod tests {
     fn pages_are_given_and_others_are_not_found() {
         let page = |value| serde_json::from_value::<Page>(value).expect("a page");
         let pages = BTreeMap::from([
-            ("/a".to_owned(), page(json!({"status": 201, "headers": {"x": "y"}, "body": "hi"}))),
+            (
+                "/a".to_owned(),
+                page(json!({"status": 201, "headers": {"x": "y"}, "body": "hi"})),
+            ),
             ("/e".to_owned(), page(json!({"echo": true}))),
         ]);
         let server = WebServer::start(pages).expect("a free port");
         let answer = ask(&server, "GET /a?b=c HTTP/1.1\r\n\r\n");
-        assert_eq!(answer, "HTTP/1.1 201 -\r\nconnection: close\r\ncontent-length: 2\r\nx: y\r\n\r\nhi");
+        assert_eq!(
+            answer,
+            "HTTP/1.1 201 -\r\nconnection: close\r\ncontent-length: 2\r\nx: y\r\n\r\nhi"
+        );
         assert!(ask(&server, "GET /b HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
         let echo = ask(&server, "POST /e HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody");
-        assert!(echo.ends_with(r#"{"method":"POST","path":"/e","body":"body"}"#), "{echo}");
+        assert!(
+            echo.ends_with(r#"{"method":"POST","path":"/e","body":"body"}"#),
+            "{echo}"
+        );
         assert_eq!(ask(&server, "\r\n\r\n"), "");
     }
 }

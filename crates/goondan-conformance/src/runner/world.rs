@@ -87,20 +87,35 @@ impl<'c> World<'c> {
     /// Fresh folders with the case's project in them.
     pub(crate) fn create(
         located: &'c Located,
-        Conditions { time_limit, database, nodes, live, tool_host }: Conditions,
+        Conditions {
+            time_limit,
+            database,
+            nodes,
+            live,
+            tool_host,
+        }: Conditions,
     ) -> Result<Self, String> {
         let case = &located.case;
-        let folder = tempfile::Builder::new().prefix("goondan-case-").tempdir().map_err(|error| error.to_string())?;
+        let folder = tempfile::Builder::new()
+            .prefix("goondan-case-")
+            .tempdir()
+            .map_err(|error| error.to_string())?;
         let web = match &case.web {
             none if none.is_empty() => None,
-            pages => Some(WebServer::start(pages.clone()).map_err(|error| format!("no pages can be given: {error}"))?),
+            pages => Some(
+                WebServer::start(pages.clone())
+                    .map_err(|error| format!("no pages can be given: {error}"))?,
+            ),
         };
         Ok(World {
             case,
             project: lay_out(located, folder.path().join("project"))?,
             events: EventLog::new(),
             logs: Logs::default(),
-            saved: web.iter().map(|web| ("web".to_owned(), web.view())).collect(),
+            saved: web
+                .iter()
+                .map(|web| ("web".to_owned(), web.view()))
+                .collect(),
             life: None,
             started: false,
             workdirs: BTreeMap::new(),
@@ -114,7 +129,8 @@ impl<'c> World<'c> {
             clock: CaseClock::new(case.clock),
             _web: web,
             deadline: Instant::now() + time_limit,
-            database: database.map(|database| database.prefixed(&format!("case-{}-", database::new_id()))),
+            database: database
+                .map(|database| database.prefixed(&format!("case-{}-", database::new_id()))),
             nodes: if stays_on_one_node(case) { 1 } else { nodes },
             tool_host,
             folder,
@@ -135,22 +151,30 @@ impl<'c> World<'c> {
 
     /// What value sources see: the variables of the case, and live those of its project.
     pub(crate) fn environment(&self) -> Environment {
-        let of_project = self.live.iter().filter_map(|live| live.environment.as_ref());
-        let of_project =
-            of_project.flat_map(Environment::iter).map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let of_project = self
+            .live
+            .iter()
+            .filter_map(|live| live.environment.as_ref());
+        let of_project = of_project
+            .flat_map(Environment::iter)
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         of_project.chain(self.case.env.clone()).collect()
     }
 
     /// `work`, unless it takes longer than the case may.
     pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
-        tokio::time::timeout_at(self.deadline.into(), work).await.map_err(|_| OutOfTime)
+        tokio::time::timeout_at(self.deadline.into(), work)
+            .await
+            .map_err(|_| OutOfTime)
     }
 
     /// Reads the project and starts a swarm where that is possible. What kept it from starting is in `diagnostics`.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         let project = goondan::load(self.project.root());
         self.diagnostics = project.diagnostics;
-        let Some(bundle) = project.bundle else { return Ok(()) };
+        let Some(bundle) = project.bundle else {
+            return Ok(());
+        };
         self.note_workdirs(&bundle);
         match self.begin(&bundle) {
             Ok(Ok(life)) => {
@@ -159,7 +183,9 @@ impl<'c> World<'c> {
             }
             Ok(Err(StartError::Diagnostics(more))) => self.diagnostics.extend(more),
             Ok(Err(error)) => return Err(format!("the swarm does not start: {error}")),
-            Err(OutOfTime) => return Err("the swarm does not start within the case's time limit".to_owned()),
+            Err(OutOfTime) => {
+                return Err("the swarm does not start within the case's time limit".to_owned());
+            }
         }
         Ok(())
     }
@@ -169,7 +195,9 @@ impl<'c> World<'c> {
         let until = Instant::now() + TO_LET_GO;
         loop {
             match Life::start(self, Arc::clone(bundle))? {
-                Err(StartError::Workspace(_) | StartError::Database(_)) if self.started && Instant::now() < until => {
+                Err(StartError::Workspace(_) | StartError::Database(_))
+                    if self.started && Instant::now() < until =>
+                {
                     std::thread::sleep(LOOK);
                 }
                 begun => return Ok(begun),
@@ -179,7 +207,8 @@ impl<'c> World<'c> {
 
     fn note_workdirs(&mut self, bundle: &Bundle) {
         let agents = bundle.agents().values();
-        self.workdirs.extend(agents.map(|agent| (agent.id.name.clone(), agent.spec.workdir.clone())));
+        self.workdirs
+            .extend(agents.map(|agent| (agent.id.name.clone(), agent.spec.workdir.clone())));
     }
 
     /// Reads the bundle once more after a reload: agents may be new.
@@ -224,12 +253,16 @@ impl<'c> World<'c> {
 
     /// Everything that swarms have left on disk.
     pub(crate) fn workspaces(&self) -> Vec<Workspace> {
-        StateRoot(self.state_root()).workspaces().unwrap_or_default()
+        StateRoot(self.state_root())
+            .workspaces()
+            .unwrap_or_default()
     }
 
     /// Deletes what the case has left in the database.
     pub(crate) fn forget(&self) {
-        let Some(database) = &self.database else { return };
+        let Some(database) = &self.database else {
+            return;
+        };
         let forgotten = alone(async {
             for workspace in self.workspaces() {
                 database.forget(&workspace.id).await?;
@@ -262,8 +295,12 @@ fn stays_on_one_node(case: &Case) -> bool {
 
 /// Runs what belongs to no life.
 pub(super) fn alone<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("the system lets us open a file descriptor or two").block_on(work)
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .expect("the system lets us open a file descriptor or two")
+        .block_on(work)
 }
 
 fn lay_out(located: &Located, root: PathBuf) -> Result<ProjectFolder, String> {
@@ -271,7 +308,9 @@ fn lay_out(located: &Located, root: PathBuf) -> Result<ProjectFolder, String> {
     if let Some(path) = &located.case.project {
         let source = located.file.parent().unwrap_or(Path::new(".")).join(path);
         let copied = project.copy_from(&source);
-        copied.map_err(|error| format!("the project {} can't be copied: {error}", source.display()))?;
+        copied.map_err(|error| {
+            format!("the project {} can't be copied: {error}", source.display())
+        })?;
     }
     for (path, content) in &located.case.files {
         let written = project.write(path, content);

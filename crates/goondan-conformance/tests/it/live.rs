@@ -56,49 +56,94 @@ fn run_with(text: &str, live: Option<LiveOptions>) -> Summary {
 fn run_in(dir: &Path, text: &str, live: Option<LiveOptions>) -> Summary {
     let file = dir.join("x.case.yaml");
     std::fs::write(&file, text).expect("a file");
-    run(&Options { live, ..Options::new([file]) }, &mut |_| {})
+    run(
+        &Options {
+            live,
+            ..Options::new([file])
+        },
+        &mut |_| {},
+    )
 }
 
 fn report(summary: &Summary) -> &LiveReport {
     assert_eq!(summary.errors, []);
-    summary.cases[0].live.as_ref().unwrap_or_else(|| panic!("{}", case_line(&summary.cases[0])))
+    summary.cases[0]
+        .live
+        .as_ref()
+        .unwrap_or_else(|| panic!("{}", case_line(&summary.cases[0])))
 }
 
 fn rates(report: &LiveReport) -> Vec<(&str, usize, usize)> {
-    report.checks.iter().map(|check| (&*check.check, check.passed, check.runs)).collect()
+    report
+        .checks
+        .iter()
+        .map(|check| (&*check.check, check.passed, check.runs))
+        .collect()
 }
 
-const ASK: &str =
-    "steps:\n  - send: {input: What is the capital of France?}\n    expect: {response: {$contains: Paris}}\n";
-const PARIS: &str = "{text: It is Paris., usage: {promptTokens: 1000000, completionTokens: 500000}}";
+const ASK: &str = "steps:\n  - send: {input: What is the capital of France?}\n    expect: {response: {$contains: Paris}}\n";
+const PARIS: &str =
+    "{text: It is Paris., usage: {promptTokens: 1000000, completionTokens: 500000}}";
 const ROME: &str = "{text: It is Rome., usage: {promptTokens: 1000000, completionTokens: 500000}}";
 
 #[test]
 fn three_of_four_are_enough_where_the_case_says_so() {
     let models = scripted("m", &[PARIS, ROME, PARIS, PARIS]);
-    let summary =
-        run_with(&case(&models, &format!("live: {{runs: 4, passRate: 0.75}}\n{ASK}")), Some(LiveOptions::default()));
-    assert_eq!(summary.cases[0].outcome, Outcome::Passed, "{}", case_line(&summary.cases[0]));
+    let summary = run_with(
+        &case(
+            &models,
+            &format!("live: {{runs: 4, passRate: 0.75}}\n{ASK}"),
+        ),
+        Some(LiveOptions::default()),
+    );
+    assert_eq!(
+        summary.cases[0].outcome,
+        Outcome::Passed,
+        "{}",
+        case_line(&summary.cases[0])
+    );
     let report = report(&summary);
-    assert_eq!((report.passed, report.required, report.runs.len()), (3, 3, 4));
+    assert_eq!(
+        (report.passed, report.required, report.runs.len()),
+        (3, 3, 4)
+    );
     assert_eq!(rates(report), [("step 1 (send)", 3, 4)]);
     assert_eq!(report.total.tokens.total_tokens, 6_000_000);
-    assert_eq!((report.total.model_calls, report.total.cost.clone()), (4, BTreeMap::from([("USD".to_owned(), 16.0)])));
+    assert_eq!(
+        (report.total.model_calls, report.total.cost.clone()),
+        (4, BTreeMap::from([("USD".to_owned(), 16.0)]))
+    );
 }
 
 #[test]
 fn flags_say_otherwise_and_a_failed_case_tells_which_runs_failed() {
     let models = scripted("m", &[PARIS, ROME, PARIS, PARIS]);
     let text = case(&models, &format!("live: {{runs: 1, passRate: 0}}\n{ASK}"));
-    let options = LiveOptions { runs: Some(4), pass_rate: Some(0.8), ..LiveOptions::default() };
+    let options = LiveOptions {
+        runs: Some(4),
+        pass_rate: Some(0.8),
+        ..LiveOptions::default()
+    };
     let summary = run_with(&text, Some(options));
     let line = case_line(&summary.cases[0]);
-    assert!(!summary.is_good() && line.starts_with("FAIL  x: 3 of 4 runs passed, 4 must at "), "{line}");
-    assert!(line.contains("3/4  step 1 (send)") && line.contains("the runs: 3 of 4 runs passed, and 4 must"), "{line}");
-    assert_eq!(line.matches(": step 1 (send): not as expected").count(), 1, "{line}");
+    assert!(
+        !summary.is_good() && line.starts_with("FAIL  x: 3 of 4 runs passed, 4 must at "),
+        "{line}"
+    );
+    assert!(
+        line.contains("3/4  step 1 (send)")
+            && line.contains("the runs: 3 of 4 runs passed, and 4 must"),
+        "{line}"
+    );
+    assert_eq!(
+        line.matches(": step 1 (send): not as expected").count(),
+        1,
+        "{line}"
+    );
     let xml = junit(&summary);
     assert!(
-        xml.contains(r#"<property name="check.step 1 (send)" value="3/4"/>"#) && xml.contains("failures=\"1\""),
+        xml.contains(r#"<property name="check.step 1 (send)" value="3/4"/>"#)
+            && xml.contains("failures=\"1\""),
         "{xml}"
     );
 }
@@ -107,21 +152,43 @@ fn flags_say_otherwise_and_a_failed_case_tells_which_runs_failed() {
 fn a_judge_answers_with_data_and_what_is_no_verdict_fails() {
     let critic = "{provider: scripted, model: s, options: {rules: [{when: {contains: Rome}, reply: {text: '{\"reason\": \"No.\", \"verdict\": \"fail\"}'}}, \
                   {when: {matches: \"Bern|not valid JSON\"}, reply: {text: I think so.}}], default: {text: '{\"reason\": \"Yes.\", \"verdict\": \"pass\"}'}}}";
-    let models =
-        format!("{}---\n{}", scripted("m", &[PARIS, ROME, "{text: It is Bern.}", PARIS]), model("critic", critic));
+    let models = format!(
+        "{}---\n{}",
+        scripted("m", &[PARIS, ROME, "{text: It is Bern.}", PARIS]),
+        model("critic", critic)
+    );
     let steps = "steps:\n  - send: {input: go}\n    judge: It names the capital of France.\nexpect: {judge: [Nothing is rude.]}\n";
-    let text = case(&models, &format!("live: {{runs: 4, judge: Model/critic}}\n{steps}"));
+    let text = case(
+        &models,
+        &format!("live: {{runs: 4, judge: Model/critic}}\n{steps}"),
+    );
     let summary = run_with(&text, Some(LiveOptions::default()));
     let report = report(&summary);
-    assert_eq!(rates(report), [("step 1 (send)", 4, 4), ("step 1 (send): judge", 2, 4), ("expect.judge[0]", 2, 4)]);
+    assert_eq!(
+        rates(report),
+        [
+            ("step 1 (send)", 4, 4),
+            ("step 1 (send): judge", 2, 4),
+            ("expect.judge[0]", 2, 4)
+        ]
+    );
     let verdicts: usize = report.runs.iter().map(|run| run.verdicts.len()).sum();
     assert_eq!((report.passed, verdicts), (2, 6));
     let line = case_line(&summary.cases[0]);
-    assert!(line.contains("the judge says no: No.") && line.contains("the judge gave no verdict: "), "{line}");
+    assert!(
+        line.contains("the judge says no: No.") && line.contains("the judge gave no verdict: "),
+        "{line}"
+    );
     let nobody = case(&models, &format!("live: {{}}\n{steps}"));
     let line = case_line(&run_with(&nobody, Some(LiveOptions::default())).cases[0]);
-    assert!(line.contains("it is not said which Model judges") && line.contains("are m, critic"), "{line}");
-    let flag = LiveOptions { judge: Some("critic".into()), ..LiveOptions::default() };
+    assert!(
+        line.contains("it is not said which Model judges") && line.contains("are m, critic"),
+        "{line}"
+    );
+    let flag = LiveOptions {
+        judge: Some("critic".into()),
+        ..LiveOptions::default()
+    };
     assert!(run_with(&nobody, Some(flag)).is_good());
 }
 
@@ -132,7 +199,9 @@ fn the_way_to_an_answer_is_checked_in_both_modes() {
         let models = scripted("m", &[calls, PARIS]);
         let text = case(
             &models,
-            &format!("models: {{assistant: [{calls}, {PARIS}]}}\nlive: {{}}\n{ASK}expect: {{trajectory: {checks}}}\n"),
+            &format!(
+                "models: {{assistant: [{calls}, {PARIS}]}}\nlive: {{}}\n{ASK}expect: {{trajectory: {checks}}}\n"
+            ),
         );
         let scripted = run_with(&text, None);
         let live = run_with(&text, Some(LiveOptions::default()));
@@ -154,13 +223,22 @@ fn the_way_to_an_answer_is_checked_in_both_modes() {
             "[{called: text-transform__case, times: {$lt: 2}}]",
             "text-transform__case was called 2 times (expected {\"$lt\":2})",
         ),
-        ("[{called: {tool: text-transform__case, args: {text: ants}}}]", "with {\"text\":\"ants\"} was never called"),
+        (
+            "[{called: {tool: text-transform__case, args: {text: ants}}}]",
+            "with {\"text\":\"ants\"} was never called",
+        ),
         (
             "[{inOrder: [{tool: text-transform__case, args: {text: flies}}, {tool: text-transform__case, args: {text: bees}}]}]",
             "comes in its turn",
         ),
-        ("[{only: []}]", "text-transform__case was called, which is not among"),
-        ("[{asked: writer}]", "writer was never asked; asked were: nobody"),
+        (
+            "[{only: []}]",
+            "text-transform__case was called, which is not among",
+        ),
+        (
+            "[{asked: writer}]",
+            "writer was never asked; asked were: nobody",
+        ),
     ] {
         let line = way(bad);
         assert!(line.starts_with("FAIL") && line.contains(message), "{line}");
@@ -174,7 +252,10 @@ fn results_of_tools_are_played() {
     let tools = "tools: {text-transform__case: [{call: b, error: {message: no luck, code: E_LUCK}}, {args: {text: x}, output: played}]}\n";
     let expect = "expect: {toolResults: [{status: ok, output: played}, {status: error, error: {code: E_LUCK}}, {error: {code: E_TOOL_INVALID_ARGS}}]}\n";
     let steps = "steps: [{send: {input: go}, expect: {response: done}}]\n";
-    let text = case(&model("m", "{provider: scripted, model: s}"), &format!("{models}{tools}{steps}{expect}"));
+    let text = case(
+        &model("m", "{provider: scripted, model: s}"),
+        &format!("{models}{tools}{steps}{expect}"),
+    );
     let summary = run_with(&text, None);
     assert!(summary.is_good(), "{}", case_line(&summary.cases[0]));
 }
@@ -184,11 +265,21 @@ fn a_case_is_live_only_where_it_says_so() {
     let models = scripted("m", &[PARIS]);
     let skipped = |text: &str, live: Option<LiveOptions>| {
         let summary = run_with(text, live);
-        assert_eq!((summary.skipped(), summary.failed()), (1, 0), "{}", case_line(&summary.cases[0]));
+        assert_eq!(
+            (summary.skipped(), summary.failed()),
+            (1, 0),
+            "{}",
+            case_line(&summary.cases[0])
+        );
         case_line(&summary.cases[0])
     };
-    assert!(skipped(&case(&models, ASK), Some(LiveOptions::default())).contains("it has no `live`"));
-    assert!(skipped(&case(&models, &format!("live: {{}}\n{ASK}")), None).contains("with `--live` alone"));
+    assert!(
+        skipped(&case(&models, ASK), Some(LiveOptions::default())).contains("it has no `live`")
+    );
+    assert!(
+        skipped(&case(&models, &format!("live: {{}}\n{ASK}")), None)
+            .contains("with `--live` alone")
+    );
 }
 
 #[test]
@@ -198,13 +289,21 @@ fn what_makes_no_sense_live_is_said_before_anything_runs() {
         "clock: 2026-01-15T08:59:00Z\nwatch: true\nlive: {runs: 0, passRate: 2}\nmodels: {assistant: [{error: {status: 500, message: no}}]}\n\
          steps: [{kill: {}}, {restart: {}}, {advance: {seconds: 1}}, {second: {}}, {awaitReload: {}}]\n",
     );
-    let messages: Vec<String> = run_with(&text, None).errors.into_iter().map(|error| error.message).collect();
+    let messages: Vec<String> = run_with(&text, None)
+        .errors
+        .into_iter()
+        .map(|error| error.message)
+        .collect();
     insta::assert_snapshot!(messages.join("\n"));
     let text = case(
         &scripted("m", &[PARIS]),
         "steps: [{send: {input: a}, judge: b}]\nexpect: {judge: [c]}\ntools: {a: [{}]}\n",
     );
-    let messages: Vec<String> = run_with(&text, None).errors.into_iter().map(|error| error.message).collect();
+    let messages: Vec<String> = run_with(&text, None)
+        .errors
+        .into_iter()
+        .map(|error| error.message)
+        .collect();
     insta::assert_snapshot!("without live", messages.join("\n"));
 }
 
@@ -233,8 +332,10 @@ fn answer(mut client: TcpStream, answers: &[&str], asked: &AtomicUsize) {
         let end = serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}});
         let body = format!("data: {chunk}\n\ndata: {end}\n\ndata: [DONE]\n\n");
-        let head =
-            format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
         // Whoever has hung up wants nothing more.
         let _ = client.write_all(format!("{head}{body}").as_bytes());
     }
@@ -245,7 +346,9 @@ fn head(reader: &mut impl BufRead) -> Option<usize> {
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
         let header = line.to_ascii_lowercase();
-        length = header.strip_prefix("content-length:").map_or(length, |value| value.trim().parse().unwrap_or(0));
+        length = header
+            .strip_prefix("content-length:")
+            .map_or(length, |value| value.trim().parse().unwrap_or(0));
         line.clear();
     }
     (!line.is_empty()).then_some(length)
@@ -257,12 +360,17 @@ fn a_provider_on_the_network_is_asked_as_often_as_said() {
     let spec = format!(
         "{{provider: openai-compatible, model: any, endpoint: \"http://127.0.0.1:{port}/v1\", pricing: {{input: 100000, output: 200000, currency: EUR}}}}"
     );
-    let text =
-        case(&model("m", &spec), &format!("models: {{assistant: [{PARIS}]}}\nlive: {{runs: 8, passRate: 0.7}}\n{ASK}"));
+    let text = case(
+        &model("m", &spec),
+        &format!("models: {{assistant: [{PARIS}]}}\nlive: {{runs: 8, passRate: 0.7}}\n{ASK}"),
+    );
     let summary = run_with(&text, Some(LiveOptions::default()));
     assert!(summary.is_good(), "{}", case_line(&summary.cases[0]));
     let report = report(&summary);
-    assert_eq!((report.passed, report.required, report.total.model_calls), (6, 6, 8));
+    assert_eq!(
+        (report.passed, report.required, report.total.model_calls),
+        (6, 6, 8)
+    );
     assert_eq!(report.total.tokens.total_tokens, 120);
     assert_eq!(report.total.words(), "120 tokens, 16 EUR");
     // Without `--live` the script answers, and nobody is asked.
@@ -275,6 +383,13 @@ fn a_model_that_fails_fails_its_run() {
     let text = case(&models, "live: {runs: 2}\nsteps: [{send: {input: go}}]\n");
     let summary = run_with(&text, Some(LiveOptions::default()));
     let report = report(&summary);
-    assert_eq!((report.passed, rates(report)), (1, vec![("step 1 (send)", 1, 2)]));
-    assert!(case_line(&summary.cases[0]).contains("step 1 (send): it failed: "), "{}", case_line(&summary.cases[0]));
+    assert_eq!(
+        (report.passed, rates(report)),
+        (1, vec![("step 1 (send)", 1, 2)])
+    );
+    assert!(
+        case_line(&summary.cases[0]).contains("step 1 (send): it failed: "),
+        "{}",
+        case_line(&summary.cases[0])
+    );
 }

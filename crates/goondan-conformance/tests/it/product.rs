@@ -16,16 +16,27 @@ fn every_rule_that_is_built_has_a_case() {
     let found = discover(&[repository().join("tests/conformance")]);
     assert_eq!(found.errors, []);
     let coverage = Coverage::of(found.cases.iter().map(|located| &located.case));
-    let built = |id: &str| id.starts_with(['L', 'T', 'A', 'M', 'E']) || ["C1", "C2", "C2b", "C3", "C4"].contains(&id);
-    let missing: Vec<&str> = coverage.missing().map(|rule| rule.id).filter(|id| built(id)).collect();
+    let built = |id: &str| {
+        id.starts_with(['L', 'T', 'A', 'M', 'E']) || ["C1", "C2", "C2b", "C3", "C4"].contains(&id)
+    };
+    let missing: Vec<&str> = coverage
+        .missing()
+        .map(|rule| rule.id)
+        .filter(|id| built(id))
+        .collect();
     assert!(missing.is_empty(), "no case names {missing:?}");
 }
 
 #[test]
 fn every_case_says_what_it_shows() {
     for located in discover(&[repository().join("tests/conformance")]).cases {
-        let Case { case, about, rules, .. } = located.case;
-        assert!(!about.is_empty() && !rules.is_empty(), "{case} needs `about` and `rules`");
+        let Case {
+            case, about, rules, ..
+        } = located.case;
+        assert!(
+            !about.is_empty() && !rules.is_empty(),
+            "{case} needs `about` and `rules`"
+        );
     }
 }
 
@@ -44,15 +55,21 @@ fn the_schema_is_fresh() {
 
 #[test]
 fn the_schema_takes_the_cases_and_refuses_mistakes() {
-    let schema = jsonschema::draft202012::new(&goondan_conformance::case::schema()).expect("a schema");
+    let schema =
+        jsonschema::draft202012::new(&goondan_conformance::case::schema()).expect("a schema");
     let folder = repository().join("tests/conformance");
-    let files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert!(!files.is_empty());
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         for case in goondan::inside::yaml::documents_from_str::<Value>(&text).unwrap() {
-            let problems: Vec<String> =
-                schema.iter_errors(&case).map(|error| format!("{error} at {}", error.instance_path())).collect();
+            let problems: Vec<String> = schema
+                .iter_errors(&case)
+                .map(|error| format!("{error} at {}", error.instance_path()))
+                .collect();
             assert!(problems.is_empty(), "{}: {problems:?}", case["case"]);
         }
     }

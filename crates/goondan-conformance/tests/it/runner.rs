@@ -35,11 +35,21 @@ files:
 fn run_in(dir: &Path, text: &str, time_limit: Duration) -> Summary {
     let file = dir.join("x.case.yaml");
     std::fs::write(&file, text).expect("a file");
-    run(&Options { time_limit, ..Options::new([file]) }, &mut |_| {})
+    run(
+        &Options {
+            time_limit,
+            ..Options::new([file])
+        },
+        &mut |_| {},
+    )
 }
 
 fn run_text(text: &str) -> Summary {
-    run_in(tempfile::tempdir().expect("a folder").path(), text, Duration::from_secs(30))
+    run_in(
+        tempfile::tempdir().expect("a folder").path(),
+        text,
+        Duration::from_secs(30),
+    )
 }
 
 /// The report without what differs between runs.
@@ -52,7 +62,10 @@ fn report(summary: &Summary) -> String {
         (r"turn-[0-9a-f]+", "turn-ID"),
         (r"duration\W+\d+", "duration N"),
     ] {
-        text = regex::Regex::new(pattern).expect("an expression").replace_all(&text, mark).into_owned();
+        text = regex::Regex::new(pattern)
+            .expect("an expression")
+            .replace_all(&text, mark)
+            .into_owned();
     }
     text
 }
@@ -61,7 +74,13 @@ fn report(summary: &Summary) -> String {
 fn every_part_of_expect_can_fail() {
     let models = "models: {assistant: [{calls: [{id: c1, tool: wait__seconds, args: {seconds: 0}}]}, {text: done}]}\n";
     let go = "steps: [{send: {input: go}}]\n";
-    let wrong = |part: &str| case("x", "{ref: Tool/wait}", &format!("{models}{go}expect: {part}"));
+    let wrong = |part: &str| {
+        case(
+            "x",
+            "{ref: Tool/wait}",
+            &format!("{models}{go}expect: {part}"),
+        )
+    };
     let parts = [
         "{diagnostics: [{code: E_CONFIG_CYCLE}]}",
         "{catalog: {assistant: [wait__minutes]}}",
@@ -75,7 +94,12 @@ fn every_part_of_expect_can_fail() {
     ];
     for part in parts {
         let summary = run_text(&wrong(part));
-        assert_eq!(summary.failed(), 1, "{part} should fail: {}", report(&summary));
+        assert_eq!(
+            summary.failed(),
+            1,
+            "{part} should fail: {}",
+            report(&summary)
+        );
     }
 }
 
@@ -88,9 +112,21 @@ fn failures_are_told_with_place_and_difference() {
             "models: {assistant: [{text: done}]}\nsteps:\n  - send: {input: go}\n    expect: {response: finished, steps: 1}\n\
              expect: {conversation: {\"assistant:main\": [{role: user, text: go}]}}",
         ),
-        case("a-bundle-that-does-not-load", "{ref: Tool/wiat}", "steps:\n  - send: {input: go}"),
-        case("an-event-that-does-not-come", "", "steps:\n  - await: {event: turn.completed, withinMs: 50}"),
-        case("an-edit-that-does-not-fit", "", "steps:\n  - replace: {path: goondan.yaml, old: nowhere, new: x}"),
+        case(
+            "a-bundle-that-does-not-load",
+            "{ref: Tool/wiat}",
+            "steps:\n  - send: {input: go}",
+        ),
+        case(
+            "an-event-that-does-not-come",
+            "",
+            "steps:\n  - await: {event: turn.completed, withinMs: 50}",
+        ),
+        case(
+            "an-edit-that-does-not-fit",
+            "",
+            "steps:\n  - replace: {path: goondan.yaml, old: nowhere, new: x}",
+        ),
     ];
     insta::assert_snapshot!(report(&run_text(&text.concat())));
 }
@@ -110,9 +146,15 @@ fn a_secret_is_found_wherever_it_is_written() {
         &format!("{instance}/workdir/a.txt"),
         &format!("{instance}/messages/base.jsonl"),
     ] {
-        assert!(text.contains(&format!("the value of API_KEY shows in {place}")), "{place}: {text}");
+        assert!(
+            text.contains(&format!("the value of API_KEY shows in {place}")),
+            "{place}: {text}"
+        );
     }
-    assert!(!text.contains("hunter2"), "the report repeats the secret: {text}");
+    assert!(
+        !text.contains("hunter2"),
+        "the report repeats the secret: {text}"
+    );
 }
 
 #[cfg(unix)]
@@ -126,17 +168,24 @@ fn a_file_that_a_tool_leaves_in_the_project_is_found() {
          expect: {status: ok, output: {exitCode: 0}}",
     );
     let text = report(&run_in(dir.path(), &text, Duration::from_secs(30)));
-    assert!(text.contains("nothing is written into the project folder: left.txt is new"), "{text}");
+    assert!(
+        text.contains("nothing is written into the project folder: left.txt is new"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_case_that_takes_too_long_is_ended() {
-    let slow = "models: {assistant: [{text: never, delayMs: 600000}]}\nsteps: [{send: {input: go}}]";
+    let slow =
+        "models: {assistant: [{text: never, delayMs: 600000}]}\nsteps: [{send: {input: go}}]";
     let begun = Instant::now();
     let dir = tempfile::tempdir().unwrap();
     let summary = run_in(dir.path(), &case("x", "", slow), Duration::from_millis(500));
     let text = report(&summary);
-    assert!(text.contains("step 1 (send): the turn does not end within the case's time limit"), "{text}");
+    assert!(
+        text.contains("step 1 (send): the turn does not end within the case's time limit"),
+        "{text}"
+    );
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
@@ -156,25 +205,40 @@ fn a_life_that_was_killed_goes_on_where_it_stood() {
 #[test]
 fn results_come_in_file_order_whatever_ends_first() {
     let slow = |delay: u32| {
-        format!("models: {{assistant: [{{text: done, delayMs: {delay}}}]}}\nsteps: [{{send: {{input: go}}}}]")
+        format!(
+            "models: {{assistant: [{{text: done, delayMs: {delay}}}]}}\nsteps: [{{send: {{input: go}}}}]"
+        )
     };
-    let text: String =
-        [("slow", 400), ("fast", 0), ("middle", 100)].map(|(name, delay)| case(name, "", &slow(delay))).concat();
+    let text: String = [("slow", 400), ("fast", 0), ("middle", 100)]
+        .map(|(name, delay)| case(name, "", &slow(delay)))
+        .concat();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.case.yaml");
     std::fs::write(&file, text).unwrap();
     let mut heard = Vec::new();
-    let summary = run(&Options::new([file]), &mut |report| heard.push(report.case.clone()));
+    let summary = run(&Options::new([file]), &mut |report| {
+        heard.push(report.case.clone())
+    });
     assert_eq!(heard, ["slow", "fast", "middle"]);
-    assert!(summary.cases.iter().all(|case| case.outcome == Outcome::Passed), "{}", report(&summary));
+    assert!(
+        summary
+            .cases
+            .iter()
+            .all(|case| case.outcome == Outcome::Passed),
+        "{}",
+        report(&summary)
+    );
 }
 
 #[test]
 fn a_project_folder_is_copied_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let whole = case("x", "", "");
-    let bundle: String =
-        whole.lines().filter_map(|line| line.strip_prefix("    ")).map(|line| format!("{line}\n")).collect();
+    let bundle: String = whole
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .map(|line| format!("{line}\n"))
+        .collect();
     let project = dir.path().join("project");
     std::fs::create_dir(&project).unwrap();
     std::fs::write(project.join("goondan.yaml"), &bundle).unwrap();
@@ -182,5 +246,8 @@ fn a_project_folder_is_copied_and_left_alone() {
                 any, new: other}\n  - send: {input: go}\n    expect: {response: hi}\n";
     let summary = run_in(dir.path(), text, Duration::from_secs(30));
     assert!(summary.is_good(), "{}", report(&summary));
-    assert_eq!(std::fs::read_to_string(project.join("goondan.yaml")).unwrap(), bundle);
+    assert_eq!(
+        std::fs::read_to_string(project.join("goondan.yaml")).unwrap(),
+        bundle
+    );
 }

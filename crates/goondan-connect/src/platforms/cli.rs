@@ -27,9 +27,12 @@ impl Cli {
 impl Platform for Cli {
     async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
         while let Some(line) = self.console.line().await {
-            let Some(event) = event(&desk.bound.name, &line) else { continue };
+            let Some(event) = event(&desk.bound.name, &line) else {
+                continue;
+            };
             if let Err(error) = desk.accept(event).await {
-                self.console.print(&format!("This line was not taken: {error}"));
+                self.console
+                    .print(&format!("This line was not taken: {error}"));
             }
         }
         Ok(())
@@ -57,7 +60,10 @@ fn event(connection: &str, line: &str) -> Option<Event> {
         id: random_id(),
         text: field(["text", "message"]).unwrap_or_else(|| line.to_owned()),
         key: field(["instanceKey", "instanceKey"]).unwrap_or_else(|| format!("cli:{connection}")),
-        properties: object["properties"].as_object().map(plain_values).unwrap_or_default(),
+        properties: object["properties"]
+            .as_object()
+            .map(plain_values)
+            .unwrap_or_default(),
         origin: Some(json!({})),
         ..Event::default()
     })
@@ -78,9 +84,15 @@ mod tests {
             (plain.name.as_str(), plain.text.as_str(), plain.key.as_str()),
             ("stdin_message", "Hello", "cli:desk")
         );
-        let more = event("desk", r#"{"event": "order", "message": "Tea", "instanceKey": "k", "properties": {"n": 2}}"#)
-            .unwrap();
-        assert_eq!((more.name.as_str(), more.text.as_str(), more.key.as_str()), ("order", "Tea", "k"));
+        let more = event(
+            "desk",
+            r#"{"event": "order", "message": "Tea", "instanceKey": "k", "properties": {"n": 2}}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            (more.name.as_str(), more.text.as_str(), more.key.as_str()),
+            ("order", "Tea", "k")
+        );
         assert_eq!(more.properties["n"], "2");
         assert_eq!(event("desk", "[1]").unwrap().text, "[1]");
         assert_eq!(event("desk", "  "), None);

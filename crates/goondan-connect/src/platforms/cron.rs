@@ -27,8 +27,14 @@ pub(super) struct Cron {
 impl Cron {
     pub(super) fn new(bound: &Bound) -> Result<Self, String> {
         let setting = |name| bound.setting(name);
-        let schedule = Schedule::parse(setting("schedule").unwrap_or_default(), setting("timezone").unwrap_or(ZONE))?;
-        Ok(Cron { schedule, text: setting("text").unwrap_or_default().to_owned() })
+        let schedule = Schedule::parse(
+            setting("schedule").unwrap_or_default(),
+            setting("timezone").unwrap_or(ZONE),
+        )?;
+        Ok(Cron {
+            schedule,
+            text: setting("text").unwrap_or_default().to_owned(),
+        })
     }
 
     /// When it is due next after it has fired at `last`: of all times that were missed, the latest.
@@ -37,14 +43,18 @@ impl Cron {
         if next > now {
             return Some(next);
         }
-        self.schedule.last(now).filter(|missed| *missed > last).or(Some(next))
+        self.schedule
+            .last(now)
+            .filter(|missed| *missed > last)
+            .or(Some(next))
     }
 }
 
 #[async_trait]
 impl Platform for Cron {
     async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
-        let unusable = |error: std::io::Error| format!("the time of the last firing can't be kept: {error}");
+        let unusable =
+            |error: std::io::Error| format!("the time of the last firing can't be kept: {error}");
         let mut last = match read(&desk.folder) {
             Some(last) => last,
             None => {
@@ -54,7 +64,9 @@ impl Platform for Cron {
             }
         };
         loop {
-            let Some(due) = self.due(last, desk.now()) else { return std::future::pending().await };
+            let Some(due) = self.due(last, desk.now()) else {
+                return std::future::pending().await;
+            };
             while desk.now() < due {
                 desk.clock.sleep_until(due).await;
             }
@@ -62,7 +74,10 @@ impl Platform for Cron {
                 if error.is_passing {
                     return Err(error.to_string());
                 }
-                tracing::warn!(connection = desk.bound.name, "a firing was not taken: {error}");
+                tracing::warn!(
+                    connection = desk.bound.name,
+                    "a firing was not taken: {error}"
+                );
             }
             // Behind the input: a process that dies in between fires again under the same id.
             write(&desk.folder, due).map_err(unusable)?;
@@ -92,7 +107,11 @@ fn event(connection: &str, text: &str, due: DateTime<Utc>) -> Event {
 }
 
 pub(super) fn sample(bound: &Bound) -> Event {
-    event(&bound.name, "The text of the schedule", DateTime::UNIX_EPOCH)
+    event(
+        &bound.name,
+        "The text of the schedule",
+        DateTime::UNIX_EPOCH,
+    )
 }
 
 #[cfg(test)]
@@ -101,13 +120,22 @@ mod tests {
 
     #[test]
     fn what_was_missed_is_due_once() {
-        let cron = Cron { schedule: Schedule::parse("0 * * * *", "UTC").unwrap(), text: String::new() };
+        let cron = Cron {
+            schedule: Schedule::parse("0 * * * *", "UTC").unwrap(),
+            text: String::new(),
+        };
         let at = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
         let due = |last: &str, now: &str| cron.due(at(last), at(now)).unwrap();
         let (nine, ten) = ("2026-01-01T09:00:00Z", "2026-01-01T10:00:00Z");
         assert_eq!(due(nine, "2026-01-01T09:30:00Z"), at(ten));
-        assert_eq!(due(nine, "2026-01-01T13:30:00Z"), at("2026-01-01T13:00:00Z"));
-        assert_eq!(due("2026-01-01T13:00:00Z", "2026-01-01T13:30:00Z"), at("2026-01-01T14:00:00Z"));
+        assert_eq!(
+            due(nine, "2026-01-01T13:30:00Z"),
+            at("2026-01-01T13:00:00Z")
+        );
+        assert_eq!(
+            due("2026-01-01T13:00:00Z", "2026-01-01T13:30:00Z"),
+            at("2026-01-01T14:00:00Z")
+        );
         assert_eq!(due(nine, ten), at(ten));
     }
 }

@@ -33,7 +33,11 @@ pub(super) struct GitHub {
 impl GitHub {
     pub(super) fn new(bound: &Bound) -> Self {
         GitHub {
-            base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
+            base: bound
+                .setting("apiBaseUrl")
+                .unwrap_or(BASE)
+                .trim_end_matches('/')
+                .to_owned(),
             token: bound.secret("token").trim().to_owned(),
             secret: bound.secret("webhookSecret").to_owned(),
         }
@@ -51,17 +55,27 @@ impl Platform for GitHub {
     }
 
     /// GitHub signs the body alone, and no time. So what is delivered again is known by its body: a header could be another one.
-    fn hear(&self, headers: &HeaderMap, body: &Bytes, _now: DateTime<Utc>) -> Result<Heard, Response> {
+    fn hear(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        _now: DateTime<Utc>,
+    ) -> Result<Heard, Response> {
         let given = header(headers, "x-hub-signature-256").strip_prefix("sha256=");
         if !given.is_some_and(|given| is_hmac_hex(self.secret.as_bytes(), &[body], given)) {
             return Err(unsigned());
         }
-        let payload: Value = serde_json::from_slice(body)
-            .map_err(|_| senseless("The body is not JSON. Set the content type of the webhook to application/json."))?;
-        Ok(match event(header(headers, "x-github-event"), digest(&[body]), &payload) {
-            Some(event) => Heard::Event(Box::new(event)),
-            None => Heard::Answer("ignored\n".into_response()),
-        })
+        let payload: Value = serde_json::from_slice(body).map_err(|_| {
+            senseless(
+                "The body is not JSON. Set the content type of the webhook to application/json.",
+            )
+        })?;
+        Ok(
+            match event(header(headers, "x-github-event"), digest(&[body]), &payload) {
+                Some(event) => Heard::Event(Box::new(event)),
+                None => Heard::Answer("ignored\n".into_response()),
+            },
+        )
     }
 
     fn literal(&self, text: &str) -> String {
@@ -73,11 +87,16 @@ impl Platform for GitHub {
     }
 
     async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
-        let (repository, number) = (origin["repository"].as_str().unwrap_or_default(), &origin["number"]);
+        let (repository, number) = (
+            origin["repository"].as_str().unwrap_or_default(),
+            &origin["number"],
+        );
         let address = format!("{}/repos/{repository}/issues/{number}/comments", self.base);
         let request = http::client().await?.post(address).bearer_auth(&self.token);
         let request = request.header("accept", "application/vnd.github+json");
-        http::done(request.json(&json!({"body": format!("{text}\n\n{MARK}")}))).await.map(drop)
+        http::done(request.json(&json!({"body": format!("{text}\n\n{MARK}")})))
+            .await
+            .map(drop)
     }
 }
 
@@ -94,14 +113,27 @@ struct About<'p> {
 
 /// An event of a person that asks for something; none for pings, labels, closed issues and what bots do.
 fn event(kind: &str, id: String, payload: &Value) -> Option<Event> {
-    let repository =
-        payload.pointer("/repository/full_name").and_then(Value::as_str).filter(|name| is_repository(name))?;
+    let repository = payload
+        .pointer("/repository/full_name")
+        .and_then(Value::as_str)
+        .filter(|name| is_repository(name))?;
     let sender = &payload["sender"];
     if sender["type"] == "Bot" {
         return None;
     }
-    let About { name, line, body, author, number } = about(kind, payload)?;
-    let body: String = body.as_str().unwrap_or_default().chars().take(LONGEST_TEXT).collect();
+    let About {
+        name,
+        line,
+        body,
+        author,
+        number,
+    } = about(kind, payload)?;
+    let body: String = body
+        .as_str()
+        .unwrap_or_default()
+        .chars()
+        .take(LONGEST_TEXT)
+        .collect();
     if body.contains(MARK) {
         return None;
     }
@@ -122,8 +154,14 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<Event> {
         id,
         text: format!("{line}\n\n{body}").trim_end().to_owned(),
         key,
-        properties: facts.iter().filter_map(|(name, value)| Some(((*name).to_owned(), plain(value)?))).collect(),
-        sender: login.map(|login| Sender { id: login.to_owned(), name: login.to_owned() }),
+        properties: facts
+            .iter()
+            .filter_map(|(name, value)| Some(((*name).to_owned(), plain(value)?)))
+            .collect(),
+        sender: login.map(|login| Sender {
+            id: login.to_owned(),
+            name: login.to_owned(),
+        }),
         channel: Some(repository.to_owned()),
         // Who reopens an issue or pushes a commit passes on what others wrote.
         quotes: author.as_str().is_none_or(|author| Some(author) != login),
@@ -134,34 +172,84 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<Event> {
 
 fn about<'p>(kind: &str, payload: &'p Value) -> Option<About<'p>> {
     let action = payload["action"].as_str().unwrap_or_default();
-    let who = payload.pointer("/sender/login").and_then(Value::as_str).unwrap_or("somebody");
-    let where_ = payload.pointer("/repository/full_name").and_then(Value::as_str).unwrap_or_default();
-    let of = |thing: &Value| (thing["number"].as_u64(), thing["title"].as_str().unwrap_or_default().to_owned());
+    let who = payload
+        .pointer("/sender/login")
+        .and_then(Value::as_str)
+        .unwrap_or("somebody");
+    let where_ = payload
+        .pointer("/repository/full_name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let of = |thing: &Value| {
+        (
+            thing["number"].as_u64(),
+            thing["title"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
     match (kind, action) {
         ("push", _) => {
             let commits = payload["commits"].as_array().map_or(0, Vec::len);
             let branch = payload["ref"].as_str().unwrap_or_default();
             let line = format!("{who} pushed {commits} commits to {branch} of {where_}.");
             let (body, author) = (&payload["head_commit"]["message"], &Value::Null);
-            Some(About { name: "github_push", line, body, author, number: None })
+            Some(About {
+                name: "github_push",
+                line,
+                body,
+                author,
+                number: None,
+            })
         }
         ("pull_request", "opened" | "reopened" | "ready_for_review" | "synchronize") => {
             let (number, title) = of(&payload["pull_request"]);
-            let line = format!("Pull request #{} of {where_} ({action} by {who}): {title}", number?);
-            let (body, author) = (&payload["pull_request"]["body"], &payload["pull_request"]["user"]["login"]);
-            Some(About { name: "github_pull_request", line, body, author, number })
+            let line = format!(
+                "Pull request #{} of {where_} ({action} by {who}): {title}",
+                number?
+            );
+            let (body, author) = (
+                &payload["pull_request"]["body"],
+                &payload["pull_request"]["user"]["login"],
+            );
+            Some(About {
+                name: "github_pull_request",
+                line,
+                body,
+                author,
+                number,
+            })
         }
         ("issues", "opened" | "reopened") => {
             let (number, title) = of(&payload["issue"]);
-            let line = format!("Issue #{} of {where_} ({action} by {who}): {title}", number?);
-            let (body, author) = (&payload["issue"]["body"], &payload["issue"]["user"]["login"]);
-            Some(About { name: "github_issue", line, body, author, number })
+            let line = format!(
+                "Issue #{} of {where_} ({action} by {who}): {title}",
+                number?
+            );
+            let (body, author) = (
+                &payload["issue"]["body"],
+                &payload["issue"]["user"]["login"],
+            );
+            Some(About {
+                name: "github_issue",
+                line,
+                body,
+                author,
+                number,
+            })
         }
         ("issue_comment", "created") => {
             let (number, title) = of(&payload["issue"]);
             let line = format!("{who} commented on #{} of {where_} ({title}):", number?);
-            let (body, author) = (&payload["comment"]["body"], &payload["comment"]["user"]["login"]);
-            Some(About { name: "github_issue_comment", line, body, author, number })
+            let (body, author) = (
+                &payload["comment"]["body"],
+                &payload["comment"]["user"]["login"],
+            );
+            Some(About {
+                name: "github_issue_comment",
+                line,
+                body,
+                author,
+                number,
+            })
         }
         _ => None,
     }
@@ -172,7 +260,9 @@ fn is_repository(name: &str) -> bool {
     let is_plain = |part: &str| {
         !part.is_empty()
             && !part.starts_with('.')
-            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
     };
     // A name may begin with a dot, such as `.github`; `..` leads elsewhere.
     name.split_once('/').is_some_and(|(owner, name)| {
@@ -182,15 +272,23 @@ fn is_repository(name: &str) -> bool {
 
 /// An event of that name, or one about an issue.
 pub(super) fn sample(name: &str) -> Event {
-    let thing = json!({"number": 12, "title": "It crashes", "body": "Hello", "user": {"login": "ada"}});
+    let thing =
+        json!({"number": 12, "title": "It crashes", "body": "Hello", "user": {"login": "ada"}});
     let (kind, mut payload) = match name {
-        "github_push" => {
-            ("push", json!({"ref": "refs/heads/main", "commits": [], "head_commit": {"message": "Hello"}}))
-        }
-        "github_pull_request" => ("pull_request", json!({"action": "opened", "pull_request": thing})),
+        "github_push" => (
+            "push",
+            json!({"ref": "refs/heads/main", "commits": [], "head_commit": {"message": "Hello"}}),
+        ),
+        "github_pull_request" => (
+            "pull_request",
+            json!({"action": "opened", "pull_request": thing}),
+        ),
         "github_issue_comment" => {
             let comment = json!({"body": "Hello", "user": {"login": "ada"}});
-            ("issue_comment", json!({"action": "created", "issue": thing, "comment": comment}))
+            (
+                "issue_comment",
+                json!({"action": "created", "issue": thing, "comment": comment}),
+            )
         }
         _ => ("issues", json!({"action": "opened", "issue": thing})),
     };
@@ -205,11 +303,21 @@ mod tests {
 
     #[test]
     fn a_made_up_event_is_one_that_could_come() {
-        for name in ["github_push", "github_pull_request", "github_issue", "github_issue_comment"] {
+        for name in [
+            "github_push",
+            "github_pull_request",
+            "github_issue",
+            "github_issue_comment",
+        ] {
             assert_eq!(sample(name).name, name);
         }
         let push = sample("github_push").properties;
-        assert!(push.contains_key("ref") && !push.contains_key("action") && !push.contains_key("number"), "{push:?}");
+        assert!(
+            push.contains_key("ref")
+                && !push.contains_key("action")
+                && !push.contains_key("number"),
+            "{push:?}"
+        );
     }
 
     fn comment(fields: Value) -> Value {
@@ -217,7 +325,10 @@ mod tests {
             "action": "created", "issue": {"number": 3, "title": "t"}, "comment": {"body": "why?", "user": {"login": "ada"}},
             "repository": {"full_name": "octo/hello"}, "sender": {"login": "ada", "type": "User"},
         });
-        payload.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        payload
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
         payload
     }
 
@@ -226,8 +337,14 @@ mod tests {
         let of = |kind: &str, payload: &Value| event(kind, "d".to_owned(), payload);
         let read = of("issue_comment", &comment(json!({}))).unwrap();
         assert_eq!(read.text, "ada commented on #3 of octo/hello (t):\n\nwhy?");
-        assert_eq!((read.key.as_str(), read.id.as_str()), ("github:octo/hello#3", "d"));
-        assert_eq!(read.origin, Some(json!({"repository": "octo/hello", "number": 3})));
+        assert_eq!(
+            (read.key.as_str(), read.id.as_str()),
+            ("github:octo/hello#3", "d")
+        );
+        assert_eq!(
+            read.origin,
+            Some(json!({"repository": "octo/hello", "number": 3}))
+        );
         for ignored in [
             json!({"action": "deleted"}),
             json!({"sender": {"login": "x[bot]", "type": "Bot"}}),
@@ -236,14 +353,21 @@ mod tests {
             json!({"repository": {"full_name": "octo/.."}}),
             json!({"issue": {}}),
         ] {
-            assert_eq!(of("issue_comment", &comment(ignored.clone())), None, "{ignored}");
+            assert_eq!(
+                of("issue_comment", &comment(ignored.clone())),
+                None,
+                "{ignored}"
+            );
         }
         let push = json!({
             "ref": "refs/heads/main", "commits": [{}], "head_commit": {"message": "fix"},
             "repository": {"full_name": "octo/.github"}, "sender": {"login": "ada"},
         });
         let push = of("push", &push).unwrap();
-        assert_eq!((push.key.as_str(), push.origin), ("github:octo/.github", None));
+        assert_eq!(
+            (push.key.as_str(), push.origin),
+            ("github:octo/.github", None)
+        );
         assert_eq!(of("ping", &comment(json!({}))), None);
     }
 
@@ -251,19 +375,33 @@ mod tests {
     #[test]
     fn the_words_of_others_are_not_those_of_the_sender() {
         let by = |author: &str| json!({"number": 3, "title": "t", "body": "/approve 0123456789abcdef", "user": {"login": author}});
-        let quotes = |kind: &str, fields: Value| event(kind, String::new(), &comment(fields)).unwrap().quotes;
+        let quotes = |kind: &str, fields: Value| {
+            event(kind, String::new(), &comment(fields)).unwrap().quotes
+        };
         for (action, kind, of) in [
             ("created", "issue_comment", "comment"),
             ("reopened", "issues", "issue"),
             ("reopened", "pull_request", "pull_request"),
         ] {
-            assert!(!quotes(kind, json!({"action": action, of: by("ada")})), "{kind}");
-            assert!(quotes(kind, json!({"action": action, of: by("eve")})), "{kind}");
+            assert!(
+                !quotes(kind, json!({"action": action, of: by("ada")})),
+                "{kind}"
+            );
+            assert!(
+                quotes(kind, json!({"action": action, of: by("eve")})),
+                "{kind}"
+            );
         }
         assert!(
-            quotes("issues", json!({"action": "reopened", "issue": {"number": 3, "body": "x"}})),
+            quotes(
+                "issues",
+                json!({"action": "reopened", "issue": {"number": 3, "body": "x"}})
+            ),
             "nobody says who"
         );
-        assert!(quotes("push", json!({"head_commit": {"message": "/approve 0123456789abcdef"}})));
+        assert!(quotes(
+            "push",
+            json!({"head_commit": {"message": "/approve 0123456789abcdef"}})
+        ));
     }
 }

@@ -71,7 +71,12 @@ pub(crate) trait Platform: Send + Sync {
     }
 
     /// Checks who has signed a request, and reads it. Nothing that it says counts before.
-    fn hear(&self, _headers: &HeaderMap, _body: &Bytes, _now: DateTime<Utc>) -> Result<Heard, Response> {
+    fn hear(
+        &self,
+        _headers: &HeaderMap,
+        _body: &Bytes,
+        _now: DateTime<Utc>,
+    ) -> Result<Heard, Response> {
         Err(StatusCode::NOT_FOUND.into_response())
     }
 
@@ -101,21 +106,39 @@ pub(crate) trait Platform: Send + Sync {
     }
 
     /// Sends a file as the message of that number.
-    async fn send_file(&self, _origin: &Value, _number: usize, _file: &Upload) -> Result<(), Failure> {
+    async fn send_file(
+        &self,
+        _origin: &Value,
+        _number: usize,
+        _file: &Upload,
+    ) -> Result<(), Failure> {
         Err(Failure::Refused("files can't be sent there".to_owned()))
     }
 
     /// Sends a message and says how it can be changed. With the mark of a question it has the buttons that answer it.
-    async fn post(&self, origin: &Value, text: &str, _mark: Option<&str>) -> Result<Value, Failure> {
+    async fn post(
+        &self,
+        origin: &Value,
+        text: &str,
+        _mark: Option<&str>,
+    ) -> Result<Value, Failure> {
         self.send(origin, 0, text).await.map(|()| Value::Null)
     }
 
     /// Changes a message that was posted, and its buttons.
-    async fn edit(&self, _origin: &Value, message: &Value, _text: &str, _mark: Option<&str>) -> Result<(), Failure> {
+    async fn edit(
+        &self,
+        _origin: &Value,
+        message: &Value,
+        _text: &str,
+        _mark: Option<&str>,
+    ) -> Result<(), Failure> {
         match message {
             // What can't be changed stays as it is.
             Value::Null => Ok(()),
-            _ => Err(Failure::Refused("messages can't be changed there".to_owned())),
+            _ => Err(Failure::Refused(
+                "messages can't be changed there".to_owned(),
+            )),
         }
     }
 
@@ -165,7 +188,10 @@ pub(crate) trait Platform: Send + Sync {
 }
 
 /// The connector of a connection.
-pub(crate) fn make(bound: &Bound, console: Option<&Arc<Console>>) -> Result<Arc<dyn Platform>, String> {
+pub(crate) fn make(
+    bound: &Bound,
+    console: Option<&Arc<Console>>,
+) -> Result<Arc<dyn Platform>, String> {
     if bound.file.is_some() {
         return Ok(Arc::new(script::Scripted::new(console.cloned())));
     }
@@ -183,17 +209,33 @@ pub(crate) fn make(bound: &Bound, console: Option<&Arc<Console>>) -> Result<Arc<
 
 /// Why letting a sender in changes nothing for a connection, as a sentence; `None` where it does.
 pub fn needs_no_approval(bound: &Bound) -> Option<String> {
-    let knows_senders = bound.file.is_some() || !matches!(bound.connector.as_str(), "cli" | "cron" | "webhook");
+    let knows_senders =
+        bound.file.is_some() || !matches!(bound.connector.as_str(), "cli" | "cron" | "webhook");
     if !knows_senders {
-        return Some(format!("The events of the connector `{}` do not say who has sent them.", bound.connector));
+        return Some(format!(
+            "The events of the connector `{}` do not say who has sent them.",
+            bound.connector
+        ));
     }
-    let is_guarded =
-        bound.file.is_none() && matches!(bound.connector.as_str(), "discord" | "telegram" | "telegram-polling");
-    let lets_everybody_in = match bound.allow.as_ref().filter(|allow| allow.is_about_senders()) {
+    let is_guarded = bound.file.is_none()
+        && matches!(
+            bound.connector.as_str(),
+            "discord" | "telegram" | "telegram-polling"
+        );
+    let lets_everybody_in = match bound
+        .allow
+        .as_ref()
+        .filter(|allow| allow.is_about_senders())
+    {
         Some(allow) => allow.lets_everybody_in(),
         None => !is_guarded,
     };
-    lets_everybody_in.then(|| format!("Everybody may write to the connection `{}` already.", bound.name))
+    lets_everybody_in.then(|| {
+        format!(
+            "Everybody may write to the connection `{}` already.",
+            bound.name
+        )
+    })
 }
 
 /// A made-up event of a connection; `given`, a JSON object, says what is different about it.
@@ -201,10 +243,15 @@ pub fn needs_no_approval(bound: &Bound) -> Option<String> {
 /// # Errors
 /// A sentence about what is wrong with `given`.
 pub fn sample(bound: &Bound, given: Option<&Value>) -> Result<Event, String> {
-    let name = given.and_then(|given| given.get("name")).and_then(Value::as_str);
+    let name = given
+        .and_then(|given| given.get("name"))
+        .and_then(Value::as_str);
     if let Some(name) = name.filter(|name| !bound.events.iter().any(|known| known == name)) {
         let known = bound.events.join(", ");
-        return Err(format!("The connector `{}` has no event `{name}`. It has {known}.", bound.connector));
+        return Err(format!(
+            "The connector `{}` has no event `{name}`. It has {known}.",
+            bound.connector
+        ));
     }
     let event = match bound.connector.as_str() {
         _ if bound.file.is_some() => script::sample(bound),
@@ -220,17 +267,31 @@ pub fn sample(bound: &Bound, given: Option<&Value>) -> Result<Event, String> {
 }
 
 fn with(mut event: Event, given: &Value) -> Result<Event, String> {
-    let object = given.as_object().ok_or("The event must be a JSON object.")?;
+    let object = given
+        .as_object()
+        .ok_or("The event must be a JSON object.")?;
     for (name, value) in object {
-        let text = || value.as_str().map(str::to_owned).ok_or(format!("`{name}` of the event must be text."));
+        let text = || {
+            value
+                .as_str()
+                .map(str::to_owned)
+                .ok_or(format!("`{name}` of the event must be text."))
+        };
         match name.as_str() {
             "name" => event.name = text()?,
             "text" => event.text = text()?,
             "instanceKey" => event.key = text()?,
-            "sender" => event.sender = Some(crate::event::Sender { id: text()?, name: String::new() }),
+            "sender" => {
+                event.sender = Some(crate::event::Sender {
+                    id: text()?,
+                    name: String::new(),
+                })
+            }
             "channel" => event.channel = Some(text()?),
             "properties" => {
-                let given = value.as_object().ok_or("`properties` of the event must be an object.")?;
+                let given = value
+                    .as_object()
+                    .ok_or("`properties` of the event must be an object.")?;
                 event.properties.extend(crate::event::plain_values(given));
             }
             other => {
@@ -245,7 +306,11 @@ fn with(mut event: Event, given: &Value) -> Result<Event, String> {
 /// Answers a request to a connection.
 pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
     if request.method() != Method::POST {
-        return (StatusCode::METHOD_NOT_ALLOWED, [("allow", "POST")], "Events are delivered by POST.\n")
+        return (
+            StatusCode::METHOD_NOT_ALLOWED,
+            [("allow", "POST")],
+            "Events are delivered by POST.\n",
+        )
             .into_response();
     }
     // The limit of the server counts as well.
@@ -270,7 +335,10 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
         Heard::Event(event) => match take_for_good(&desk, *event).await {
             Ok(taken) => desk.platform.acknowledge(taken),
             Err(error) => {
-                tracing::warn!(connection = desk.bound.name, "an event was not taken: {error}");
+                tracing::warn!(
+                    connection = desk.bound.name,
+                    "an event was not taken: {error}"
+                );
                 let status = match error.is_passing {
                     true => StatusCode::SERVICE_UNAVAILABLE,
                     false => StatusCode::UNPROCESSABLE_ENTITY,
@@ -287,7 +355,10 @@ async fn take_for_good(desk: &Arc<Desk>, event: Event) -> Result<Taken, NotTaken
         let desk = Arc::clone(desk);
         async move { take(&desk, event).await }
     });
-    let broken = |error| NotTaken { message: format!("A fault of gdn: {error}."), is_passing: true };
+    let broken = |error| NotTaken {
+        message: format!("A fault of gdn: {error}."),
+        is_passing: true,
+    };
     task.await.unwrap_or_else(|error| Err(broken(error)))
 }
 
@@ -304,7 +375,11 @@ pub(crate) async fn take(desk: &Arc<Desk>, event: Event) -> Result<Taken, NotTak
 async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {
     match tokio::time::timeout(BODY_TIME, to_bytes(body, largest)).await {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(_)) => Err((StatusCode::PAYLOAD_TOO_LARGE, "The body is too large, or broke off.\n").into_response()),
+        Ok(Err(_)) => Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "The body is too large, or broke off.\n",
+        )
+            .into_response()),
         Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "The body took too long.\n").into_response()),
     }
 }
@@ -316,7 +391,11 @@ pub(crate) fn fenced(text: &str) -> String {
 
 /// The answer to a request whose signature is missing, wrong or too old. It does not say which.
 pub(crate) fn unsigned() -> Response {
-    (StatusCode::UNAUTHORIZED, "The request is not signed as it should be, or too old.\n").into_response()
+    (
+        StatusCode::UNAUTHORIZED,
+        "The request is not signed as it should be, or too old.\n",
+    )
+        .into_response()
 }
 
 /// The answer to a request that makes no sense.
@@ -326,7 +405,10 @@ pub(crate) fn senseless(why: &str) -> Response {
 
 /// A header as text; empty where it is missing.
 pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -335,9 +417,19 @@ mod tests {
 
     #[test]
     fn nothing_ends_a_block() {
-        for text in ["a", "```", "a ||`x`|| b", "``\n```\n````", "<!-- x -->", "`"] {
+        for text in [
+            "a",
+            "```",
+            "a ||`x`|| b",
+            "``\n```\n````",
+            "<!-- x -->",
+            "`",
+        ] {
             let block = fenced(text);
-            let inside = block.strip_prefix("```\n").and_then(|rest| rest.strip_suffix("\n```")).unwrap();
+            let inside = block
+                .strip_prefix("```\n")
+                .and_then(|rest| rest.strip_suffix("\n```"))
+                .unwrap();
             assert!(!inside.contains("``"), "{block}");
         }
         assert_eq!(fenced("``` x"), "```\n`\\u{60}` x\n```");

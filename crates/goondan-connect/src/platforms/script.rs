@@ -34,7 +34,10 @@ pub(super) struct Scripted {
 
 impl Scripted {
     pub(super) fn new(console: Option<Arc<Console>>) -> Self {
-        Scripted { console, replies: Arc::default() }
+        Scripted {
+            console,
+            replies: Arc::default(),
+        }
     }
 }
 
@@ -66,7 +69,11 @@ struct Waiting {
 impl Default for Replies {
     fn default() -> Self {
         let (queue, waiting) = mpsc::channel(MOST_WAITING);
-        Replies { queue, waiting: tokio::sync::Mutex::new(waiting), taken: Mutex::default() }
+        Replies {
+            queue,
+            waiting: tokio::sync::Mutex::new(waiting),
+            taken: Mutex::default(),
+        }
     }
 }
 
@@ -75,12 +82,23 @@ impl Replies {
         let ((sent, outcome), (taken, is_taken)) = (oneshot::channel(), oneshot::channel());
         let waiting = async {
             // The receiver is in the same struct.
-            let _ = self.queue.send(Waiting { answer, sent, taken }).await;
+            let _ = self
+                .queue
+                .send(Waiting {
+                    answer,
+                    sent,
+                    taken,
+                })
+                .await;
             is_taken.await
         };
         match tokio::time::timeout(TAKEN, waiting).await {
             Ok(Ok(())) => {}
-            _ => return Err(Failure::Unreached("the connector has called no `onReply`, or does not run".to_owned())),
+            _ => {
+                return Err(Failure::Unreached(
+                    "the connector has called no `onReply`, or does not run".to_owned(),
+                ));
+            }
         }
         match tokio::time::timeout(SENT, outcome).await {
             Ok(Ok(None)) => Ok(()),
@@ -94,7 +112,11 @@ impl Replies {
     async fn next(&self) -> Option<Value> {
         let mut waiting = self.waiting.lock().await;
         loop {
-            let Waiting { mut answer, sent, taken } = waiting.recv().await?;
+            let Waiting {
+                mut answer,
+                sent,
+                taken,
+            } = waiting.recv().await?;
             if taken.send(()).is_err() {
                 continue;
             }
@@ -117,7 +139,11 @@ impl Replies {
 
     /// The process has ended: nobody knows what came of what it has taken.
     fn ended(&self) {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).open.clear();
+        self.taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .open
+            .clear();
     }
 }
 
@@ -125,7 +151,11 @@ impl Replies {
 impl Platform for Scripted {
     async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
         let replies = Arc::clone(&self.replies);
-        let counter = Arc::new(Counter { desk: Arc::clone(desk), console: self.console.clone(), replies });
+        let counter = Arc::new(Counter {
+            desk: Arc::clone(desk),
+            console: self.console.clone(),
+            replies,
+        });
         let ended = desk.swarm.run_connector(&desk.bound, counter).await;
         self.replies.ended();
         ended.map_err(|error| match &error.code {
@@ -136,7 +166,9 @@ impl Platform for Scripted {
 
     /// As it is: only the file knows how long a message may be.
     async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
-        self.replies.send(json!({"origin": origin, "text": text})).await
+        self.replies
+            .send(json!({"origin": origin, "text": text}))
+            .await
     }
 }
 
@@ -155,7 +187,10 @@ impl ConnectorDesk for Counter {
         match self.desk.accept(event).await {
             Ok(_) => Ok(()),
             Err(error) => {
-                tracing::warn!(connection = self.desk.bound.name, "an event was not taken: {error}");
+                tracing::warn!(
+                    connection = self.desk.bound.name,
+                    "an event was not taken: {error}"
+                );
                 Err(ToolError::new(error.message).code(Code::CONNECTOR_EVENT))
             }
         }
@@ -179,37 +214,66 @@ impl ConnectorDesk for Counter {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
         let (connection, fields) = (&self.desk.bound.name, Value::Object(fields));
         match level {
-            LogLevel::Debug => tracing::debug!(target: "gdn::connector", connection, %fields, "{message}"),
-            LogLevel::Info => tracing::info!(target: "gdn::connector", connection, %fields, "{message}"),
-            LogLevel::Warn => tracing::warn!(target: "gdn::connector", connection, %fields, "{message}"),
-            LogLevel::Error => tracing::error!(target: "gdn::connector", connection, %fields, "{message}"),
+            LogLevel::Debug => {
+                tracing::debug!(target: "gdn::connector", connection, %fields, "{message}")
+            }
+            LogLevel::Info => {
+                tracing::info!(target: "gdn::connector", connection, %fields, "{message}")
+            }
+            LogLevel::Warn => {
+                tracing::warn!(target: "gdn::connector", connection, %fields, "{message}")
+            }
+            LogLevel::Error => {
+                tracing::error!(target: "gdn::connector", connection, %fields, "{message}")
+            }
         }
     }
 }
 
 /// What a file hands in. One without an id is a new event each time.
 fn read(event: &Value, connection: &str) -> Result<Event, String> {
-    let text = |name: &str| event[name].as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    let text = |name: &str| {
+        event[name]
+            .as_str()
+            .filter(|text| !text.trim().is_empty())
+            .map(str::to_owned)
+    };
     if !event.is_object() {
-        return Err("an event must be an object with `name`, `message` and `instanceKey`".to_owned());
+        return Err(
+            "an event must be an object with `name`, `message` and `instanceKey`".to_owned(),
+        );
     }
     let origin = Some(&event["origin"]).filter(|origin| !origin.is_null());
     if origin.is_some_and(|origin| origin.to_string().len() > LARGEST_ORIGIN) {
-        return Err(format!("the `origin` of an event has at most {LARGEST_ORIGIN} bytes"));
+        return Err(format!(
+            "the `origin` of an event has at most {LARGEST_ORIGIN} bytes"
+        ));
     }
     let sender = match &event["sender"] {
-        Value::Object(sender) => sender
-            .get("id")
-            .and_then(plain)
-            .map(|id| Sender { id, name: sender.get("name").and_then(Value::as_str).unwrap_or_default().to_owned() }),
-        other => plain(other).map(|id| Sender { id, name: String::new() }),
+        Value::Object(sender) => sender.get("id").and_then(plain).map(|id| Sender {
+            id,
+            name: sender
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+        }),
+        other => plain(other).map(|id| Sender {
+            id,
+            name: String::new(),
+        }),
     };
     Ok(Event {
         name: text("name").ok_or("an event needs a `name`")?,
-        id: plain(&event["id"]).filter(|id| !id.is_empty()).unwrap_or_else(random_id),
+        id: plain(&event["id"])
+            .filter(|id| !id.is_empty())
+            .unwrap_or_else(random_id),
         text: said(&event["message"])?,
         key: text("instanceKey").unwrap_or_else(|| connection.to_owned()),
-        properties: event["properties"].as_object().map(plain_values).unwrap_or_default(),
+        properties: event["properties"]
+            .as_object()
+            .map(plain_values)
+            .unwrap_or_default(),
         sender,
         channel: plain(&event["channel"]),
         quotes: false,
@@ -224,8 +288,12 @@ fn said(message: &Value) -> Result<String, String> {
     let text = match (message.as_str(), message["type"].as_str()) {
         (Some(text), _) => text.trim().to_owned(),
         (None, Some("text")) => field("text").to_owned(),
-        (None, Some("image")) if !field("url").is_empty() => format!("[a picture] {}", field("url")),
-        (None, Some("file")) if !field("url").is_empty() => format!("[a file: {}] {}", field("name"), field("url")),
+        (None, Some("image")) if !field("url").is_empty() => {
+            format!("[a picture] {}", field("url"))
+        }
+        (None, Some("file")) if !field("url").is_empty() => {
+            format!("[a file: {}] {}", field("name"), field("url"))
+        }
         _ => String::new(),
     };
     match text.is_empty() {
@@ -260,14 +328,29 @@ mod tests {
             "properties": {"table": 4, "deep": {}}, "sender": {"id": "ada", "name": "Ada"}, "channel": "bar",
         });
         let event = read(&whole, "c").unwrap();
-        assert_eq!((event.id.as_str(), event.text.as_str(), event.key.as_str()), ("7", "Tea", "table:4"));
-        assert_eq!(event.properties, [("table".to_owned(), "4".to_owned())].into());
-        assert_eq!(event.sender, Some(Sender { id: "ada".to_owned(), name: "Ada".to_owned() }));
+        assert_eq!(
+            (event.id.as_str(), event.text.as_str(), event.key.as_str()),
+            ("7", "Tea", "table:4")
+        );
+        assert_eq!(
+            event.properties,
+            [("table".to_owned(), "4".to_owned())].into()
+        );
+        assert_eq!(
+            event.sender,
+            Some(Sender {
+                id: "ada".to_owned(),
+                name: "Ada".to_owned()
+            })
+        );
         let bare = || read(&json!({"name": "order", "message": "Tea"}), "c").unwrap();
         assert_eq!(bare().key, "c");
         assert_ne!(bare().id, bare().id, "each is a new event");
         let file = json!({"name": "n", "message": {"type": "file", "url": "https://x.example/a", "name": "a"}});
-        assert_eq!(read(&file, "c").unwrap().text, "[a file: a] https://x.example/a");
+        assert_eq!(
+            read(&file, "c").unwrap().text,
+            "[a file: a] https://x.example/a"
+        );
     }
 
     #[test]

@@ -56,7 +56,11 @@ pub(super) struct Slack {
 
 impl Slack {
     pub(super) fn new(bound: &Bound) -> Self {
-        let base = bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned();
+        let base = bound
+            .setting("apiBaseUrl")
+            .unwrap_or(BASE)
+            .trim_end_matches('/')
+            .to_owned();
         let app_token = Some(bound.secret("appToken").trim()).filter(|token| !token.is_empty());
         Slack {
             socket: app_token.map(|token| Socket::new(&base, token)),
@@ -64,10 +68,20 @@ impl Slack {
             token: bound.secret("botToken").trim().to_owned(),
             signing_secret: bound.secret("signingSecret").trim().to_owned(),
             wants_mention: bound.setting("messageMode") == Some("mention"),
-            port: bound.setting("port").and_then(|port| port.parse().ok()).map(|port| {
-                let path = bound.setting("path").unwrap_or("/").trim_end_matches('/');
-                (port, if path.is_empty() { "/".to_owned() } else { path.to_owned() })
-            }),
+            port: bound
+                .setting("port")
+                .and_then(|port| port.parse().ok())
+                .map(|port| {
+                    let path = bound.setting("path").unwrap_or("/").trim_end_matches('/');
+                    (
+                        port,
+                        if path.is_empty() {
+                            "/".to_owned()
+                        } else {
+                            path.to_owned()
+                        },
+                    )
+                }),
             has_no_status: AtomicBool::new(false),
         }
     }
@@ -78,12 +92,16 @@ impl Slack {
         let message: [&[u8]; 4] = [b"v0:", timestamp.as_bytes(), b":", body];
         !self.signing_secret.is_empty()
             && is_fresh(timestamp, now)
-            && given.is_some_and(|given| is_hmac_hex(self.signing_secret.as_bytes(), &message, given))
+            && given
+                .is_some_and(|given| is_hmac_hex(self.signing_secret.as_bytes(), &message, given))
     }
 
     async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, Failure> {
         let client = http::client().await?;
-        Ok(client.post(format!("{}/{method}", self.base)).bearer_auth(&self.token).json(body))
+        Ok(client
+            .post(format!("{}/{method}", self.base))
+            .bearer_auth(&self.token)
+            .json(body))
     }
 
     async fn call(&self, method: &str, body: &Value) -> Result<Value, Failure> {
@@ -94,13 +112,21 @@ impl Slack {
     async fn room(&self, file: &Upload) -> Result<String, Failure> {
         let length = file.content.len().to_string();
         let fields = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs([("filename", file.name.as_str()), ("length", length.as_str())])
+            .extend_pairs([
+                ("filename", file.name.as_str()),
+                ("length", length.as_str()),
+            ])
             .finish();
         let client = http::client().await?;
-        let request = client.post(format!("{}/files.getUploadURLExternal", self.base)).bearer_auth(&self.token);
-        let request = request.header("content-type", "application/x-www-form-urlencoded").body(fields);
+        let request = client
+            .post(format!("{}/files.getUploadURLExternal", self.base))
+            .bearer_auth(&self.token);
+        let request = request
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(fields);
         let room = well(http::done(request).await?)?;
-        let [address, id] = ["upload_url", "file_id"].map(|name| room[name].as_str().unwrap_or_default());
+        let [address, id] =
+            ["upload_url", "file_id"].map(|name| room[name].as_str().unwrap_or_default());
         let request = files::post_to(address, &["slack.com"], &self.base).await?;
         let sent = request.multipart(Form::new().part("file", file.part()));
         http::done_within(sent, http::UPLOAD).await?;
@@ -110,7 +136,9 @@ impl Slack {
     /// What Slack has to say, whichever way it came.
     fn read(&self, payload: &Value) -> Option<Heard> {
         let pressed = press(payload).map(|press| Heard::Press(Box::new(press)));
-        pressed.or_else(|| event(payload, self.wants_mention).map(|event| Heard::Event(Box::new(event))))
+        pressed.or_else(|| {
+            event(payload, self.wants_mention).map(|event| Heard::Event(Box::new(event)))
+        })
     }
 }
 
@@ -128,7 +156,12 @@ impl Platform for Slack {
         }
     }
 
-    fn hear(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> Result<Heard, Response> {
+    fn hear(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        now: DateTime<Utc>,
+    ) -> Result<Heard, Response> {
         if !self.is_signed(headers, body, now) {
             return Err(unsigned());
         }
@@ -163,12 +196,19 @@ impl Platform for Slack {
     }
 
     /// The file is seen only with the third step, so the first two may be done again.
-    async fn send_file(&self, origin: &Value, _number: usize, file: &Upload) -> Result<(), Failure> {
+    async fn send_file(
+        &self,
+        origin: &Value,
+        _number: usize,
+        file: &Upload,
+    ) -> Result<(), Failure> {
         let room = self.room(file).await.map_err(unseen)?;
         let body = json!({
             "files": [{"id": room, "title": file.name}], "channel_id": origin["channel"], "thread_ts": origin["thread"],
         });
-        self.call("files.completeUploadExternal", &body).await.map(drop)
+        self.call("files.completeUploadExternal", &body)
+            .await
+            .map(drop)
     }
 
     async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
@@ -179,14 +219,22 @@ impl Platform for Slack {
         Ok(self.call("chat.postMessage", &body).await?["ts"].take())
     }
 
-    async fn edit(&self, origin: &Value, posted: &Value, text: &str, mark: Option<&str>) -> Result<(), Failure> {
+    async fn edit(
+        &self,
+        origin: &Value,
+        posted: &Value,
+        text: &str,
+        mark: Option<&str>,
+    ) -> Result<(), Failure> {
         let blocks = mark.map_or_else(|| json!([]), |mark| blocks(text, mark));
         let body = json!({"channel": origin["channel"], "ts": posted, "text": escaped(text), "blocks": blocks});
         self.call("chat.update", &body).await.map(drop)
     }
 
     async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
-        Ok(files::at(&file.place, &["slack.com"], &self.base).await?.bearer_auth(&self.token))
+        Ok(files::at(&file.place, &["slack.com"], &self.base)
+            .await?
+            .bearer_auth(&self.token))
     }
 
     /// A status below the thread, until the app writes there.
@@ -221,7 +269,8 @@ impl Platform for Slack {
         if verdict.text.is_some() {
             return;
         }
-        let mut body = json!({"channel": press.channel, "user": press.sender.id, "text": verdict.words});
+        let mut body =
+            json!({"channel": press.channel, "user": press.sender.id, "text": verdict.words});
         if !press.back.is_null() {
             body["thread_ts"] = press.back.clone();
         }
@@ -236,7 +285,12 @@ fn well(answer: Value) -> Result<Value, Failure> {
     match answer["error"].as_str() {
         _ if answer["ok"] == true => Ok(answer),
         Some(RATE_LIMITED) => Err(Failure::Later(Duration::from_secs(30))),
-        why => Err(Failure::Refused(why.unwrap_or("it gave no reason").chars().take(100).collect())),
+        why => Err(Failure::Refused(
+            why.unwrap_or("it gave no reason")
+                .chars()
+                .take(100)
+                .collect(),
+        )),
     }
 }
 
@@ -275,31 +329,59 @@ fn blocks(text: &str, mark: &str) -> Value {
 
 /// A button of one of our questions.
 fn press(payload: &Value) -> Option<Press> {
-    let action = payload.pointer("/actions/0").filter(|_| payload["type"] == "block_actions")?;
+    let action = payload
+        .pointer("/actions/0")
+        .filter(|_| payload["type"] == "block_actions")?;
     let (allows, mark) = of_button(action["value"].as_str()?)?;
-    let (user, channel) =
-        (&payload["user"], payload.pointer("/channel/id").or(payload.pointer("/container/channel_id"))?);
+    let (user, channel) = (
+        &payload["user"],
+        payload
+            .pointer("/channel/id")
+            .or(payload.pointer("/container/channel_id"))?,
+    );
     let sender = Sender {
         id: user["id"].as_str()?.to_owned(),
-        name: user["username"].as_str().or(user["name"].as_str()).unwrap_or_default().to_owned(),
+        name: user["username"]
+            .as_str()
+            .or(user["name"].as_str())
+            .unwrap_or_default()
+            .to_owned(),
     };
-    let thread = payload.pointer("/container/thread_ts").or(payload.pointer("/message/thread_ts"));
-    let (channel, back) = (channel.as_str()?.to_owned(), thread.cloned().unwrap_or_default());
-    Some(Press { mark, allows, sender, channel, back })
+    let thread = payload
+        .pointer("/container/thread_ts")
+        .or(payload.pointer("/message/thread_ts"));
+    let (channel, back) = (
+        channel.as_str()?.to_owned(),
+        thread.cloned().unwrap_or_default(),
+    );
+    Some(Press {
+        mark,
+        allows,
+        sender,
+        channel,
+        back,
+    })
 }
 
 /// What an agent writes can't call a whole channel.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// A message of a person. One that mentions the app comes twice, under two ids: what counts is where it stands.
 fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
-    let event = payload.get("event").filter(|_| payload["type"] == "event_callback")?;
+    let event = payload
+        .get("event")
+        .filter(|_| payload["type"] == "event_callback")?;
     let is_mention = event["type"] == "app_mention";
     let is_direct = event["channel_type"] == "im";
     // Edits, deletions, people who come and go.
-    let is_plain = matches!(event["subtype"].as_str(), None | Some("thread_broadcast" | "file_share"));
+    let is_plain = matches!(
+        event["subtype"].as_str(),
+        None | Some("thread_broadcast" | "file_share")
+    );
     let is_bot = !event["bot_id"].is_null() || event["user"].as_str().is_none();
     if !(is_mention || event["type"] == "message") || !is_plain || is_bot {
         return None;
@@ -307,16 +389,29 @@ fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
     if wants_mention && !is_mention && !is_direct {
         return None;
     }
-    let [channel, ts, user] = ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
+    let [channel, ts, user] =
+        ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
     let text = event["text"].as_str().unwrap_or_default().trim();
     let files = sent_with(event);
     if channel.is_empty() || ts.is_empty() || (text.is_empty() && files.is_empty()) {
         return None;
     }
-    let named = files.iter().map(|file| format!("[a file: {}]", file.name.as_deref().unwrap_or("without a name")));
-    let text =
-        [text.to_owned()].into_iter().filter(|text| !text.is_empty()).chain(named).collect::<Vec<_>>().join("\n");
-    let thread = event["thread_ts"].as_str().filter(|thread| !thread.is_empty()).unwrap_or(ts);
+    let named = files.iter().map(|file| {
+        format!(
+            "[a file: {}]",
+            file.name.as_deref().unwrap_or("without a name")
+        )
+    });
+    let text = [text.to_owned()]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .chain(named)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let thread = event["thread_ts"]
+        .as_str()
+        .filter(|thread| !thread.is_empty())
+        .unwrap_or(ts);
     let facts = [
         ("channelId", &event["channel"]),
         ("channelType", &event["channel_type"]),
@@ -326,12 +421,26 @@ fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
         ("teamId", &payload["team_id"]),
     ];
     Some(Event {
-        name: if is_mention { "app_mention" } else { "message_im" }.to_owned(),
-        id: format!("{}:{channel}:{ts}", payload["team_id"].as_str().unwrap_or_default()),
+        name: if is_mention {
+            "app_mention"
+        } else {
+            "message_im"
+        }
+        .to_owned(),
+        id: format!(
+            "{}:{channel}:{ts}",
+            payload["team_id"].as_str().unwrap_or_default()
+        ),
         text,
         key: format!("slack:{channel}:{thread}"),
-        properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
-        sender: Some(Sender { id: user.to_owned(), name: String::new() }),
+        properties: facts
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+            .collect(),
+        sender: Some(Sender {
+            id: user.to_owned(),
+            name: String::new(),
+        }),
         channel: Some(channel.to_owned()),
         quotes: false,
         files,
@@ -341,13 +450,28 @@ fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
 
 /// What has come with a message. Files that lie elsewhere are named alone.
 fn sent_with(event: &Value) -> Vec<Sent> {
-    let text = |file: &Value, name: &str| file[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    let sent = |file: &Value| {
-        let place = text(file, "url_private_download").or(text(file, "url_private")).unwrap_or_default();
-        let bytes = file["size"].as_u64();
-        Sent { place, name: text(file, "name"), media_type: text(file, "mimetype"), bytes }
+    let text = |file: &Value, name: &str| {
+        file[name]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
     };
-    event["files"].as_array().map(|files| files.iter().map(sent).collect()).unwrap_or_default()
+    let sent = |file: &Value| {
+        let place = text(file, "url_private_download")
+            .or(text(file, "url_private"))
+            .unwrap_or_default();
+        let bytes = file["size"].as_u64();
+        Sent {
+            place,
+            name: text(file, "name"),
+            media_type: text(file, "mimetype"),
+            bytes,
+        }
+    };
+    event["files"]
+        .as_array()
+        .map(|files| files.iter().map(sent).collect())
+        .unwrap_or_default()
 }
 
 pub(super) fn sample() -> Event {
@@ -363,8 +487,12 @@ mod tests {
     use super::*;
 
     fn message(fields: Value) -> Value {
-        let mut event = json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.2", "text": "hi"});
-        event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let mut event =
+            json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.2", "text": "hi"});
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
         json!({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event})
     }
 
@@ -373,10 +501,16 @@ mod tests {
         let plain = event(&message(json!({})), false).unwrap();
         let mention = event(&message(json!({"type": "app_mention"})), false).unwrap();
         assert_eq!(plain.id, mention.id, "the same message");
-        assert_eq!((plain.name.as_str(), mention.name.as_str()), ("message_im", "app_mention"));
+        assert_eq!(
+            (plain.name.as_str(), mention.name.as_str()),
+            ("message_im", "app_mention")
+        );
         assert_eq!(plain.key, "slack:C1:1.2");
         let reply = event(&message(json!({"thread_ts": "0.9"})), false).unwrap();
-        assert_eq!((reply.key.as_str(), reply.origin.unwrap()["thread"].as_str()), ("slack:C1:0.9", Some("0.9")));
+        assert_eq!(
+            (reply.key.as_str(), reply.origin.unwrap()["thread"].as_str()),
+            ("slack:C1:0.9", Some("0.9"))
+        );
         for ignored in [
             json!({"bot_id": "B1"}),
             json!({"subtype": "message_changed"}),
@@ -386,7 +520,11 @@ mod tests {
         ] {
             assert_eq!(event(&message(ignored.clone()), false), None, "{ignored}");
         }
-        assert_eq!(event(&message(json!({})), true), None, "nobody has mentioned the app");
+        assert_eq!(
+            event(&message(json!({})), true),
+            None,
+            "nobody has mentioned the app"
+        );
         assert!(event(&message(json!({"channel_type": "im"})), true).is_some());
     }
 

@@ -61,21 +61,32 @@ impl Telegram {
                 url: url.trim().to_owned(),
                 secret: hmac_hex(token.as_bytes(), &[b"webhook of ", bound.name.as_bytes()]),
             }),
-            base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
+            base: bound
+                .setting("apiBaseUrl")
+                .unwrap_or(BASE)
+                .trim_end_matches('/')
+                .to_owned(),
             token,
-            poll: bound.setting("pollTimeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(POLL),
+            poll: bound
+                .setting("pollTimeoutSeconds")
+                .and_then(|seconds| seconds.parse().ok())
+                .unwrap_or(POLL),
         }
     }
 
     async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, Failure> {
-        Ok(http::client().await?.post(format!("{}/bot{}/{method}", self.base, self.token)).json(body))
+        Ok(http::client()
+            .await?
+            .post(format!("{}/bot{}/{method}", self.base, self.token))
+            .json(body))
     }
 
     /// The updates from `offset` on, which confirms all before.
     async fn updates(&self, offset: i64) -> Result<Vec<Value>, Failure> {
         let body = json!({"offset": offset, "timeout": self.poll, "allowed_updates": UPDATES});
         let request = self.request("getUpdates", &body).await?;
-        let (status, mut body) = http::ask(request, Duration::from_secs(self.poll) + PATIENCE).await?;
+        let (status, mut body) =
+            http::ask(request, Duration::from_secs(self.poll) + PATIENCE).await?;
         match (status, body["result"].take()) {
             (StatusCode::OK, Value::Array(updates)) => Ok(updates),
             (StatusCode::CONFLICT, _) => Err(Failure::Refused(
@@ -99,21 +110,36 @@ impl Telegram {
     }
 
     async fn call(&self, method: &str, body: &Value) -> Result<Value, Failure> {
-        http::done(self.request(method, body).await?).await.map(|mut answer| answer["result"].take())
+        http::done(self.request(method, body).await?)
+            .await
+            .map(|mut answer| answer["result"].take())
     }
 
-    async fn upload(&self, method: &str, field: &'static str, origin: &Value, file: &Upload) -> Result<(), Failure> {
-        let mut form = Form::new().text("chat_id", origin["chat"].to_string()).part(field, file.part());
+    async fn upload(
+        &self,
+        method: &str,
+        field: &'static str,
+        origin: &Value,
+        file: &Upload,
+    ) -> Result<(), Failure> {
+        let mut form = Form::new()
+            .text("chat_id", origin["chat"].to_string())
+            .part(field, file.part());
         if !origin["thread"].is_null() {
             form = form.text("message_thread_id", origin["thread"].to_string());
         }
-        let request = http::client().await?.post(format!("{}/bot{}/{method}", self.base, self.token));
-        http::done_within(request.multipart(form), http::UPLOAD).await.map(drop)
+        let request = http::client()
+            .await?
+            .post(format!("{}/bot{}/{method}", self.base, self.token));
+        http::done_within(request.multipart(form), http::UPLOAD)
+            .await
+            .map(drop)
     }
 
     /// Tells Telegram where to deliver. What waits there comes at once.
     async fn deliver_to(&self, webhook: &Webhook) -> Result<(), String> {
-        let body = json!({"url": webhook.url, "secret_token": webhook.secret, "allowed_updates": UPDATES});
+        let body =
+            json!({"url": webhook.url, "secret_token": webhook.secret, "allowed_updates": UPDATES});
         loop {
             match self.call("setWebhook", &body).await {
                 Ok(_) => return Ok(()),
@@ -132,7 +158,8 @@ fn message(origin: &Value, text: &str, mark: Option<&str>) -> Value {
     }
     if let Some(mark) = mark {
         let key = |text: &str, allows| json!({"text": text, "callback_data": button(allows, mark)});
-        body["reply_markup"] = json!({"inline_keyboard": [[key("Allow", true), key("Deny", false)]]});
+        body["reply_markup"] =
+            json!({"inline_keyboard": [[key("Allow", true), key("Deny", false)]]});
     }
     body
 }
@@ -142,8 +169,17 @@ fn press(update: &Value) -> Option<Press> {
     let query = update.get("callback_query")?;
     let (allows, mark) = of_button(query["data"].as_str()?)?;
     let (from, chat) = (&query["from"], query.pointer("/message/chat/id")?.as_i64()?);
-    let sender = Sender { id: from["id"].as_i64()?.to_string(), name: name(from) };
-    Some(Press { mark, allows, sender, channel: chat.to_string(), back: query["id"].clone() })
+    let sender = Sender {
+        id: from["id"].as_i64()?.to_string(),
+        name: name(from),
+    };
+    Some(Press {
+        mark,
+        allows,
+        sender,
+        channel: chat.to_string(),
+        back: query["id"].clone(),
+    })
 }
 
 #[async_trait]
@@ -157,12 +193,22 @@ impl Platform for Telegram {
     }
 
     /// Telegram signs nothing. What it delivers has the secret that it was told.
-    fn hear(&self, headers: &HeaderMap, body: &Bytes, _now: DateTime<Utc>) -> Result<Heard, Response> {
+    fn hear(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        _now: DateTime<Utc>,
+    ) -> Result<Heard, Response> {
         let given = header(headers, "x-telegram-bot-api-secret-token");
-        if !self.webhook.as_ref().is_some_and(|webhook| is_same(given, &webhook.secret)) {
+        if !self
+            .webhook
+            .as_ref()
+            .is_some_and(|webhook| is_same(given, &webhook.secret))
+        {
             return Err(unsigned());
         }
-        let update: Value = serde_json::from_slice(body).map_err(|_| senseless("The body is not JSON."))?;
+        let update: Value =
+            serde_json::from_slice(body).map_err(|_| senseless("The body is not JSON."))?;
         Ok(match (press(&update), event(&update)) {
             (Some(press), _) => Heard::Press(Box::new(press)),
             (None, Some(event)) => Heard::Event(Box::new(event)),
@@ -190,11 +236,16 @@ impl Platform for Telegram {
                 Err(failure) => return Err(failure.to_string()),
             };
             for update in &updates {
-                let Some(id) = update["update_id"].as_i64() else { continue };
+                let Some(id) = update["update_id"].as_i64() else {
+                    continue;
+                };
                 match self.take(desk, update).await {
                     // It will never be taken: whoever waits behind it must not wait for it.
                     Err(error) if !error.is_passing => {
-                        tracing::warn!(connection = desk.bound.name, "a message was not taken: {error}");
+                        tracing::warn!(
+                            connection = desk.bound.name,
+                            "a message was not taken: {error}"
+                        );
                     }
                     outcome => outcome.map_err(|error| error.to_string())?,
                 }
@@ -208,7 +259,9 @@ impl Platform for Telegram {
     }
 
     async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
-        self.call("sendMessage", &message(origin, text, None)).await.map(drop)
+        self.call("sendMessage", &message(origin, text, None))
+            .await
+            .map(drop)
     }
 
     fn takes_files(&self) -> bool {
@@ -216,7 +269,12 @@ impl Platform for Telegram {
     }
 
     /// A picture that Telegram does not show is sent as it is.
-    async fn send_file(&self, origin: &Value, _number: usize, file: &Upload) -> Result<(), Failure> {
+    async fn send_file(
+        &self,
+        origin: &Value,
+        _number: usize,
+        file: &Upload,
+    ) -> Result<(), Failure> {
         if file.is_picture() {
             match self.upload("sendPhoto", "photo", origin, file).await {
                 Err(Failure::Refused(_)) => {}
@@ -227,10 +285,19 @@ impl Platform for Telegram {
     }
 
     async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
-        Ok(self.call("sendMessage", &message(origin, text, mark)).await?["message_id"].take())
+        Ok(self
+            .call("sendMessage", &message(origin, text, mark))
+            .await?["message_id"]
+            .take())
     }
 
-    async fn edit(&self, origin: &Value, posted: &Value, text: &str, mark: Option<&str>) -> Result<(), Failure> {
+    async fn edit(
+        &self,
+        origin: &Value,
+        posted: &Value,
+        text: &str,
+        mark: Option<&str>,
+    ) -> Result<(), Failure> {
         let mut body = message(origin, text, mark);
         body["message_id"] = posted.clone();
         match self.call("editMessageText", &body).await {
@@ -259,10 +326,15 @@ impl Platform for Telegram {
     }
 
     async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
-        let found = self.call("getFile", &json!({"file_id": file.place})).await?;
+        let found = self
+            .call("getFile", &json!({"file_id": file.place}))
+            .await?;
         let path = found["file_path"].as_str().filter(|path| is_path(path));
-        let path = path.ok_or_else(|| Failure::Refused("it did not say where the file is".to_owned()))?;
-        Ok(http::client().await?.get(format!("{}/file/bot{}/{path}", self.base, self.token)))
+        let path =
+            path.ok_or_else(|| Failure::Refused("it did not say where the file is".to_owned()))?;
+        Ok(http::client()
+            .await?
+            .get(format!("{}/file/bot{}/{path}", self.base, self.token)))
     }
 
     async fn busy(&self, origin: &Value) {
@@ -285,9 +357,16 @@ fn event(update: &Value) -> Option<Event> {
         return None;
     }
     let chat_id = chat["id"].as_i64()?;
-    let text = message["text"].as_str().or(message["caption"].as_str()).unwrap_or_default();
+    let text = message["text"]
+        .as_str()
+        .or(message["caption"].as_str())
+        .unwrap_or_default();
     let (file, mark, sent) = file(message);
-    let text = [text, &mark].into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n");
+    let text = [text, &mark]
+        .into_iter()
+        .filter(|part| !part.trim().is_empty())
+        .collect::<Vec<_>>()
+        .join("\n");
     if text.is_empty() {
         return None;
     }
@@ -300,17 +379,27 @@ fn event(update: &Value) -> Option<Event> {
         ("username", &from["username"]),
         ("fileId", file),
     ];
-    let properties = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect();
-    let thread = message.get("message_thread_id").filter(|_| message["is_topic_message"].as_bool() == Some(true));
+    let properties = facts
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+        .collect();
+    let thread = message
+        .get("message_thread_id")
+        .filter(|_| message["is_topic_message"].as_bool() == Some(true));
     Some(Event {
         name: "telegram_message".to_owned(),
         id: id.to_string(),
         text,
         key: format!("telegram:{chat_id}"),
         properties,
-        sender: from["id"].as_i64().map(|sender| Sender { id: sender.to_string(), name: name(from) }),
+        sender: from["id"].as_i64().map(|sender| Sender {
+            id: sender.to_string(),
+            name: name(from),
+        }),
         channel: Some(chat_id.to_string()),
-        quotes: ["forward_origin", "forward_date"].iter().any(|forwarded| message.get(forwarded).is_some()),
+        quotes: ["forward_origin", "forward_date"]
+            .iter()
+            .any(|forwarded| message.get(forwarded).is_some()),
         files: sent.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
     })
@@ -321,16 +410,32 @@ fn file(message: &Value) -> (&Value, String, Option<Sent>) {
     let sent = |file: &Value, media_type: Option<&str>| {
         let place = file["file_id"].as_str()?.to_owned();
         let name = file["file_name"].as_str().map(str::to_owned);
-        Some(Sent { place, name, media_type: media_type.map(str::to_owned), bytes: file["file_size"].as_u64() })
+        Some(Sent {
+            place,
+            name,
+            media_type: media_type.map(str::to_owned),
+            bytes: file["file_size"].as_u64(),
+        })
     };
     if let Some(photo) = message["photo"].as_array().and_then(|sizes| sizes.last()) {
-        return (&photo["file_id"], "[a photo]".to_owned(), sent(photo, Some("image/jpeg")));
+        return (
+            &photo["file_id"],
+            "[a photo]".to_owned(),
+            sent(photo, Some("image/jpeg")),
+        );
     }
     let document = &message["document"];
     match document["file_id"].is_string() {
         true => {
-            let line = format!("[a file: {}]", document["file_name"].as_str().unwrap_or("without a name"));
-            (&document["file_id"], line, sent(document, document["mime_type"].as_str()))
+            let line = format!(
+                "[a file: {}]",
+                document["file_name"].as_str().unwrap_or("without a name")
+            );
+            (
+                &document["file_id"],
+                line,
+                sent(document, document["mime_type"].as_str()),
+            )
         }
         false => (&Value::Null, String::new(), None),
     }
@@ -339,11 +444,14 @@ fn file(message: &Value) -> (&Value, String, Option<Sent>) {
 /// A path below the files of a bot, and nothing else.
 fn is_path(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_plain))
+    path.split('/')
+        .all(|part| !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_plain))
 }
 
 fn name(from: &Value) -> String {
-    let parts = ["first_name", "last_name"].iter().filter_map(|part| from[*part].as_str());
+    let parts = ["first_name", "last_name"]
+        .iter()
+        .filter_map(|part| from[*part].as_str());
     parts.collect::<Vec<_>>().join(" ")
 }
 

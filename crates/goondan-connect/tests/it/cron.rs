@@ -73,11 +73,28 @@ async fn it_fires_when_due_and_catches_up_once() {
     std::fs::write(file, "\"2026-01-01T09:00:00Z\"").unwrap();
     let running = Running::start_at(state.path(), HOURLY, Arc::new(clock.clone())).await;
     clock.set("2026-01-01T13:00:00Z");
-    assert_eq!(running.answered("cron:hourly", 3).await.len(), 3, "12:00 does not fire again");
-    let messages = running.swarm.conversation(&goondan::ids::InstanceId::new("a", "cron:hourly")).await.unwrap();
+    assert_eq!(
+        running.answered("cron:hourly", 3).await.len(),
+        3,
+        "12:00 does not fire again"
+    );
+    let messages = running
+        .swarm
+        .conversation(&goondan::ids::InstanceId::new("a", "cron:hourly"))
+        .await
+        .unwrap();
     let times: Vec<&str> = messages
         .iter()
-        .filter_map(|message| message.metadata.get("connection")?["properties"]["scheduledAt"].as_str())
+        .filter_map(|message| {
+            message.metadata.get("connection")?["properties"]["scheduledAt"].as_str()
+        })
         .collect();
-    assert_eq!(times, ["2026-01-01T09:00:00Z", "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"]);
+    assert_eq!(
+        times,
+        [
+            "2026-01-01T09:00:00Z",
+            "2026-01-01T12:00:00Z",
+            "2026-01-01T13:00:00Z"
+        ]
+    );
 }

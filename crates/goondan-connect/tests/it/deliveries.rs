@@ -28,7 +28,13 @@ struct Way {
 }
 
 fn ways(base: &str) -> [Way; 5] {
-    [webhook_way(), slack_way(base), discord_way(base), github_way(base), telegram_way(base)]
+    [
+        webhook_way(),
+        slack_way(base),
+        discord_way(base),
+        github_way(base),
+        telegram_way(base),
+    ]
 }
 
 fn webhook_way() -> Way {
@@ -50,7 +56,10 @@ fn slack_way(base: &str) -> Way {
         name: "team",
         connection: slack::app(base),
         body: |id, text| {
-            slack::message("1.2", text).replace("\"ts\":\"1.2\"", &format!("\"ts\":\"1.{id}\",\"thread_ts\":\"1.0\""))
+            slack::message("1.2", text).replace(
+                "\"ts\":\"1.2\"",
+                &format!("\"ts\":\"1.{id}\",\"thread_ts\":\"1.0\""),
+            )
         },
         signed: |age, _, body| slack::signed(slack::SECRET, age, body),
         proof: &["x-slack-request-timestamp", "x-slack-signature"],
@@ -81,8 +90,12 @@ fn github_way(base: &str) -> Way {
         connection: github::hub(base),
         body: |id, text| {
             let issue = json!({"id": id, "number": 7, "title": text, "body": null});
-            let (repository, sender) = (json!({"full_name": "octo/hello"}), json!({"login": "ada", "type": "User"}));
-            json!({"action": "opened", "issue": issue, "repository": repository, "sender": sender}).to_string()
+            let (repository, sender) = (
+                json!({"full_name": "octo/hello"}),
+                json!({"login": "ada", "type": "User"}),
+            );
+            json!({"action": "opened", "issue": issue, "repository": repository, "sender": sender})
+                .to_string()
         },
         signed: |_, id, body| github::signed("issues", &format!("d-{id}"), body),
         proof: &["x-hub-signature-256"],
@@ -102,11 +115,19 @@ fn telegram_way(base: &str) -> Way {
              \"https://x.example\"}}}}\n  secrets: {{botToken: {{value: \"123:abc\"}}}}\n  allow: {{senders: [\"7\"]}}\n"
         ),
         body: |id, text| {
-            let (from, chat) = (json!({"id": 7, "is_bot": false}), json!({"id": 7, "type": "private"}));
+            let (from, chat) = (
+                json!({"id": 7, "is_bot": false}),
+                json!({"id": 7, "type": "private"}),
+            );
             json!({"update_id": id, "message": {"message_id": id, "text": text, "from": from, "chat": chat}})
                 .to_string()
         },
-        signed: |_, _, _| vec![("x-telegram-bot-api-secret-token", hmac_hex_of(b"123:abc", b"webhook of bot"))],
+        signed: |_, _, _| {
+            vec![(
+                "x-telegram-bot-api-secret-token",
+                hmac_hex_of(b"123:abc", b"webhook of bot"),
+            )]
+        },
         proof: &["x-telegram-bot-api-secret-token"],
         signs_body: false,
         signs_time: false,
@@ -116,7 +137,13 @@ fn telegram_way(base: &str) -> Way {
 }
 
 async fn platform() -> Platform {
-    Platform::start(|_| Some(json(200, json!({"ok": true, "ts": "9.9", "id": "9", "result": {"message_id": 9}})))).await
+    Platform::start(|_| {
+        Some(json(
+            200,
+            json!({"ok": true, "ts": "9.9", "id": "9", "result": {"message_id": 9}}),
+        ))
+    })
+    .await
 }
 
 /// Another text of the same length and kind.
@@ -136,9 +163,22 @@ async fn what_is_unsigned_stale_or_tampered_with_is_an_event_nowhere() {
         let good = (way.signed)(0, 1, &body);
         let mut attempts = vec![(Vec::new(), body.clone())];
         for proof in way.proof {
-            attempts.push((good.iter().filter(|(name, _)| name != proof).cloned().collect(), body.clone()));
+            attempts.push((
+                good.iter()
+                    .filter(|(name, _)| name != proof)
+                    .cloned()
+                    .collect(),
+                body.clone(),
+            ));
             let spoilt = |(name, value): &(&'static str, String)| {
-                (*name, if name == proof { forged(value) } else { value.clone() })
+                (
+                    *name,
+                    if name == proof {
+                        forged(value)
+                    } else {
+                        value.clone()
+                    },
+                )
             };
             attempts.push((good.iter().map(spoilt).collect(), body.clone()));
         }
@@ -154,9 +194,25 @@ async fn what_is_unsigned_stale_or_tampered_with_is_an_event_nowhere() {
             assert_eq!(status, StatusCode::UNAUTHORIZED, "{} {headers:?}", way.name);
         }
         assert_eq!(running.swarm.instances().await, [], "{}", way.name);
-        assert_eq!((running.look(way.name).owed, running.look(way.name).pending.len()), (0, 0), "{}", way.name);
+        assert_eq!(
+            (
+                running.look(way.name).owed,
+                running.look(way.name).pending.len()
+            ),
+            (0, 0),
+            "{}",
+            way.name
+        );
         // It was not refused for another reason.
-        assert!(running.deliver(way.name, &good, body.as_bytes()).await.0.is_success(), "{}", way.name);
+        assert!(
+            running
+                .deliver(way.name, &good, body.as_bytes())
+                .await
+                .0
+                .is_success(),
+            "{}",
+            way.name
+        );
         running.answered(way.key, 1).await;
     }
 }
@@ -168,7 +224,9 @@ async fn three_deliveries_with_a_restart_in_between_are_one_turn_and_one_answer_
         let state = tempfile::tempdir().unwrap();
         let deliver = async |running: &Running, id, text: &str| {
             let body = (way.body)(id, text);
-            let (status, told) = running.deliver(way.name, &(way.signed)(0, id, &body), body.as_bytes()).await;
+            let (status, told) = running
+                .deliver(way.name, &(way.signed)(0, id, &body), body.as_bytes())
+                .await;
             assert!(status.is_success(), "{} {status} {told}", way.name);
         };
         let running = Running::start(state.path(), &way.connection).await;
@@ -182,13 +240,31 @@ async fn three_deliveries_with_a_restart_in_between_are_one_turn_and_one_answer_
         deliver(&running, 2, "more").await;
         // It comes behind all that was said before.
         let heard = running.answered(way.key, 2).await;
-        assert!(heard.len() == 2 && heard[0].contains("once") && heard[1].contains("more"), "{}: {heard:?}", way.name);
+        assert!(
+            heard.len() == 2 && heard[0].contains("once") && heard[1].contains("more"),
+            "{}: {heard:?}",
+            way.name
+        );
         running.until(way.name, |look| look.owed == 0).await;
-        let Some((end, field)) = way.answer else { continue };
-        let sent: Vec<Value> =
-            platform.calls(end).iter().map(|body| body.pointer(field).cloned().unwrap_or_default()).collect();
-        let has = |text: &str| sent.iter().filter(|said| said.as_str().unwrap_or_default().contains(text)).count();
-        assert_eq!((sent.len(), has("once"), has("more")), (2, 1, 1), "{}: {sent:?}", way.name);
+        let Some((end, field)) = way.answer else {
+            continue;
+        };
+        let sent: Vec<Value> = platform
+            .calls(end)
+            .iter()
+            .map(|body| body.pointer(field).cloned().unwrap_or_default())
+            .collect();
+        let has = |text: &str| {
+            sent.iter()
+                .filter(|said| said.as_str().unwrap_or_default().contains(text))
+                .count()
+        };
+        assert_eq!(
+            (sent.len(), has("once"), has("more")),
+            (2, 1, 1),
+            "{}: {sent:?}",
+            way.name
+        );
         assert_eq!(running.look(way.name).failed, [], "{}", way.name);
     }
 }

@@ -27,7 +27,10 @@ pub(crate) fn guild(base: &str) -> String {
 pub(crate) fn signed(age: i64, body: &str) -> Vec<(&'static str, String)> {
     let at = (chrono::Utc::now().timestamp() - age).to_string();
     let signature = hex(pair().sign(format!("{at}{body}").as_bytes()).as_ref());
-    vec![("x-signature-timestamp", at), ("x-signature-ed25519", signature)]
+    vec![
+        ("x-signature-timestamp", at),
+        ("x-signature-ed25519", signature),
+    ]
 }
 
 pub(crate) fn ask(id: &str, user: &str, text: &str) -> String {
@@ -45,13 +48,26 @@ async fn a_command_is_answered_in_pieces_and_a_stranger_is_told() {
     let platform = Platform::start(|_| Some(json(200, json!({"id": "1"})))).await;
     let running = Running::start(state.path(), &guild(&platform.base)).await;
     let deliver = async |body: String| {
-        let (status, answer) = running.deliver("guild", &signed(0, &body), body.as_bytes()).await;
+        let (status, answer) = running
+            .deliver("guild", &signed(0, &body), body.as_bytes())
+            .await;
         (status, serde_json::from_str::<Value>(&answer).unwrap())
     };
-    assert_eq!(deliver(json!({"type": 1}).to_string()).await, (StatusCode::OK, json!({"type": 1})));
-    assert_eq!(deliver(ask("1", "7", &"word ".repeat(500))).await, (StatusCode::OK, json!({"type": 5})));
+    assert_eq!(
+        deliver(json!({"type": 1}).to_string()).await,
+        (StatusCode::OK, json!({"type": 1}))
+    );
+    assert_eq!(
+        deliver(ask("1", "7", &"word ".repeat(500))).await,
+        (StatusCode::OK, json!({"type": 5}))
+    );
     let first = platform.wait("/webhooks/2/tok/messages/@original", 1).await;
-    assert!(first[0]["content"].as_str().unwrap().starts_with("heard word"));
+    assert!(
+        first[0]["content"]
+            .as_str()
+            .unwrap()
+            .starts_with("heard word")
+    );
     assert_eq!(first[0]["allowed_mentions"], json!({"parse": []}));
     platform.wait("/webhooks/2/tok", 1).await;
     let (_, told) = deliver(ask("2", "8", "let me in")).await;
@@ -59,7 +75,8 @@ async fn a_command_is_answered_in_pieces_and_a_stranger_is_told() {
     assert_eq!(running.look("guild").pending[0].id, "8");
     assert_eq!(running.heard("discord:5").await.len(), 1);
     running.until("guild", |look| look.owed == 0).await;
-    let outbox = std::fs::read_to_string(state.path().join("w/connections/guild/outbox.jsonl")).unwrap();
+    let outbox =
+        std::fs::read_to_string(state.path().join("w/connections/guild/outbox.jsonl")).unwrap();
     assert!(outbox.contains("\"sent\""), "{outbox}");
 }
 
@@ -69,8 +86,15 @@ async fn unsigned_stale_and_tampered_requests_are_refused() {
     let platform = Platform::start(|_| None).await;
     let running = Running::start(state.path(), &guild(&platform.base)).await;
     let (body, other) = (ask("1", "7", "x"), ask("1", "7", "y"));
-    for (headers, body) in [(vec![], &body), (signed(301, &body), &body), (signed(0, &body), &other)] {
-        assert_eq!(running.deliver("guild", &headers, body.as_bytes()).await.0, StatusCode::UNAUTHORIZED);
+    for (headers, body) in [
+        (vec![], &body),
+        (signed(301, &body), &body),
+        (signed(0, &body), &other),
+    ] {
+        assert_eq!(
+            running.deliver("guild", &headers, body.as_bytes()).await.0,
+            StatusCode::UNAUTHORIZED
+        );
     }
     assert_eq!(running.swarm.instances().await, []);
 }
@@ -79,18 +103,28 @@ async fn unsigned_stale_and_tampered_requests_are_refused() {
 async fn an_answer_grows_in_place_of_thinking_and_a_button_turns_the_question_into_its_answer() {
     let state = tempfile::tempdir().unwrap();
     let platform = Platform::start(|_| Some(json(200, json!({"id": "77"})))).await;
-    let connection =
-        guild(&platform.base).replace("senders: [\"7\"]", "senders: [\"7\"], approvers: [\"9\"]") + "  reply: stream\n";
+    let connection = guild(&platform.base)
+        .replace("senders: [\"7\"]", "senders: [\"7\"], approvers: [\"9\"]")
+        + "  reply: stream\n";
     let running = Running::start(state.path(), &connection).await;
     let deliver = async |body: String| {
-        let (status, answer) = running.deliver("guild", &signed(0, &body), body.as_bytes()).await;
+        let (status, answer) = running
+            .deliver("guild", &signed(0, &body), body.as_bytes())
+            .await;
         assert_eq!(status, StatusCode::OK);
         serde_json::from_str::<Value>(&answer).unwrap()
     };
     assert_eq!(deliver(ask("1", "7", "plan it")).await, json!({"type": 5}));
     let put = platform.wait("/webhooks/2/tok", 1).await;
-    let allow = put[0]["components"][0]["components"][0]["custom_id"].as_str().unwrap().to_owned();
-    platform.until("@original", |calls| calls.iter().any(|call| call["content"] == "Let me plan. …")).await;
+    let allow = put[0]["components"][0]["components"][0]["custom_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    platform
+        .until("@original", |calls| {
+            calls.iter().any(|call| call["content"] == "Let me plan. …")
+        })
+        .await;
     let press = |id: &str, user: &str| {
         json!({
             "type": 3, "id": id, "application_id": "2", "token": "other", "channel_id": "5",
@@ -99,10 +133,28 @@ async fn an_answer_grows_in_place_of_thinking_and_a_button_turns_the_question_in
         .to_string()
     };
     let told = deliver(press("2", "7")).await;
-    assert_eq!((&told["type"], &told["data"]["flags"]), (&json!(4), &json!(64)), "{told}");
+    assert_eq!(
+        (&told["type"], &told["data"]["flags"]),
+        (&json!(4), &json!(64)),
+        "{told}"
+    );
     let told = deliver(press("3", "9")).await;
-    assert_eq!((&told["type"], &told["data"]["components"]), (&json!(7), &json!([])), "{told}");
-    assert!(told["data"]["content"].as_str().unwrap().ends_with("Allowed by eve."), "{told}");
-    platform.until("@original", |calls| calls.iter().any(|call| call["content"] == "it is done")).await;
+    assert_eq!(
+        (&told["type"], &told["data"]["components"]),
+        (&json!(7), &json!([])),
+        "{told}"
+    );
+    assert!(
+        told["data"]["content"]
+            .as_str()
+            .unwrap()
+            .ends_with("Allowed by eve."),
+        "{told}"
+    );
+    platform
+        .until("@original", |calls| {
+            calls.iter().any(|call| call["content"] == "it is done")
+        })
+        .await;
     running.until("guild", |look| look.owed == 0).await;
 }

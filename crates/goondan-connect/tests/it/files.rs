@@ -13,7 +13,11 @@ use crate::{discord, slack};
 async fn platform() -> Platform {
     Platform::start(|call| {
         let file = |media_type: &str, content: &str| {
-            ([("content-type", media_type.to_owned())], content.to_owned()).into_response()
+            (
+                [("content-type", media_type.to_owned())],
+                content.to_owned(),
+            )
+                .into_response()
         };
         Some(match call.path.as_str() {
             "/bot123:abc/getFile" => {
@@ -27,7 +31,10 @@ async fn platform() -> Platform {
             "/files/report.txt" => file("text/plain; charset=utf-8", "a report"),
             "/files/login" => file("text/html", "<html>please sign in"),
             "/files/moved" => moved(),
-            _ => json(200, json!({"ok": true, "result": {"message_id": 1}, "id": "1"})),
+            _ => json(
+                200,
+                json!({"ok": true, "result": {"message_id": 1}, "id": "1"}),
+            ),
         })
     })
     .await
@@ -41,7 +48,11 @@ fn moved() -> Response {
 /// What the agent was given: the text, and the files with their types and names.
 async fn given(running: &Running, key: &str) -> (String, Vec<(String, String)>) {
     running.answered(key, 1).await;
-    let messages = running.swarm.conversation(&InstanceId::new("a", key)).await.unwrap();
+    let messages = running
+        .swarm
+        .conversation(&InstanceId::new("a", key))
+        .await
+        .unwrap();
     let first = serde_json::to_value(&*messages[0]).unwrap();
     let mut files = Vec::new();
     collect(&first, &mut files);
@@ -75,14 +86,22 @@ const FETCH: &str = ", files: {value: fetch}";
 
 /// Delivers a picture from somebody to the chat of that number.
 async fn send(running: &Running, platform: &Platform, chat: i64, sender: i64, document: Value) {
-    let secret = platform.wait("setWebhook", 1).await[0]["secret_token"].as_str().unwrap().to_owned();
+    let secret = platform.wait("setWebhook", 1).await[0]["secret_token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let mut update = json!({"update_id": chat, "message": {
         "message_id": chat, "caption": "look", "chat": {"id": chat, "type": "private"},
         "from": {"id": sender, "is_bot": false, "first_name": "Ada"},
     }});
-    update["message"].as_object_mut().unwrap().extend(document.as_object().unwrap().clone());
+    update["message"]
+        .as_object_mut()
+        .unwrap()
+        .extend(document.as_object().unwrap().clone());
     let headers = [("x-telegram-bot-api-secret-token", secret)];
-    let (status, _) = running.deliver("bot", &headers, update.to_string().as_bytes()).await;
+    let (status, _) = running
+        .deliver("bot", &headers, update.to_string().as_bytes())
+        .await;
     assert_eq!(status, StatusCode::OK);
 }
 
@@ -95,7 +114,10 @@ async fn pictures_of_telegram_are_fetched_where_that_is_wanted() {
     send(&running, &platform, 1, 7, photo.clone()).await;
     assert_eq!(
         given(&running, "telegram:1").await,
-        ("look\n[a photo]".to_owned(), vec![file("image/jpeg", "YSBwaG90bw==")])
+        (
+            "look\n[a photo]".to_owned(),
+            vec![file("image/jpeg", "YSBwaG90bw==")]
+        )
     );
     // Who is not known makes nobody fetch anything.
     send(&running, &platform, 2, 66, photo).await;
@@ -104,13 +126,23 @@ async fn pictures_of_telegram_are_fetched_where_that_is_wanted() {
     for (chat, id, bytes) in [(3, "evil", 1), (4, "large", 6_000_000)] {
         let document = json!({"document": {"file_id": id, "file_name": "x", "file_size": bytes}});
         send(&running, &platform, chat, 7, document).await;
-        assert_eq!(given(&running, &format!("telegram:{chat}")).await, (lost.to_owned(), vec![]));
+        assert_eq!(
+            given(&running, &format!("telegram:{chat}")).await,
+            (lost.to_owned(), vec![])
+        );
     }
     assert_eq!(platform.calls("getMe").len(), 0);
     running.kill().await;
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path(), &telegram(&platform.base, "")).await;
-    send(&running, &platform, 5, 7, json!({"photo": [{"file_id": "large"}]})).await;
+    send(
+        &running,
+        &platform,
+        5,
+        7,
+        json!({"photo": [{"file_id": "large"}]}),
+    )
+    .await;
     assert_eq!(
         given(&running, "telegram:5").await,
         ("look\n[a photo]".to_owned(), vec![]),
@@ -122,7 +154,8 @@ async fn pictures_of_telegram_are_fetched_where_that_is_wanted() {
 async fn files_of_slack_are_fetched_from_slack_alone() {
     let state = tempfile::tempdir().unwrap();
     let platform = platform().await;
-    let connection = slack::app(&platform.base).replace("config: {", "config: {files: {value: fetch}, ");
+    let connection =
+        slack::app(&platform.base).replace("config: {", "config: {files: {value: fetch}, ");
     let running = Running::start(state.path(), &connection).await;
     let base = &platform.base;
     let sent = |url: String, kind: &str| json!({"url_private": url, "name": "f", "mimetype": kind, "size": 8});
@@ -137,18 +170,29 @@ async fn files_of_slack_are_fetched_from_slack_alone() {
         ],
     }})
     .to_string();
-    let (status, _) = running.deliver("team", &slack::signed(slack::SECRET, 0, &body), body.as_bytes()).await;
+    let (status, _) = running
+        .deliver(
+            "team",
+            &slack::signed(slack::SECRET, 0, &body),
+            body.as_bytes(),
+        )
+        .await;
     assert_eq!(status, StatusCode::OK);
     let (text, files) = given(&running, "slack:C1:1.2").await;
     assert_eq!(files, [file("text/plain", "YSByZXBvcnQ=")]);
-    assert_eq!(text.matches("[a file could not be fetched]").count(), 4, "{text}");
+    assert_eq!(
+        text.matches("[a file could not be fetched]").count(),
+        4,
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn files_of_discord_come_beside_the_text() {
     let state = tempfile::tempdir().unwrap();
     let platform = platform().await;
-    let connection = discord::guild(&platform.base).replace("config: {", "config: {files: {value: fetch}, ");
+    let connection =
+        discord::guild(&platform.base).replace("config: {", "config: {files: {value: fetch}, ");
     let running = Running::start(state.path(), &connection).await;
     let url = format!("{}/files/report.txt", platform.base);
     let body = json!({
@@ -161,7 +205,9 @@ async fn files_of_discord_come_beside_the_text() {
         "member": {"user": {"id": "7", "username": "ada"}},
     })
     .to_string();
-    running.deliver("guild", &discord::signed(0, &body), body.as_bytes()).await;
+    running
+        .deliver("guild", &discord::signed(0, &body), body.as_bytes())
+        .await;
     let (text, files) = given(&running, "discord:5").await;
     assert_eq!(text, "what is it?\n[a file: report.txt]");
     assert_eq!(files, [file("text/plain", "YSByZXBvcnQ=")]);

@@ -44,7 +44,10 @@ fn hmac_hex(message: &[u8]) -> String {
 
 pub(crate) fn hmac_hex_of(key: &[u8], message: &[u8]) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message);
-    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    tag.as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn headers(platform: &str, kind: &str, body: &[u8]) -> Vec<(&'static str, String)> {
@@ -53,9 +56,15 @@ fn headers(platform: &str, kind: &str, body: &[u8]) -> Vec<(&'static str, String
         "slack" => {
             let at = chrono::Utc::now().timestamp().to_string();
             let tag = hmac_hex(&[b"v0:", at.as_bytes(), b":", body].concat());
-            vec![("x-slack-request-timestamp", at), ("x-slack-signature", format!("v0={tag}"))]
+            vec![
+                ("x-slack-request-timestamp", at),
+                ("x-slack-signature", format!("v0={tag}")),
+            ]
         }
-        "telegram" => vec![("x-telegram-bot-api-secret-token", hmac_hex_of(b"123:abc", b"webhook of telegram"))],
+        "telegram" => vec![(
+            "x-telegram-bot-api-secret-token",
+            hmac_hex_of(b"123:abc", b"webhook of telegram"),
+        )],
         "guild" => discord::signed(0, &String::from_utf8_lossy(body)),
         _ => vec![
             ("x-github-event", kind.to_owned()),
@@ -103,23 +112,43 @@ async fn no_body_is_too_odd() {
         1 => value().prop_map(|value| format!("payload={}", value.to_string().replace('&', "%26")).into_bytes()),
         1 => prop::collection::vec(any::<u8>(), 0..64),
     ];
-    let kinds = prop::sample::select(vec!["push", "issues", "issue_comment", "pull_request", "ping", "odd"]);
+    let kinds = prop::sample::select(vec![
+        "push",
+        "issues",
+        "issue_comment",
+        "pull_request",
+        "ping",
+        "odd",
+    ]);
     for platform in ["webhook", "slack", "github", "telegram", "guild"] {
-        let mut runner = TestRunner::new(Config { cases: 1_000, failure_persistence: None, ..Config::default() });
+        let mut runner = TestRunner::new(Config {
+            cases: 1_000,
+            failure_persistence: None,
+            ..Config::default()
+        });
         let handle = tokio::runtime::Handle::current();
         let outcome = tokio::task::block_in_place(|| {
             runner.run(&(&body, &kinds), |(body, kind)| {
-                let deliver =
-                    |headers: &[(&str, String)]| handle.block_on(running.deliver(platform, headers, &body)).0.as_u16();
+                let deliver = |headers: &[(&str, String)]| {
+                    handle
+                        .block_on(running.deliver(platform, headers, &body))
+                        .0
+                        .as_u16()
+                };
                 let signed = headers(platform, kind, &body);
-                let unsigned: Vec<(&str, String)> =
-                    signed.iter().map(|(name, value)| (*name, deliveries::forged(value))).collect();
+                let unsigned: Vec<(&str, String)> = signed
+                    .iter()
+                    .map(|(name, value)| (*name, deliveries::forged(value)))
+                    .collect();
                 for refused in [&[][..], &unsigned] {
                     prop_assert_eq!(deliver(refused), 401);
                 }
                 let status = deliver(&signed);
                 let is_text = platform != "guild" || std::str::from_utf8(&body).is_ok();
-                prop_assert!(status < 500 && (status != 401 || !is_text), "{status} {body:?}");
+                prop_assert!(
+                    status < 500 && (status != 401 || !is_text),
+                    "{status} {body:?}"
+                );
                 Ok(())
             })
         });
@@ -152,11 +181,18 @@ async fn a_burst_is_answered_in_order_in_each_chat() {
         platform.base
     );
     let running = Running::start(state.path(), &connection).await;
-    let sent = platform.wait("sendMessage", usize::try_from(CHATS * EACH).unwrap()).await;
+    let sent = platform
+        .wait("sendMessage", usize::try_from(CHATS * EACH).unwrap())
+        .await;
     for chat in 0..CHATS {
-        let told: Vec<&str> =
-            sent.iter().filter(|body| body["chat_id"] == chat).map(|body| body["text"].as_str().unwrap()).collect();
-        let wanted: Vec<String> = (0..EACH).map(|round| format!("heard {}", round * CHATS + chat)).collect();
+        let told: Vec<&str> = sent
+            .iter()
+            .filter(|body| body["chat_id"] == chat)
+            .map(|body| body["text"].as_str().unwrap())
+            .collect();
+        let wanted: Vec<String> = (0..EACH)
+            .map(|round| format!("heard {}", round * CHATS + chat))
+            .collect();
         assert_eq!(told, wanted);
     }
     running.until("bot", |look| look.owed == 0).await;

@@ -18,8 +18,15 @@ pub(crate) fn hub(base: &str) -> String {
 }
 
 pub(crate) fn signed(kind: &str, delivery: &str, body: &str) -> Vec<(&'static str, String)> {
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), body.as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let tag = hmac::sign(
+        &hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()),
+        body.as_bytes(),
+    );
+    let hex: String = tag
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     vec![
         ("x-github-event", kind.to_owned()),
         ("x-github-delivery", delivery.to_owned()),
@@ -39,12 +46,19 @@ async fn an_issue_is_answered_by_a_comment_once() {
     .to_string();
     // The second one comes from somebody who has seen the first: no header but the signature of the body is GitHub's.
     for delivery in ["d-1", "d-1", "d-5"] {
-        let (status, _) = running.deliver("hub", &signed("issues", delivery, &body), body.as_bytes()).await;
+        let (status, _) = running
+            .deliver("hub", &signed("issues", delivery, &body), body.as_bytes())
+            .await;
         assert_eq!(status, StatusCode::ACCEPTED);
     }
-    let sent = platform.wait("/repos/octo/hello/issues/7/comments", 1).await;
+    let sent = platform
+        .wait("/repos/octo/hello/issues/7/comments", 1)
+        .await;
     let comment = sent[0]["body"].as_str().unwrap().to_owned();
-    assert!(comment.starts_with("heard Issue #7 of octo/hello (opened by ada): It fails"), "{comment}");
+    assert!(
+        comment.starts_with("heard Issue #7 of octo/hello (opened by ada): It fails"),
+        "{comment}"
+    );
     running.until("hub", |look| look.owed == 0).await;
     // GitHub delivers that comment as well.
     let own = json!({
@@ -52,12 +66,23 @@ async fn an_issue_is_answered_by_a_comment_once() {
         "repository": {"full_name": "octo/hello"}, "sender": {"login": "owner-of-the-token", "type": "User"},
     })
     .to_string();
-    let (status, answer) = running.deliver("hub", &signed("issue_comment", "d-2", &own), own.as_bytes()).await;
+    let (status, answer) = running
+        .deliver("hub", &signed("issue_comment", "d-2", &own), own.as_bytes())
+        .await;
     assert_eq!((status, answer.as_str()), (StatusCode::OK, "ignored\n"));
     assert_eq!(running.heard("github:octo/hello#7").await.len(), 1);
     let ping = json!({"zen": "Keep it logically awesome."}).to_string();
-    assert_eq!(running.deliver("hub", &signed("ping", "d-3", &ping), ping.as_bytes()).await.0, StatusCode::OK);
+    assert_eq!(
+        running
+            .deliver("hub", &signed("ping", "d-3", &ping), ping.as_bytes())
+            .await
+            .0,
+        StatusCode::OK
+    );
     let mut forged = signed("issues", "d-4", &body);
     forged[2].1 = forged[2].1.replace("sha256=", "sha1=");
-    assert_eq!(running.deliver("hub", &forged, body.as_bytes()).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        running.deliver("hub", &forged, body.as_bytes()).await.0,
+        StatusCode::UNAUTHORIZED
+    );
 }

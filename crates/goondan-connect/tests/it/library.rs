@@ -15,19 +15,43 @@ use crate::support::{Running, within};
 /// Built once for all tests: file name of the library or program → path.
 static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(|| {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).args(["build", "--quiet"]);
-    cargo.args(["--message-format=json-render-diagnostics", "-p", "listener", "-p", "text-utils"]);
+    cargo
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .args(["build", "--quiet"]);
+    cargo.args([
+        "--message-format=json-render-diagnostics",
+        "-p",
+        "listener",
+        "-p",
+        "text-utils",
+    ]);
     // The command is named so that what lies below is built with the features that it has there, and not a second time.
-    cargo.args(["-p", "goondan-dylib", "-p", "goondan-cli", "--lib", "--example", "tool-host"]);
+    cargo.args([
+        "-p",
+        "goondan-dylib",
+        "-p",
+        "goondan-cli",
+        "--lib",
+        "--example",
+        "tool-host",
+    ]);
     let output = cargo.stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "the library does not build");
     let mut built = BTreeMap::new();
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let message: Value = serde_json::from_str(line).unwrap();
-        let files = message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        for file in files.filter(|file| file.ends_with(std::env::consts::DLL_SUFFIX) || message["executable"] == **file)
-        {
-            built.insert(message["target"]["name"].as_str().unwrap().to_owned(), PathBuf::from(file));
+        let files = message["filenames"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        for file in files.filter(|file| {
+            file.ends_with(std::env::consts::DLL_SUFFIX) || message["executable"] == **file
+        }) {
+            built.insert(
+                message["target"]["name"].as_str().unwrap().to_owned(),
+                PathBuf::from(file),
+            );
         }
     }
     built
@@ -46,19 +70,28 @@ fn connection(name: &str, library: &str, does: &str) -> String {
 
 /// The connector does all of that, each in a connection of its own that is called after it.
 fn all(does: &[&str]) -> String {
-    does.iter().map(|does| connection(&does.to_lowercase(), "listener", does)).collect::<Vec<_>>().join("---\n")
+    does.iter()
+        .map(|does| connection(&does.to_lowercase(), "listener", does))
+        .collect::<Vec<_>>()
+        .join("---\n")
 }
 
 /// The library as another one with the same code, which says so.
 fn put_library(folder: &Path, marker: &[u8; 16]) {
     let mut bytes = std::fs::read(&BUILT["listener"]).unwrap();
-    let at = bytes.windows(11).position(|text| text == b"GENERATION-").unwrap();
+    let at = bytes
+        .windows(11)
+        .position(|text| text == b"GENERATION-")
+        .unwrap();
     bytes[at..at + marker.len()].copy_from_slice(marker);
     std::fs::write(folder.join("liblistener.so"), bytes).unwrap();
 }
 
 async fn start(state: &Path, connections: &str, options: Options) -> Running {
-    let host = HostCommand { program: BUILT["tool-host"].clone(), args: Vec::new() };
+    let host = HostCommand {
+        program: BUILT["tool-host"].clone(),
+        args: Vec::new(),
+    };
     let put = |folder: &Path| {
         put_library(folder, b"GENERATION-00000");
         std::fs::copy(&BUILT["text_utils"], folder.join("libtext_utils.so")).unwrap();
@@ -68,7 +101,13 @@ async fn start(state: &Path, connections: &str, options: Options) -> Running {
 
 /// Waits until a connection has failed, and says why.
 async fn why(running: &Running, connection: &str) -> String {
-    running.until(connection, |look| look.status.as_ref().is_some_and(|status| status.state == State::Failing)).await;
+    running
+        .until(connection, |look| {
+            look.status
+                .as_ref()
+                .is_some_and(|status| status.state == State::Failing)
+        })
+        .await;
     running.look(connection).status.unwrap().why.unwrap()
 }
 
@@ -77,7 +116,17 @@ async fn a_library_hands_events_in_once_each_and_in_order() {
     let state = tempfile::tempdir().unwrap();
     let running = start(state.path(), &all(&["orders"]), Options::default()).await;
     let heard = running.answered("orders:4", 6).await;
-    assert_eq!(heard, ["tea", "a", "b", "c", "hello s3cr3t false", "refused E_CONNECTOR_EVENT"]);
+    assert_eq!(
+        heard,
+        [
+            "tea",
+            "a",
+            "b",
+            "c",
+            "hello s3cr3t false",
+            "refused E_CONNECTOR_EVENT"
+        ]
+    );
     assert_eq!(running.look("orders").status.unwrap().state, State::Running);
 }
 
@@ -85,18 +134,42 @@ async fn a_library_hands_events_in_once_each_and_in_order() {
 async fn a_library_reads_what_is_typed_and_ends() {
     let state = tempfile::tempdir().unwrap();
     let (console, _seen) = console(&["tea", "cake"]);
-    let options = Options { console: Some(console), ..Options::default() };
+    let options = Options {
+        console: Some(console),
+        ..Options::default()
+    };
     let running = start(state.path(), &all(&["lines"]), options).await;
     assert_eq!(running.answered("lines:desk", 2).await, ["tea", "cake"]);
-    running.until("lines", |look| look.status.as_ref().is_some_and(|status| status.state == State::Stopped)).await;
+    running
+        .until("lines", |look| {
+            look.status
+                .as_ref()
+                .is_some_and(|status| status.state == State::Stopped)
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn what_goes_wrong_in_a_library_disturbs_nobody() {
     let state = tempfile::tempdir().unwrap();
-    let does = ["fails", "panics", "aborts", "exits", "returns", "prints", "panicsInThread", "floods", "orders"];
+    let does = [
+        "fails",
+        "panics",
+        "aborts",
+        "exits",
+        "returns",
+        "prints",
+        "panicsInThread",
+        "floods",
+        "orders",
+    ];
     let tools = connection("tools", "text-utils", "lines");
-    let running = start(state.path(), &format!("{}---\n{tools}", all(&does)), Options::default()).await;
+    let running = start(
+        state.path(),
+        &format!("{}---\n{tools}", all(&does)),
+        Options::default(),
+    )
+    .await;
     for (connection, told) in [
         ("fails", "out of luck (E_CONNECTOR_FAILED)"),
         ("panics", "it panicked: not today (E_CONNECTOR_FAILED)"),
@@ -107,13 +180,29 @@ async fn what_goes_wrong_in_a_library_disturbs_nobody() {
         let why = why(&running, connection).await;
         assert!(why.ends_with(told), "{connection}: {why}");
     }
-    running.until("returns", |look| look.status.as_ref().is_some_and(|status| status.state == State::Stopped)).await;
+    running
+        .until("returns", |look| {
+            look.status
+                .as_ref()
+                .is_some_and(|status| status.state == State::Stopped)
+        })
+        .await;
     assert_eq!(running.answered("prints:4", 1).await, ["printed"]);
-    assert_eq!(running.answered("panicsinthread:4", 1).await, ["panicked: true"]);
-    assert_eq!(running.answered("floods:4", 2).await, ["again", "5000 taken, 5000 refused"]);
+    assert_eq!(
+        running.answered("panicsinthread:4", 1).await,
+        ["panicked: true"]
+    );
+    assert_eq!(
+        running.answered("floods:4", 2).await,
+        ["again", "5000 taken, 5000 refused"]
+    );
     assert_eq!(running.answered("orders:4", 6).await.len(), 6);
     for connection in ["prints", "panicsinthread", "floods", "orders"] {
-        assert_eq!(running.look(connection).status.unwrap().state, State::Running, "{connection}");
+        assert_eq!(
+            running.look(connection).status.unwrap().state,
+            State::Running,
+            "{connection}"
+        );
     }
 }
 
@@ -122,8 +211,14 @@ async fn a_new_library_takes_the_place_of_the_old_one() {
     let state = tempfile::tempdir().unwrap();
     let text = all(&["generation"]);
     let running = start(state.path(), &text, Options::default()).await;
-    assert_eq!(running.answered("generation:4", 1).await, ["GENERATION-00000"]);
-    put_library(running.file("goondan.yaml").parent().unwrap(), b"GENERATION-00001");
+    assert_eq!(
+        running.answered("generation:4", 1).await,
+        ["GENERATION-00000"]
+    );
+    put_library(
+        running.file("goondan.yaml").parent().unwrap(),
+        b"GENERATION-00001",
+    );
     running.reload(&text).await;
     let heard = within(running.answered("generation:4", 2)).await;
     assert_eq!(heard, ["GENERATION-00000", "GENERATION-00001"]);
@@ -133,11 +228,21 @@ async fn a_new_library_takes_the_place_of_the_old_one() {
 async fn one_that_does_not_end_is_killed() {
     let state = tempfile::tempdir().unwrap();
     let file = state.path().join("pid");
-    let text = all(&["never"]).replace("{value: hello}", &format!("{{value: {:?}}}", file.display().to_string()));
+    let text = all(&["never"]).replace(
+        "{value: hello}",
+        &format!("{{value: {:?}}}", file.display().to_string()),
+    );
     let running = start(state.path(), &text, Options::default()).await;
     running.answered("never:4", 1).await;
     let pid = std::fs::read_to_string(&file).unwrap();
-    let lives = || Command::new("kill").args(["-0", &pid]).stderr(Stdio::null()).status().unwrap().success();
+    let lives = || {
+        Command::new("kill")
+            .args(["-0", &pid])
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+    };
     assert!(lives());
     running.reload(&all(&["orders"])).await;
     running.answered("orders:4", 6).await;
@@ -153,12 +258,17 @@ async fn one_that_does_not_end_is_killed() {
 async fn a_library_sends_answers() {
     let state = tempfile::tempdir().unwrap();
     let seen = state.path().join("seen");
-    let text = all(&["answers"]).replace("{value: hello}", &format!("{{value: {:?}}}", seen.display().to_string()));
+    let text = all(&["answers"]).replace(
+        "{value: hello}",
+        &format!("{{value: {:?}}}", seen.display().to_string()),
+    );
     for _ in 0..2 {
         // At the second start, the same events come again: they have been answered.
         let running = start(state.path(), &text, Options::default()).await;
         running.answered("answers:2", 1).await;
-        running.until("answers", |look| look.owed == 0 && look.failed.len() == 1).await;
+        running
+            .until("answers", |look| look.owed == 0 && look.failed.len() == 1)
+            .await;
         assert_eq!(std::fs::read_to_string(&seen).unwrap(), "1 4: heard tea\n");
         let why = running.look("answers").failed[0].why.clone().unwrap();
         assert!(why.contains("table 3 is gone"), "{why}");
@@ -170,7 +280,17 @@ async fn a_library_sends_answers() {
 async fn a_program_that_hosts_no_libraries_says_so() {
     let state = tempfile::tempdir().unwrap();
     let put = |folder: &Path| put_library(folder, b"GENERATION-00000");
-    let running = Running::start_hosting(state.path(), &all(&["lines"]), put, Options::default(), None).await;
+    let running = Running::start_hosting(
+        state.path(),
+        &all(&["lines"]),
+        put,
+        Options::default(),
+        None,
+    )
+    .await;
     let why = why(&running, "lines").await;
-    assert!(why.contains("E_HOST_START") && why.contains("host libraries"), "{why}");
+    assert!(
+        why.contains("E_HOST_START") && why.contains("host libraries"),
+        "{why}"
+    );
 }

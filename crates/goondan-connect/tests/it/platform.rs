@@ -37,8 +37,14 @@ struct Inner {
 
 impl Platform {
     /// Calls that `answer` has nothing to say to go on forever, as a long poll does.
-    pub(crate) async fn start(answer: impl Fn(&Call) -> Option<Response> + Send + Sync + 'static) -> Platform {
-        let inner = Arc::new(Inner { calls: Mutex::default(), called: Notify::new(), answer: Box::new(answer) });
+    pub(crate) async fn start(
+        answer: impl Fn(&Call) -> Option<Response> + Send + Sync + 'static,
+    ) -> Platform {
+        let inner = Arc::new(Inner {
+            calls: Mutex::default(),
+            called: Notify::new(),
+            answer: Box::new(answer),
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(take).with_state(Arc::clone(&inner));
@@ -49,13 +55,21 @@ impl Platform {
     /// The bodies of all calls so far whose path ends so.
     pub(crate) fn calls(&self, end: &str) -> Vec<Value> {
         let calls = self.inner.calls.lock().unwrap();
-        calls.iter().filter(|call| call.path.ends_with(end)).map(|call| call.body.clone()).collect()
+        calls
+            .iter()
+            .filter(|call| call.path.ends_with(end))
+            .map(|call| call.body.clone())
+            .collect()
     }
 
     /// The forms of all calls so far whose path ends so: the names of their parts with what they hold.
     pub(crate) fn forms(&self, end: &str) -> Vec<Vec<(String, String)>> {
         let calls = self.inner.calls.lock().unwrap();
-        calls.iter().filter(|call| call.path.ends_with(end)).map(|call| parts(&call.form)).collect()
+        calls
+            .iter()
+            .filter(|call| call.path.ends_with(end))
+            .map(|call| parts(&call.form))
+            .collect()
     }
 
     /// Waits until there are so many of them.

@@ -36,18 +36,29 @@ impl Chat {
     async fn start(state: &std::path::Path, platform: Platform, more: &str) -> Chat {
         let running = Running::start(state, &bot(&platform.base, more)).await;
         let told = platform.wait("setWebhook", 1).await;
-        let secret = told.last().unwrap()["secret_token"].as_str().unwrap().to_owned();
+        let secret = told.last().unwrap()["secret_token"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         assert_eq!(told[0]["url"], URL);
-        Chat { platform, running, secret }
+        Chat {
+            platform,
+            running,
+            secret,
+        }
     }
 
     async fn deliver_with(&self, secret: &str, update: Value) -> StatusCode {
         let headers = [("x-telegram-bot-api-secret-token", secret.to_owned())];
-        self.running.deliver("bot", &headers, update.to_string().as_bytes()).await.0
+        self.running
+            .deliver("bot", &headers, update.to_string().as_bytes())
+            .await
+            .0
     }
 
     async fn say(&self, id: i64, sender: i64, text: &str) -> StatusCode {
-        self.deliver_with(&self.secret, said(id, sender, text)).await
+        self.deliver_with(&self.secret, said(id, sender, text))
+            .await
     }
 
     /// Presses a button, and gives back what the presser is told.
@@ -57,7 +68,10 @@ impl Chat {
             "id": format!("q{id}"), "data": data, "from": {"id": sender, "first_name": "Eve"},
             "message": {"message_id": 40, "chat": {"id": chat}},
         }});
-        assert_eq!(self.deliver_with(&self.secret, update).await, StatusCode::OK);
+        assert_eq!(
+            self.deliver_with(&self.secret, update).await,
+            StatusCode::OK
+        );
         let told = self.platform.wait("answerCallbackQuery", before + 1).await;
         assert_eq!(told[before]["callback_query_id"], format!("q{id}"));
         told[before]["text"].as_str().unwrap().to_owned()
@@ -65,14 +79,20 @@ impl Chat {
 
     /// The buttons of the question that was put last.
     async fn buttons(&self, count: usize) -> [String; 2] {
-        let put = self.platform.until("", |calls| keyboards(calls).len() >= count).await;
+        let put = self
+            .platform
+            .until("", |calls| keyboards(calls).len() >= count)
+            .await;
         keyboards(&put).pop().unwrap()
     }
 }
 
 fn keyboards(calls: &[Value]) -> Vec<[String; 2]> {
-    let keys = calls.iter().filter_map(|call| call.pointer("/reply_markup/inline_keyboard/0"));
-    keys.map(|row| [0, 1].map(|at| row[at]["callback_data"].as_str().unwrap().to_owned())).collect()
+    let keys = calls
+        .iter()
+        .filter_map(|call| call.pointer("/reply_markup/inline_keyboard/0"));
+    keys.map(|row| [0, 1].map(|at| row[at]["callback_data"].as_str().unwrap().to_owned()))
+        .collect()
 }
 
 fn said(id: i64, sender: i64, text: &str) -> Value {
@@ -89,23 +109,55 @@ async fn who_may_approves_by_a_button_and_nobody_else_does() {
     assert_eq!(chat.say(1, 7, "plan it").await, StatusCode::OK);
     let [allow, deny] = chat.buttons(1).await;
     assert!(allow.len() <= 64 && allow != deny, "{allow}");
-    assert!(chat.press(2, 7, 7, &allow).await.starts_with("You can't answer this."), "who has asked");
-    assert!(chat.press(3, 66, 7, &deny).await.starts_with("You can't answer this."), "a stranger");
-    assert_eq!(chat.press(4, 1, 99, &allow).await, "There is no such question any more.", "another chat");
+    assert!(
+        chat.press(2, 7, 7, &allow)
+            .await
+            .starts_with("You can't answer this."),
+        "who has asked"
+    );
+    assert!(
+        chat.press(3, 66, 7, &deny)
+            .await
+            .starts_with("You can't answer this."),
+        "a stranger"
+    );
+    assert_eq!(
+        chat.press(4, 1, 99, &allow).await,
+        "There is no such question any more.",
+        "another chat"
+    );
     assert_eq!(
         chat.press(5, 1, 7, "gdn:allow:0123456789abcdef").await,
         "There is no such question any more.",
         "forged"
     );
-    assert_eq!(chat.platform.calls("sendMessage").len(), 1, "nothing has happened so far");
+    assert_eq!(
+        chat.platform.calls("sendMessage").len(),
+        1,
+        "nothing has happened so far"
+    );
     assert_eq!(chat.press(6, 1, 7, &allow).await, "Allowed.");
     let sent = chat.platform.wait("sendMessage", 2).await;
     assert_eq!(sent[1]["text"], "it is done");
     let closed = chat.platform.wait("editMessageText", 1).await;
-    assert!(closed[0]["text"].as_str().unwrap().ends_with("Allowed by Eve."), "{closed:?}");
+    assert!(
+        closed[0]["text"]
+            .as_str()
+            .unwrap()
+            .ends_with("Allowed by Eve."),
+        "{closed:?}"
+    );
     assert_eq!(closed[0]["reply_markup"], Value::Null);
-    assert_eq!(chat.press(7, 1, 7, &deny).await, "There is no such question any more.", "it was answered");
-    assert_eq!(chat.running.heard("telegram:7").await, ["plan it"], "no press is a message");
+    assert_eq!(
+        chat.press(7, 1, 7, &deny).await,
+        "There is no such question any more.",
+        "it was answered"
+    );
+    assert_eq!(
+        chat.running.heard("telegram:7").await,
+        ["plan it"],
+        "no press is a message"
+    );
 }
 
 #[tokio::test]
@@ -124,7 +176,11 @@ async fn a_question_stands_through_a_restart_with_the_same_buttons() {
     chat.running.kill().await;
     let chat = Chat::start(state.path(), telegram().await, "").await;
     assert_eq!(chat.buttons(1).await[0], allow, "the same question");
-    assert_eq!(chat.platform.calls("sendMessage").len(), 0, "it stands where it stood");
+    assert_eq!(
+        chat.platform.calls("sendMessage").len(),
+        0,
+        "it stands where it stood"
+    );
     assert_eq!(chat.press(2, 1, 7, &allow).await, "Allowed.");
     let sent = chat.platform.wait("sendMessage", 1).await;
     assert_eq!(sent[0]["text"], "it is done");
@@ -141,11 +197,20 @@ async fn what_has_not_the_secret_is_refused() {
     let chat = Chat::start(state.path(), telegram().await, "").await;
     assert_eq!(chat.secret.len(), 64);
     for secret in ["", "x", &chat.secret[1..], &chat.secret.to_uppercase()] {
-        assert_eq!(chat.deliver_with(secret, said(1, 7, "x")).await, StatusCode::UNAUTHORIZED, "{secret}");
+        assert_eq!(
+            chat.deliver_with(secret, said(1, 7, "x")).await,
+            StatusCode::UNAUTHORIZED,
+            "{secret}"
+        );
     }
     assert_eq!(chat.say(1, 66, "let me in").await, StatusCode::OK);
     let told = chat.platform.wait("sendMessage", 1).await;
-    assert!(told[0]["text"].as_str().unwrap().starts_with("Sorry, I do not know you"));
+    assert!(
+        told[0]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("Sorry, I do not know you")
+    );
     assert_eq!(chat.running.swarm.instances().await, []);
 }
 
@@ -155,18 +220,38 @@ async fn a_question_is_shown_whole_or_cannot_be_allowed() {
     let state = tempfile::tempdir().unwrap();
     let chat = Chat::start(state.path(), telegram().await, "").await;
     let end = "and now\u{202e} the end";
-    chat.say(1, 7, &format!("plan at length {}{end}", "x ".repeat(450))).await;
+    chat.say(1, 7, &format!("plan at length {}{end}", "x ".repeat(450)))
+        .await;
     let [allow, _] = chat.buttons(1).await;
     let sent = chat.platform.calls("sendMessage");
-    let texts: Vec<&str> = sent.iter().map(|call| call["text"].as_str().unwrap()).collect();
-    assert!(texts.len() > 2 && texts[0].starts_with("It is asked for by:"), "{texts:?}");
-    assert!(texts.last().unwrap().contains("and now\\u{202e} the end"), "{texts:?}");
-    assert!(sent[..sent.len() - 1].iter().all(|call| call["reply_markup"].is_null()), "the last one has the buttons");
+    let texts: Vec<&str> = sent
+        .iter()
+        .map(|call| call["text"].as_str().unwrap())
+        .collect();
+    assert!(
+        texts.len() > 2 && texts[0].starts_with("It is asked for by:"),
+        "{texts:?}"
+    );
+    assert!(
+        texts.last().unwrap().contains("and now\\u{202e} the end"),
+        "{texts:?}"
+    );
+    assert!(
+        sent[..sent.len() - 1]
+            .iter()
+            .all(|call| call["reply_markup"].is_null()),
+        "the last one has the buttons"
+    );
     assert_eq!(chat.press(2, 1, 7, &allow).await, "Allowed.");
     chat.running.until("bot", |look| look.owed == 0).await;
-    chat.say(3, 7, &format!("plan without end {}{end}", "x ".repeat(450))).await;
+    chat.say(3, 7, &format!("plan without end {}{end}", "x ".repeat(450)))
+        .await;
     let [allow, deny] = chat.buttons(2).await;
-    assert!(chat.press(4, 1, 7, &allow).await.starts_with("It is too long to be shown here"));
+    assert!(
+        chat.press(4, 1, 7, &allow)
+            .await
+            .starts_with("It is too long to be shown here")
+    );
     assert_eq!(chat.press(5, 1, 7, &deny).await, "Denied.");
 }
 
@@ -190,25 +275,55 @@ async fn on_github_a_question_is_answered_in_words() {
             "repository": {"full_name": "octo/hello"}, "sender": {"login": login, "type": "User"},
         })
         .to_string();
-        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), body.as_bytes());
-        let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let tag = hmac::sign(
+            &hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()),
+            body.as_bytes(),
+        );
+        let hex: String = tag
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let headers = [
             ("x-hub-signature-256", format!("sha256={hex}")),
             ("x-github-delivery", id.to_owned()),
             ("x-github-event", "issue_comment".to_owned()),
         ];
-        assert_eq!(running.deliver("hub", &headers, body.as_bytes()).await.0, StatusCode::ACCEPTED);
+        assert_eq!(
+            running.deliver("hub", &headers, body.as_bytes()).await.0,
+            StatusCode::ACCEPTED
+        );
     };
     comment("1", "bob", "plan it").await;
     let put = platform.wait("/comments", 1).await;
     let put = put[0]["body"].as_str().unwrap();
-    let mark = put.split("/approve ").nth(1).unwrap().split('`').next().unwrap();
+    let mark = put
+        .split("/approve ")
+        .nth(1)
+        .unwrap()
+        .split('`')
+        .next()
+        .unwrap();
     comment("2", "bob", &format!("/approve {mark}")).await;
     comment("3", "ada", "/approve 0123456789abcdef").await;
     let told = platform.wait("/comments", 2).await;
-    assert!(told[1]["body"].as_str().unwrap().starts_with("There is no such question any more."));
-    comment("4", "ada", &format!("I think that is fine.\n\n/approve {mark}")).await;
-    let told = platform.until("/comments", |calls| calls.iter().any(|call| is(call, "it is done"))).await;
+    assert!(
+        told[1]["body"]
+            .as_str()
+            .unwrap()
+            .starts_with("There is no such question any more.")
+    );
+    comment(
+        "4",
+        "ada",
+        &format!("I think that is fine.\n\n/approve {mark}"),
+    )
+    .await;
+    let told = platform
+        .until("/comments", |calls| {
+            calls.iter().any(|call| is(call, "it is done"))
+        })
+        .await;
     assert!(told.iter().any(|call| is(call, "Allowed.")), "{told:?}");
     running.until("hub", |look| look.owed == 0).await;
     let heard = running.heard("github:octo/hello#3").await;
@@ -216,5 +331,7 @@ async fn on_github_a_question_is_answered_in_words() {
 }
 
 fn is(call: &Value, text: &str) -> bool {
-    call["body"].as_str().is_some_and(|body| body.starts_with(text))
+    call["body"]
+        .as_str()
+        .is_some_and(|body| body.starts_with(text))
 }

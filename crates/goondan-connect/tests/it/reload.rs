@@ -24,8 +24,11 @@ async fn deliver(running: &Running, name: &str, secret: &str, id: &str) -> Statu
     let at = chrono::Utc::now().timestamp().to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let signature = STANDARD.encode(hmac::sign(&key, format!("{id}.{at}.x").as_bytes()));
-    let headers =
-        [("webhook-id", id.to_owned()), ("webhook-timestamp", at), ("webhook-signature", format!("v1,{signature}"))];
+    let headers = [
+        ("webhook-id", id.to_owned()),
+        ("webhook-timestamp", at),
+        ("webhook-signature", format!("v1,{signature}")),
+    ];
     running.deliver(name, &headers, b"x").await.0
 }
 
@@ -36,7 +39,10 @@ async fn a_changed_connection_is_restarted_and_the_others_go_on() {
     let running = Running::start(state.path(), &both(OLD)).await;
     running.until("one", |look| look.status.is_some()).await;
     let since = running.look("one").status.unwrap().since;
-    assert_eq!(deliver(&running, "two", OLD, "1").await, StatusCode::ACCEPTED);
+    assert_eq!(
+        deliver(&running, "two", OLD, "1").await,
+        StatusCode::ACCEPTED
+    );
     running.reload(&both(NEW)).await;
     within(async {
         let mut number = 2;
@@ -46,8 +52,15 @@ async fn a_changed_connection_is_restarted_and_the_others_go_on() {
         }
     })
     .await;
-    assert_eq!(deliver(&running, "two", OLD, "o").await, StatusCode::UNAUTHORIZED);
-    assert_eq!(running.look("one").status.unwrap().since, since, "nobody has touched it");
+    assert_eq!(
+        deliver(&running, "two", OLD, "o").await,
+        StatusCode::UNAUTHORIZED
+    );
+    assert_eq!(
+        running.look("one").status.unwrap().since,
+        since,
+        "nobody has touched it"
+    );
     running.reload(&hook("one", OLD)).await;
     within(async {
         while deliver(&running, "two", NEW, "g").await != StatusCode::NOT_FOUND {
@@ -55,26 +68,42 @@ async fn a_changed_connection_is_restarted_and_the_others_go_on() {
         }
     })
     .await;
-    assert_eq!(deliver(&running, "one", OLD, "1").await, StatusCode::ACCEPTED);
+    assert_eq!(
+        deliver(&running, "one", OLD, "1").await,
+        StatusCode::ACCEPTED
+    );
 }
 
 #[tokio::test]
 async fn a_connection_that_fails_says_so_and_disturbs_nobody() {
     let state = tempfile::tempdir().unwrap();
-    let platform =
-        Platform::start(|_| Some(json(409, json!({"ok": false, "description": "Conflict: terminated by other"}))))
-            .await;
+    let platform = Platform::start(|_| {
+        Some(json(
+            409,
+            json!({"ok": false, "description": "Conflict: terminated by other"}),
+        ))
+    })
+    .await;
     let bot = format!(
         "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: bot}}\nspec:\n  connectorRef: Connector/telegram\n  \
          config: {{apiBaseUrl: {{value: \"{}\"}}}}\n  secrets: {{botToken: {{value: \"123:secret\"}}}}\n",
         platform.base
     );
     let running = Running::start(state.path(), &format!("{bot}---\n{}", hook("one", OLD))).await;
-    let failing =
-        |look: &goondan_connect::Look| look.status.as_ref().is_some_and(|status| status.state == State::Failing);
+    let failing = |look: &goondan_connect::Look| {
+        look.status
+            .as_ref()
+            .is_some_and(|status| status.state == State::Failing)
+    };
     running.until("bot", failing).await;
     let why = running.look("bot").status.unwrap().why.unwrap();
-    assert!(why.contains("another program fetches") && !why.contains("secret"), "{why}");
-    assert_eq!(deliver(&running, "one", OLD, "1").await, StatusCode::ACCEPTED);
+    assert!(
+        why.contains("another program fetches") && !why.contains("secret"),
+        "{why}"
+    );
+    assert_eq!(
+        deliver(&running, "one", OLD, "1").await,
+        StatusCode::ACCEPTED
+    );
     platform.wait("getUpdates", 2).await;
 }

@@ -51,9 +51,25 @@ async fn a_file_hands_events_in_once_each_and_in_order() {
     }
     let state = tempfile::tempdir().unwrap();
     let text = connection("orders", "orders.mjs");
-    let running = Running::start_with(state.path(), &text, &[("orders.mjs", ORDERS)], Options::default()).await;
+    let running = Running::start_with(
+        state.path(),
+        &text,
+        &[("orders.mjs", ORDERS)],
+        Options::default(),
+    )
+    .await;
     let heard = running.answered("table:4", 6).await;
-    assert_eq!(heard, ["tea", "a", "b", "c", "hello s3cr3t false", "refused E_CONNECTOR_EVENT"]);
+    assert_eq!(
+        heard,
+        [
+            "tea",
+            "a",
+            "b",
+            "c",
+            "hello s3cr3t false",
+            "refused E_CONNECTOR_EVENT"
+        ]
+    );
     assert_eq!(running.look("orders").status.unwrap().state, State::Running);
 }
 
@@ -66,11 +82,20 @@ async fn one_in_python_reads_what_is_typed_and_ends() {
     let program = "import sys\n\ndef run(ctx):\n    for line in sys.stdin:\n        ctx.emit({'name': 'order', 'message': \
                    line.strip(), 'properties': {'table': 5}})\n";
     let (console, _seen) = console(&["tea", "cake"]);
-    let options = Options { console: Some(console), ..Options::default() };
+    let options = Options {
+        console: Some(console),
+        ..Options::default()
+    };
     let text = connection("typed", "typed.py");
     let running = Running::start_with(state.path(), &text, &[("typed.py", program)], options).await;
     assert_eq!(running.answered("table:5", 2).await, ["tea", "cake"]);
-    running.until("typed", |look| look.status.as_ref().is_some_and(|status| status.state == State::Stopped)).await;
+    running
+        .until("typed", |look| {
+            look.status
+                .as_ref()
+                .is_some_and(|status| status.state == State::Stopped)
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -80,10 +105,20 @@ async fn one_that_ends_again_and_again_disturbs_nobody() {
     }
     let state = tempfile::tempdir().unwrap();
     let crash = "export default () => { setTimeout(() => process.exit(3), 10); return new Promise(() => {}); };";
-    let text = format!("{}---\n{}", connection("crash", "crash.mjs"), connection("orders", "orders.mjs"));
+    let text = format!(
+        "{}---\n{}",
+        connection("crash", "crash.mjs"),
+        connection("orders", "orders.mjs")
+    );
     let files = [("crash.mjs", crash), ("orders.mjs", ORDERS)];
     let running = Running::start_with(state.path(), &text, &files, Options::default()).await;
-    running.until("crash", |look| look.status.as_ref().is_some_and(|status| status.state == State::Failing)).await;
+    running
+        .until("crash", |look| {
+            look.status
+                .as_ref()
+                .is_some_and(|status| status.state == State::Failing)
+        })
+        .await;
     let why = running.look("crash").status.unwrap().why.unwrap();
     assert!(why.contains("E_HOST_DIED"), "{why}");
     assert_eq!(running.answered("table:4", 6).await.len(), 6);
@@ -103,7 +138,13 @@ async fn an_edit_restarts_it() {
         )
     };
     let text = connection("say", "say.mjs");
-    let running = Running::start_with(state.path(), &text, &[("say.mjs", &say("old"))], Options::default()).await;
+    let running = Running::start_with(
+        state.path(),
+        &text,
+        &[("say.mjs", &say("old"))],
+        Options::default(),
+    )
+    .await;
     assert_eq!(running.answered("table:6", 1).await, ["old"]);
     std::fs::write(running.file("say.mjs"), say("new")).unwrap();
     running.reload(&text).await;
@@ -154,14 +195,23 @@ async fn answers(program: &str, file: &str, text: &str) {
     let state = tempfile::tempdir().unwrap();
     let seen = state.path().join("seen");
     let connections = connection("orders", file)
-        .replace("events: [{name: order}]", "answers: true, events: [{name: order}]")
-        .replace("{value: hello}", &format!("{{value: {:?}}}", seen.display().to_string()));
+        .replace(
+            "events: [{name: order}]",
+            "answers: true, events: [{name: order}]",
+        )
+        .replace(
+            "{value: hello}",
+            &format!("{{value: {:?}}}", seen.display().to_string()),
+        );
     for _ in 0..2 {
         // At the second start, the same events come again: they have been answered.
         let options = Options::default();
-        let running = Running::start_with(state.path(), &connections, &[(file, text)], options).await;
+        let running =
+            Running::start_with(state.path(), &connections, &[(file, text)], options).await;
         running.answered("table:2", 1).await;
-        running.until("orders", |look| look.owed == 0 && look.failed.len() == 1).await;
+        running
+            .until("orders", |look| look.owed == 0 && look.failed.len() == 1)
+            .await;
         assert_eq!(std::fs::read_to_string(&seen).unwrap(), "1 4: heard tea\n");
         let why = running.look("orders").failed[0].why.clone().unwrap();
         assert!(why.contains("table 3 is gone"), "{why}");

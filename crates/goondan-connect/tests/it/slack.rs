@@ -21,8 +21,15 @@ pub(crate) fn signed(secret: &str, age: i64, body: &str) -> Vec<(&'static str, S
     let at = (chrono::Utc::now().timestamp() - age).to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, format!("v0:{at}:{body}").as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    vec![("x-slack-request-timestamp", at), ("x-slack-signature", format!("v0={hex}"))]
+    let hex: String = tag
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    vec![
+        ("x-slack-request-timestamp", at),
+        ("x-slack-signature", format!("v0={hex}")),
+    ]
 }
 
 pub(crate) fn message(ts: &str, text: &str) -> String {
@@ -45,18 +52,29 @@ async fn a_message_is_answered_once_in_its_thread_however_often_it_comes() {
     for number in 0..3 {
         let mut headers = signed(SECRET, 0, &body);
         headers.push(("x-slack-retry-num", number.to_string()));
-        assert_eq!(running.deliver("team", &headers, body.as_bytes()).await.0, StatusCode::OK);
+        assert_eq!(
+            running.deliver("team", &headers, body.as_bytes()).await.0,
+            StatusCode::OK
+        );
     }
     let sent = platform.wait("chat.postMessage", 1).await;
-    assert_eq!(sent[0], json!({"channel": "C1", "thread_ts": "1.2", "text": "heard &lt;hello&gt;"}));
+    assert_eq!(
+        sent[0],
+        json!({"channel": "C1", "thread_ts": "1.2", "text": "heard &lt;hello&gt;"})
+    );
     running.until("team", |look| look.owed == 0).await;
     running.kill().await;
     let running = Running::start(state.path(), &app(&platform.base)).await;
     let headers = signed(SECRET, 0, &body);
-    assert_eq!(running.deliver("team", &headers, body.as_bytes()).await.0, StatusCode::OK);
+    assert_eq!(
+        running.deliver("team", &headers, body.as_bytes()).await.0,
+        StatusCode::OK
+    );
     assert_eq!(running.heard("slack:C1:1.2").await, ["<hello>"]);
     let other = message("1.3", "more");
-    running.deliver("team", &signed(SECRET, 0, &other), other.as_bytes()).await;
+    running
+        .deliver("team", &signed(SECRET, 0, &other), other.as_bytes())
+        .await;
     platform.wait("chat.postMessage", 2).await;
     running.until("team", |look| look.owed == 0).await;
     assert_eq!(platform.calls("chat.postMessage").len(), 2);
@@ -68,8 +86,16 @@ async fn the_address_is_checked_and_a_request_that_is_not_slacks_is_refused() {
     let platform = fine().await;
     let running = Running::start(state.path(), &app(&platform.base)).await;
     let check = r#"{"type":"url_verification","challenge":"3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"}"#;
-    let (status, answer) = running.deliver("team", &signed(SECRET, 0, check), check.as_bytes()).await;
-    assert_eq!((status, answer.as_str()), (StatusCode::OK, "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"));
+    let (status, answer) = running
+        .deliver("team", &signed(SECRET, 0, check), check.as_bytes())
+        .await;
+    assert_eq!(
+        (status, answer.as_str()),
+        (
+            StatusCode::OK,
+            "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"
+        )
+    );
     let body = message("1.2", "x");
     let other = message("1.2", "y");
     for (headers, body) in [
@@ -78,24 +104,46 @@ async fn the_address_is_checked_and_a_request_that_is_not_slacks_is_refused() {
         (signed("another secret", 0, &body), &body),
         (signed(SECRET, 0, &body), &other),
     ] {
-        assert_eq!(running.deliver("team", &headers, body.as_bytes()).await.0, StatusCode::UNAUTHORIZED);
+        assert_eq!(
+            running.deliver("team", &headers, body.as_bytes()).await.0,
+            StatusCode::UNAUTHORIZED
+        );
     }
     let bot = json!({"type": "event_callback", "event": {"type": "message", "bot_id": "B1", "text": "x"}}).to_string();
-    let (status, answer) = running.deliver("team", &signed(SECRET, 0, &bot), bot.as_bytes()).await;
+    let (status, answer) = running
+        .deliver("team", &signed(SECRET, 0, &bot), bot.as_bytes())
+        .await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["ignored"], true);
+    assert_eq!(
+        serde_json::from_str::<Value>(&answer).unwrap()["ignored"],
+        true
+    );
     assert_eq!(running.swarm.instances().await, []);
 }
 
 #[tokio::test]
 async fn a_refusal_in_the_body_is_a_failed_answer() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|_| Some(json(200, json!({"ok": false, "error": "channel_not_found"})))).await;
+    let platform = Platform::start(|_| {
+        Some(json(
+            200,
+            json!({"ok": false, "error": "channel_not_found"}),
+        ))
+    })
+    .await;
     let running = Running::start(state.path(), &app(&platform.base)).await;
     let body = message("1.2", "x");
-    running.deliver("team", &signed(SECRET, 0, &body), body.as_bytes()).await;
+    running
+        .deliver("team", &signed(SECRET, 0, &body), body.as_bytes())
+        .await;
     running.until("team", |look| !look.failed.is_empty()).await;
-    assert!(running.look("team").failed[0].why.as_deref().unwrap().contains("channel_not_found"));
+    assert!(
+        running.look("team").failed[0]
+            .why
+            .as_deref()
+            .unwrap()
+            .contains("channel_not_found")
+    );
 }
 
 #[tokio::test]
@@ -103,16 +151,28 @@ async fn with_a_port_of_its_own_it_needs_no_server() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let state = tempfile::tempdir().unwrap();
     let platform = fine().await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let text = app(&platform.base).replace(
         "config: {",
         &format!("config: {{SLACK_WEBHOOK_PORT: {{value: \"{port}\"}}, SLACK_WEBHOOK_PATH: {{value: /slack/}}, "),
     );
-    let running = Running::start_with(state.path(), &text, &[], goondan_connect::Options::default()).await;
+    let running = Running::start_with(
+        state.path(),
+        &text,
+        &[],
+        goondan_connect::Options::default(),
+    )
+    .await;
     let ask = async |path: &str, secret: &str| {
         let body = message("1.2", "hello");
-        let headers: String =
-            signed(secret, 0, &body).into_iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers: String = signed(secret, 0, &body)
+            .into_iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         let mut stream = loop {
             match tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
                 Ok(stream) => break stream,
@@ -144,8 +204,17 @@ async fn people_see_that_an_answer_is_being_written() {
     let platform = fine().await;
     let running = Running::start(state.path(), &app(&platform.base)).await;
     let body = message("1.2", "slow");
-    assert_eq!(running.deliver("team", &signed(SECRET, 0, &body), body.as_bytes()).await.0, StatusCode::OK);
+    assert_eq!(
+        running
+            .deliver("team", &signed(SECRET, 0, &body), body.as_bytes())
+            .await
+            .0,
+        StatusCode::OK
+    );
     let shown = platform.wait("assistant.threads.setStatus", 1).await;
-    assert_eq!(shown[0], json!({"channel_id": "C1", "thread_ts": "1.2", "status": "is thinking..."}));
+    assert_eq!(
+        shown[0],
+        json!({"channel_id": "C1", "thread_ts": "1.2", "status": "is thinking..."})
+    );
     assert_eq!(platform.calls("chat.postMessage"), Vec::<Value>::new());
 }

@@ -48,15 +48,20 @@ impl Slack {
     /// Waits for a connection, and greets it.
     async fn connected(&self) -> Socket {
         let (stream, _) = within(self.listener.accept()).await.unwrap();
-        let mut socket = within(tokio_tungstenite::accept_async(stream)).await.unwrap();
-        let hello = json!({"type": "hello", "num_connections": 1, "connection_info": {"app_id": "A1"}});
+        let mut socket = within(tokio_tungstenite::accept_async(stream))
+            .await
+            .unwrap();
+        let hello =
+            json!({"type": "hello", "num_connections": 1, "connection_info": {"app_id": "A1"}});
         say(&mut socket, hello).await;
         socket
     }
 }
 
 async fn say(socket: &mut Socket, message: Value) {
-    within(socket.send(Message::text(message.to_string()))).await.unwrap();
+    within(socket.send(Message::text(message.to_string())))
+        .await
+        .unwrap();
 }
 
 /// The next acknowledgement.
@@ -83,10 +88,20 @@ fn envelope(id: &str, ts: &str, text: &str) -> Value {
 async fn an_event_is_acknowledged_once_it_is_on_disk_and_answered_once() {
     let state = tempfile::tempdir().unwrap();
     let slack = Slack::start().await;
-    let running = Running::start_with(state.path(), &slack.app(""), &[], goondan_connect::Options::default()).await;
+    let running = Running::start_with(
+        state.path(),
+        &slack.app(""),
+        &[],
+        goondan_connect::Options::default(),
+    )
+    .await;
     let mut socket = slack.connected().await;
     say(&mut socket, envelope("one", "1.2", "slow")).await;
-    assert_eq!(acknowledged(&mut socket).await, "one", "the model takes ten minutes");
+    assert_eq!(
+        acknowledged(&mut socket).await,
+        "one",
+        "the model takes ten minutes"
+    );
     within(async {
         while running.heard("slack:C1:1.2").await != ["slow"] {
             tokio::task::yield_now().await;
@@ -96,14 +111,27 @@ async fn an_event_is_acknowledged_once_it_is_on_disk_and_answered_once() {
     say(&mut socket, envelope("two", "1.3", "hello")).await;
     assert_eq!(acknowledged(&mut socket).await, "two");
     let sent = slack.platform.wait("chat.postMessage", 1).await;
-    assert_eq!(sent[0], json!({"channel": "C1", "thread_ts": "1.3", "text": "heard hello"}));
+    assert_eq!(
+        sent[0],
+        json!({"channel": "C1", "thread_ts": "1.3", "text": "heard hello"})
+    );
     // Another connection: what comes again is acknowledged, and starts nothing.
-    say(&mut socket, json!({"type": "disconnect", "reason": "refresh_requested"})).await;
+    say(
+        &mut socket,
+        json!({"type": "disconnect", "reason": "refresh_requested"}),
+    )
+    .await;
     let mut socket = slack.connected().await;
     say(&mut socket, envelope("three", "1.3", "hello")).await;
     assert_eq!(acknowledged(&mut socket).await, "three");
     running.kill().await;
-    let running = Running::start_with(state.path(), &slack.app(""), &[], goondan_connect::Options::default()).await;
+    let running = Running::start_with(
+        state.path(),
+        &slack.app(""),
+        &[],
+        goondan_connect::Options::default(),
+    )
+    .await;
     let mut socket = slack.connected().await;
     say(&mut socket, envelope("four", "1.3", "hello")).await;
     assert_eq!(acknowledged(&mut socket).await, "four");
@@ -120,21 +148,36 @@ async fn nonsense_is_survived_and_a_link_that_is_disabled_is_told() {
     let slack = Slack::start().await;
     let running = Running::start(state.path(), &slack.app("")).await;
     let mut socket = slack.connected().await;
-    for nonsense in
-        [json!(null), json!([]), json!({"type": 3}), json!({"type": "events_api", "payload": {"event": []}})]
-    {
+    for nonsense in [
+        json!(null),
+        json!([]),
+        json!({"type": 3}),
+        json!({"type": "events_api", "payload": {"event": []}}),
+    ] {
         say(&mut socket, nonsense).await;
     }
-    within(socket.send(Message::Binary(vec![0, 255].into()))).await.unwrap();
+    within(socket.send(Message::Binary(vec![0, 255].into())))
+        .await
+        .unwrap();
     say(&mut socket, envelope("one", "1.2", "hello")).await;
     assert_eq!(acknowledged(&mut socket).await, "one");
     // A request by HTTP is nobody's: there is no secret that could sign one.
-    let (status, _) = running.deliver("team", &[("x-slack-signature", "v0=00".to_owned())], b"{}").await;
+    let (status, _) = running
+        .deliver("team", &[("x-slack-signature", "v0=00".to_owned())], b"{}")
+        .await;
     assert_eq!(status, axum::http::StatusCode::NOT_FOUND);
-    say(&mut socket, json!({"type": "disconnect", "reason": "link_disabled"})).await;
+    say(
+        &mut socket,
+        json!({"type": "disconnect", "reason": "link_disabled"}),
+    )
+    .await;
     running
         .until("team", |look| {
-            let why = look.status.as_ref().and_then(|status| status.why.clone()).unwrap_or_default();
+            let why = look
+                .status
+                .as_ref()
+                .and_then(|status| status.why.clone())
+                .unwrap_or_default();
             why.contains("socket mode is switched off")
         })
         .await;
@@ -149,7 +192,10 @@ async fn buttons_come_over_the_socket() {
     say(&mut socket, envelope("one", "1.2", "plan it")).await;
     assert_eq!(acknowledged(&mut socket).await, "one");
     let put = slack.platform.wait("chat.postMessage", 1).await;
-    let allow = put[0]["blocks"][1]["elements"][0]["value"].as_str().unwrap().to_owned();
+    let allow = put[0]["blocks"][1]["elements"][0]["value"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let press = |id: &str, user: &str| {
         json!({"envelope_id": id, "type": "interactive", "payload": {
             "type": "block_actions", "user": {"id": user, "username": "ada"}, "channel": {"id": "C1"},
@@ -160,12 +206,18 @@ async fn buttons_come_over_the_socket() {
     say(&mut socket, press("two", "U1")).await;
     assert_eq!(acknowledged(&mut socket).await, "two");
     let told = slack.platform.wait("chat.postEphemeral", 1).await;
-    assert_eq!((&told[0]["user"], &told[0]["thread_ts"]), (&json!("U1"), &json!("1.2")));
+    assert_eq!(
+        (&told[0]["user"], &told[0]["thread_ts"]),
+        (&json!("U1"), &json!("1.2"))
+    );
     say(&mut socket, press("three", "U2")).await;
     assert_eq!(acknowledged(&mut socket).await, "three");
     let sent = slack.platform.wait("chat.postMessage", 2).await;
     assert_eq!(sent[1]["text"], "it is done");
     let closed = slack.platform.wait("chat.update", 1).await;
-    assert_eq!((&closed[0]["ts"], &closed[0]["blocks"]), (&json!("9.9"), &json!([])));
+    assert_eq!(
+        (&closed[0]["ts"], &closed[0]["blocks"]),
+        (&json!("9.9"), &json!([]))
+    );
     running.until("team", |look| look.owed == 0).await;
 }

@@ -33,13 +33,18 @@ async fn telegram(
         Some("getUpdates") => {
             let offset = call.body["offset"].as_i64().unwrap();
             let updates = updates.lock().unwrap();
-            let open: Vec<&Value> =
-                updates.iter().filter(|update| update["update_id"].as_i64() >= Some(offset)).collect();
+            let open: Vec<&Value> = updates
+                .iter()
+                .filter(|update| update["update_id"].as_i64() >= Some(offset))
+                .collect();
             Some(json(200, json!({"ok": true, "result": open})))
         }
         Some("sendMessage") => {
             let number = sent.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            Some(json(200, json!({"ok": true, "result": {"message_id": number}})))
+            Some(json(
+                200,
+                json!({"ok": true, "result": {"message_id": number}}),
+            ))
         }
         Some("editMessageText") => Some(edit(call)),
         _ => Some(fine()),
@@ -53,13 +58,24 @@ async fn start(state: &Path, platform: &Platform) -> Running {
 
 /// What was sent that is no question.
 fn plain(calls: &[Value]) -> Vec<&str> {
-    calls.iter().filter(|call| call["reply_markup"].is_null()).map(|call| call["text"].as_str().unwrap()).collect()
+    calls
+        .iter()
+        .filter(|call| call["reply_markup"].is_null())
+        .map(|call| call["text"].as_str().unwrap())
+        .collect()
 }
 
 /// Presses the first button of the question that stands there.
 async fn allow(platform: &Platform, updates: &std::sync::Mutex<Vec<Value>>, id: i64) {
-    let put = platform.until("", |calls| calls.iter().any(|call| !call["reply_markup"].is_null())).await;
-    let question = put.iter().find(|call| !call["reply_markup"].is_null()).unwrap();
+    let put = platform
+        .until("", |calls| {
+            calls.iter().any(|call| !call["reply_markup"].is_null())
+        })
+        .await;
+    let question = put
+        .iter()
+        .find(|call| !call["reply_markup"].is_null())
+        .unwrap();
     let data = &question["reply_markup"]["inline_keyboard"][0][0]["callback_data"];
     let press = json!({"update_id": id, "callback_query": {
         "id": "q", "data": data, "from": {"id": 7}, "message": {"chat": {"id": 7}},
@@ -73,14 +89,23 @@ async fn an_answer_grows_in_one_message_and_ends_as_it_is() {
     let updates = crate::support::shared(vec![said(1, "plan it")]);
     let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
     let running = start(state.path(), &platform).await;
-    platform.until("sendMessage", |calls| plain(calls) == ["Let me plan. …"]).await;
+    platform
+        .until("sendMessage", |calls| plain(calls) == ["Let me plan. …"])
+        .await;
     allow(&platform, &updates, 2).await;
     running.until("bot", |look| look.owed == 0).await;
     let edits = platform.calls("editMessageText");
-    let grown: Vec<&str> =
-        edits.iter().filter_map(|edit| edit["text"].as_str()).filter(|text| !text.contains("May a run")).collect();
+    let grown: Vec<&str> = edits
+        .iter()
+        .filter_map(|edit| edit["text"].as_str())
+        .filter(|text| !text.contains("May a run"))
+        .collect();
     assert_eq!(grown, ["it is done"]);
-    assert_eq!(plain(&platform.calls("sendMessage")).len(), 1, "one message is all of it");
+    assert_eq!(
+        plain(&platform.calls("sendMessage")).len(),
+        1,
+        "one message is all of it"
+    );
     assert!(running.look("bot").failed.is_empty());
 }
 
@@ -90,13 +115,20 @@ async fn a_long_answer_ends_in_whole_pieces_and_a_platform_that_is_busy_is_waite
     let long = "word ".repeat(1_500);
     let updates = crate::support::shared(vec![said(1, &long), said(2, "short")]);
     let is_first = std::sync::atomic::AtomicBool::new(true);
-    let platform = telegram(updates, move |_| match is_first.swap(false, std::sync::atomic::Ordering::Relaxed) {
-        true => json(429, json!({"ok": false, "parameters": {"retry_after": 0.01}})),
-        false => fine(),
+    let platform = telegram(updates, move |_| {
+        match is_first.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            true => json(
+                429,
+                json!({"ok": false, "parameters": {"retry_after": 0.01}}),
+            ),
+            false => fine(),
+        }
     })
     .await;
     let running = start(state.path(), &platform).await;
-    running.until("bot", |look| look.owed == 0 && look.status.is_some()).await;
+    running
+        .until("bot", |look| look.owed == 0 && look.status.is_some())
+        .await;
     within(async {
         while running.heard("telegram:7").await.len() < 2 || running.look("bot").owed > 0 {
             tokio::task::yield_now().await;
@@ -107,14 +139,22 @@ async fn a_long_answer_ends_in_whole_pieces_and_a_platform_that_is_busy_is_waite
     let mut chat: Vec<String> = Vec::new();
     for call in platform.calls("") {
         match (call["message_id"].as_u64(), call["text"].as_str()) {
-            (Some(number), Some(text)) => chat[usize::try_from(number - 100).unwrap()] = text.to_owned(),
+            (Some(number), Some(text)) => {
+                chat[usize::try_from(number - 100).unwrap()] = text.to_owned()
+            }
             (None, Some(text)) => chat.push(text.to_owned()),
             _ => {}
         }
     }
-    assert!(chat.iter().all(|message| message.encode_utf16().count() <= 4_096 && !message.ends_with('…')), "{chat:?}");
+    assert!(
+        chat.iter()
+            .all(|message| message.encode_utf16().count() <= 4_096 && !message.ends_with('…')),
+        "{chat:?}"
+    );
     let said: String = chat.concat().split_whitespace().collect();
-    let wanted: String = format!("heard {long} heard short").split_whitespace().collect();
+    let wanted: String = format!("heard {long} heard short")
+        .split_whitespace()
+        .collect();
     assert_eq!(said, wanted);
 }
 
@@ -135,10 +175,18 @@ async fn a_crash_while_it_grows_ends_in_one_answer() {
     let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
     let running = start(state.path(), &platform).await;
     allow(&platform, &updates, 2).await;
-    platform.until("editMessageText", |calls| calls.iter().any(|call| call["text"] == "it is done")).await;
+    platform
+        .until("editMessageText", |calls| {
+            calls.iter().any(|call| call["text"] == "it is done")
+        })
+        .await;
     running.until("bot", |look| look.owed == 0).await;
     let sent = platform.calls("sendMessage");
-    assert_eq!(plain(&sent), Vec::<&str>::new(), "it ends in the message that was there: {sent:?}");
+    assert_eq!(
+        plain(&sent),
+        Vec::<&str>::new(),
+        "it ends in the message that was there: {sent:?}"
+    );
     assert!(running.look("bot").failed.is_empty());
 }
 
@@ -147,14 +195,21 @@ async fn a_message_that_was_taken_away_is_sent_anew() {
     let state = tempfile::tempdir().unwrap();
     let updates = crate::support::shared(vec![said(1, "plan it")]);
     let gone = |call: &Call| match call.body["text"].as_str() {
-        Some("it is done") => json(400, json!({"ok": false, "description": "Bad Request: message to edit not found"})),
+        Some("it is done") => json(
+            400,
+            json!({"ok": false, "description": "Bad Request: message to edit not found"}),
+        ),
         _ => fine(),
     };
     let platform = telegram(std::sync::Arc::clone(&updates), gone).await;
     let running = start(state.path(), &platform).await;
-    platform.until("sendMessage", |calls| plain(calls).len() == 1).await;
+    platform
+        .until("sendMessage", |calls| plain(calls).len() == 1)
+        .await;
     allow(&platform, &updates, 2).await;
-    let sent = platform.until("sendMessage", |calls| plain(calls).len() == 2).await;
+    let sent = platform
+        .until("sendMessage", |calls| plain(calls).len() == 2)
+        .await;
     assert_eq!(plain(&sent)[1], "it is done");
     running.until("bot", |look| look.owed == 0).await;
 }

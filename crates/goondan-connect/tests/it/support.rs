@@ -65,8 +65,16 @@ impl Running {
     }
 
     /// As [`Running::start`], where the connections see another time.
-    pub(crate) async fn start_at(state: &Path, connections: &str, clock: Arc<dyn Clock>) -> Running {
-        let options = Options { has_server: true, clock, ..Options::default() };
+    pub(crate) async fn start_at(
+        state: &Path,
+        connections: &str,
+        clock: Arc<dyn Clock>,
+    ) -> Running {
+        let options = Options {
+            has_server: true,
+            clock,
+            ..Options::default()
+        };
         Running::start_with(state, connections, &[], options).await
     }
 
@@ -78,7 +86,9 @@ impl Running {
         options: Options,
     ) -> Running {
         let put = |folder: &Path| {
-            files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+            files
+                .iter()
+                .for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
         };
         Running::start_hosting(state, connections, put, options, None).await
     }
@@ -93,20 +103,32 @@ impl Running {
     ) -> Running {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path());
-        std::fs::write(folder.path().join("goondan.yaml"), format!("{AGENTS}---\n{connections}")).unwrap();
+        std::fs::write(
+            folder.path().join("goondan.yaml"),
+            format!("{AGENTS}---\n{connections}"),
+        )
+        .unwrap();
         let project = goondan::load(folder.path());
         assert_eq!(project.diagnostics, []);
         let workspace = state.join("w");
-        let options = Options { broker: Some(options.broker.unwrap_or_default()), ..options };
+        let options = Options {
+            broker: Some(options.broker.unwrap_or_default()),
+            ..options
+        };
         let broker: Broker = options.broker.clone().unwrap();
         // As a server does: questions wait for whoever comes.
         let somebody = broker.listen();
         let builder = Swarm::builder(project.bundle.unwrap());
-        let builder = host.into_iter().fold(builder, |builder, host| builder.tool_host(host));
+        let builder = host
+            .into_iter()
+            .fold(builder, |builder, host| builder.tool_host(host));
         let swarm = builder
             .approver(Arc::new(broker))
             .state_root(state)
-            .workspace(goondan::Workspace { id: "w".to_owned(), dir: workspace.clone() })
+            .workspace(goondan::Workspace {
+                id: "w".to_owned(),
+                dir: workspace.clone(),
+            })
             .environment(Environment::default())
             .start()
             .await
@@ -114,7 +136,14 @@ impl Running {
         let connections = Connections::begin(swarm.clone(), options).await;
         assert_eq!(connections.problems(), []);
         let router = connections.router();
-        Running { swarm, connections, router, workspace, _somebody: somebody, project: folder }
+        Running {
+            swarm,
+            connections,
+            router,
+            workspace,
+            _somebody: somebody,
+            project: folder,
+        }
     }
 
     /// Ends it as if the process had died.
@@ -123,7 +152,10 @@ impl Running {
         drop(self.connections);
         drop(self.router);
         // Tasks that were dropped let go of the workspace a moment later.
-        let lock = goondan::Workspace { id: "w".to_owned(), dir: self.workspace.clone() };
+        let lock = goondan::Workspace {
+            id: "w".to_owned(),
+            dir: self.workspace.clone(),
+        };
         drop(self.swarm);
         within(async {
             while lock.running_process().unwrap().is_some() {
@@ -140,7 +172,11 @@ impl Running {
 
     /// Puts another project in place, and reloads it.
     pub(crate) async fn reload(&self, connections: &str) {
-        std::fs::write(self.project.path().join("goondan.yaml"), format!("{AGENTS}---\n{connections}")).unwrap();
+        std::fs::write(
+            self.project.path().join("goondan.yaml"),
+            format!("{AGENTS}---\n{connections}"),
+        )
+        .unwrap();
         self.swarm.reload().await.result.unwrap();
     }
 
@@ -164,8 +200,16 @@ impl Running {
 
     /// What people have said in a conversation.
     pub(crate) async fn heard(&self, key: &str) -> Vec<String> {
-        let messages = self.swarm.conversation(&InstanceId::new("a", key)).await.unwrap();
-        messages.iter().filter(|message| message.data.role == Role::User).map(|message| message.text()).collect()
+        let messages = self
+            .swarm
+            .conversation(&InstanceId::new("a", key))
+            .await
+            .unwrap();
+        messages
+            .iter()
+            .filter(|message| message.data.role == Role::User)
+            .map(|message| message.text())
+            .collect()
     }
 
     /// Waits until so much was answered in a conversation, and gives back what was said.
@@ -173,8 +217,17 @@ impl Running {
         let mut events = self.swarm.subscribe();
         within(async {
             loop {
-                let messages = self.swarm.conversation(&InstanceId::new("a", key)).await.unwrap();
-                if messages.iter().filter(|message| message.data.role == Role::Assistant).count() >= count {
+                let messages = self
+                    .swarm
+                    .conversation(&InstanceId::new("a", key))
+                    .await
+                    .unwrap();
+                if messages
+                    .iter()
+                    .filter(|message| message.data.role == Role::Assistant)
+                    .count()
+                    >= count
+                {
                     return;
                 }
                 events.recv().await;
@@ -205,7 +258,9 @@ impl Running {
 
 /// What hangs fails.
 pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), what).await.expect("it took a minute")
+    tokio::time::timeout(Duration::from_secs(60), what)
+        .await
+        .expect("it took a minute")
 }
 
 /// A value that a mock's closure and its test share.

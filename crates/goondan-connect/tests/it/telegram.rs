@@ -31,8 +31,10 @@ async fn telegram(
     Platform::start(move |call| match call.path.rsplit('/').next() {
         Some("getUpdates") => {
             let offset = call.body["offset"].as_i64().unwrap();
-            let open: Vec<&Value> =
-                updates.iter().filter(|update| update["update_id"].as_i64() >= Some(offset)).collect();
+            let open: Vec<&Value> = updates
+                .iter()
+                .filter(|update| update["update_id"].as_i64() >= Some(offset))
+                .collect();
             (!open.is_empty()).then(|| json(200, json!({"ok": true, "result": open})))
         }
         Some("sendMessage") => send(call),
@@ -48,19 +50,37 @@ async fn start(state: &Path, platform: &Platform, more: &str) -> Running {
 #[tokio::test]
 async fn a_message_is_answered_once_in_its_chat() {
     let state = tempfile::tempdir().unwrap();
-    let updates = vec![update(1, 7, 7, "one"), update(2, 9, 7, "two"), update(3, 7, 7, "three")];
+    let updates = vec![
+        update(1, 7, 7, "one"),
+        update(2, 9, 7, "two"),
+        update(3, 7, 7, "three"),
+    ];
     let platform = telegram(updates, |_| Some(fine())).await;
     let running = start(state.path(), &platform, ADA).await;
     let sent = platform.wait("/bot123:abc/sendMessage", 3).await;
-    let mut told: Vec<(i64, &str)> =
-        sent.iter().map(|body| (body["chat_id"].as_i64().unwrap(), body["text"].as_str().unwrap())).collect();
+    let mut told: Vec<(i64, &str)> = sent
+        .iter()
+        .map(|body| {
+            (
+                body["chat_id"].as_i64().unwrap(),
+                body["text"].as_str().unwrap(),
+            )
+        })
+        .collect();
     told.sort_by_key(|(chat, _)| *chat);
-    assert_eq!(told, [(7, "heard one"), (7, "heard three"), (9, "heard two")]);
+    assert_eq!(
+        told,
+        [(7, "heard one"), (7, "heard three"), (9, "heard two")]
+    );
     assert_eq!(running.heard("telegram:7").await, ["one", "three"]);
     running.until("bot", |look| look.owed == 0).await;
     running.kill().await;
     // The last update was never confirmed where the process died at once; here it comes again all the same.
-    let platform = telegram(vec![update(3, 7, 7, "three"), update(4, 7, 7, "four")], |_| Some(fine())).await;
+    let platform = telegram(
+        vec![update(3, 7, 7, "three"), update(4, 7, 7, "four")],
+        |_| Some(fine()),
+    )
+    .await;
     let running = start(state.path(), &platform, ADA).await;
     let sent = platform.wait("sendMessage", 1).await;
     assert_eq!(sent[0]["text"], "heard four");
@@ -72,15 +92,27 @@ async fn a_message_is_answered_once_in_its_chat() {
 #[tokio::test]
 async fn an_answer_that_was_not_sent_is_sent_at_the_next_start() {
     let state = tempfile::tempdir().unwrap();
-    let busy = |_: &Call| Some(json(429, json!({"ok": false, "parameters": {"retry_after": 600}})));
+    let busy = |_: &Call| {
+        Some(json(
+            429,
+            json!({"ok": false, "parameters": {"retry_after": 600}}),
+        ))
+    };
     let platform = telegram(vec![update(1, 7, 7, "one")], busy).await;
     let running = start(state.path(), &platform, ADA).await;
     platform.wait("sendMessage", 1).await;
-    running.until("bot", |look| look.owed == 1 && look.failed.is_empty()).await;
+    running
+        .until("bot", |look| look.owed == 1 && look.failed.is_empty())
+        .await;
     // The platform has refused it for now, and that is on disk.
     let file = state.path().join("w/connections/bot/outbox.jsonl");
     crate::support::within(async {
-        while std::fs::read_to_string(&file).unwrap().matches("\"accepted\"").count() < 2 {
+        while std::fs::read_to_string(&file)
+            .unwrap()
+            .matches("\"accepted\"")
+            .count()
+            < 2
+        {
             tokio::task::yield_now().await;
         }
     })
@@ -101,27 +133,43 @@ async fn an_answer_that_may_have_arrived_is_not_sent_again() {
     let running = start(state.path(), &platform, ADA).await;
     platform.wait("sendMessage", 1).await;
     running.kill().await;
-    let platform = telegram(vec![update(1, 7, 7, "one"), update(2, 7, 7, "two")], |_| Some(fine())).await;
+    let platform = telegram(vec![update(1, 7, 7, "one"), update(2, 7, 7, "two")], |_| {
+        Some(fine())
+    })
+    .await;
     let running = start(state.path(), &platform, ADA).await;
     let sent = platform.wait("sendMessage", 1).await;
     assert_eq!(sent[0]["text"], "heard two");
     let look = running.look("bot");
     assert_eq!(look.failed.len(), 1);
-    assert!(look.failed[0].why.as_deref().unwrap().contains("the process ended"), "{:?}", look.failed);
+    assert!(
+        look.failed[0]
+            .why
+            .as_deref()
+            .unwrap()
+            .contains("the process ended"),
+        "{:?}",
+        look.failed
+    );
 }
 
 #[tokio::test]
 async fn a_stranger_waits_until_somebody_lets_him_in() {
     let state = tempfile::tempdir().unwrap();
-    let updates = shared(vec![update(1, 66, 66, "let me in"), update(2, 66, 66, "please")]);
+    let updates = shared(vec![
+        update(1, 66, 66, "let me in"),
+        update(2, 66, 66, "please"),
+    ]);
     let platform = {
         let updates = std::sync::Arc::clone(&updates);
         Platform::start(move |call| match call.path.rsplit('/').next() {
             Some("getUpdates") => {
                 let offset = call.body["offset"].as_i64().unwrap();
                 let all = updates.lock().unwrap();
-                let open: Vec<&Value> =
-                    all.iter().filter(|update| update["update_id"].as_i64() >= Some(offset)).collect();
+                let open: Vec<&Value> = all
+                    .iter()
+                    .filter(|update| update["update_id"].as_i64() >= Some(offset))
+                    .collect();
                 Some(json(200, json!({"ok": true, "result": open})))
             }
             _ => Some(fine()),
@@ -131,7 +179,11 @@ async fn a_stranger_waits_until_somebody_lets_him_in() {
     let running = start(state.path(), &platform, "").await;
     let told = platform.wait("sendMessage", 1).await;
     assert_eq!(told[0]["chat_id"], 66);
-    platform.until("getUpdates", |calls| calls.iter().any(|call| call["offset"] == 3)).await;
+    platform
+        .until("getUpdates", |calls| {
+            calls.iter().any(|call| call["offset"] == 3)
+        })
+        .await;
     assert_eq!(running.look("bot").pending[0].name, "Ada");
     assert!(running.shelf("bot").approve("66").unwrap());
     updates.lock().unwrap().push(update(3, 66, 66, "thanks"));
@@ -146,20 +198,50 @@ async fn a_long_answer_comes_in_pieces_and_a_refusal_is_remembered() {
     let state = tempfile::tempdir().unwrap();
     let long = "word ".repeat(1_500);
     let refuse = |call: &Call| match call.body["chat_id"].as_i64() {
-        Some(9) => Some(json(403, json!({"ok": false, "description": "Forbidden: bot was blocked by the user"}))),
+        Some(9) => Some(json(
+            403,
+            json!({"ok": false, "description": "Forbidden: bot was blocked by the user"}),
+        )),
         _ => Some(fine()),
     };
-    let platform = telegram(vec![update(1, 7, 7, &long), update(2, 9, 7, "x"), update(3, 5, 7, "break")], refuse).await;
+    let platform = telegram(
+        vec![
+            update(1, 7, 7, &long),
+            update(2, 9, 7, "x"),
+            update(3, 5, 7, "break"),
+        ],
+        refuse,
+    )
+    .await;
     let running = start(state.path(), &platform, ADA).await;
     let sent = platform.wait("sendMessage", 4).await;
-    let pieces: Vec<&str> =
-        sent.iter().filter(|body| body["chat_id"] == 7).map(|body| body["text"].as_str().unwrap()).collect();
+    let pieces: Vec<&str> = sent
+        .iter()
+        .filter(|body| body["chat_id"] == 7)
+        .map(|body| body["text"].as_str().unwrap())
+        .collect();
     assert_eq!(pieces.len(), 2);
-    assert!(pieces.iter().all(|piece| piece.len() <= 4_096), "{pieces:?}");
+    assert!(
+        pieces.iter().all(|piece| piece.len() <= 4_096),
+        "{pieces:?}"
+    );
     let sorry = sent.iter().find(|body| body["chat_id"] == 5).unwrap();
-    assert!(sorry["text"].as_str().unwrap().starts_with("Sorry, that did not work (E_MODEL"), "{sorry}");
+    assert!(
+        sorry["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("Sorry, that did not work (E_MODEL"),
+        "{sorry}"
+    );
     running.until("bot", |look| look.owed == 0).await;
     let failed = running.look("bot").failed;
-    assert!(failed[0].why.as_deref().unwrap().contains("blocked by the user"), "{failed:?}");
+    assert!(
+        failed[0]
+            .why
+            .as_deref()
+            .unwrap()
+            .contains("blocked by the user"),
+        "{failed:?}"
+    );
     assert_eq!(failed[0].origin, Value::Null);
 }

@@ -22,13 +22,17 @@ fn names(form: &[(String, String)]) -> Vec<&str> {
 }
 
 /// A bot that is written to once.
-async fn telegram(answer: impl Fn(&Call) -> Option<axum::response::Response> + Send + Sync + 'static) -> Platform {
+async fn telegram(
+    answer: impl Fn(&Call) -> Option<axum::response::Response> + Send + Sync + 'static,
+) -> Platform {
     let update = json!({"update_id": 1, "message": {
         "message_id": 1, "text": "draw", "chat": {"id": 7, "type": "private"}, "message_thread_id": 3, "is_topic_message": true,
         "from": {"id": 7, "is_bot": false, "first_name": "Ada"},
     }});
     Platform::start(move |call| match call.path.ends_with("getUpdates") {
-        true if call.body["offset"] == 0 => Some(json(200, json!({"ok": true, "result": [update]}))),
+        true if call.body["offset"] == 0 => {
+            Some(json(200, json!({"ok": true, "result": [update]})))
+        }
         true => None,
         false => Some(answer(call).unwrap_or_else(fine)),
     })
@@ -47,7 +51,11 @@ fn bot(base: &str, files: &str) -> String {
 async fn start(state: &std::path::Path, platform: &Platform, files: &str) -> Running {
     let running = Running::start(state, &bot(&platform.base, files)).await;
     put_picture(&running, "telegram:7");
-    running.reload(&bot(&platform.base, files).replace(", webhookUrl: {value: \"https://x.example\"}", "")).await;
+    running
+        .reload(
+            &bot(&platform.base, files).replace(", webhookUrl: {value: \"https://x.example\"}", ""),
+        )
+        .await;
     running
 }
 
@@ -70,13 +78,27 @@ async fn a_picture_that_is_refused_goes_as_a_file_and_one_that_is_not_taken_at_a
     let state = tempfile::tempdir().unwrap();
     let no = |call: &Call| {
         let is_upload = call.path.ends_with("sendPhoto") || call.path.ends_with("sendDocument");
-        is_upload.then(|| json(400, json!({"ok": false, "description": "Bad Request: PHOTO_INVALID_DIMENSIONS"})))
+        is_upload.then(|| {
+            json(
+                400,
+                json!({"ok": false, "description": "Bad Request: PHOTO_INVALID_DIMENSIONS"}),
+            )
+        })
     };
     let platform = telegram(no).await;
     let running = start(state.path(), &platform, "send").await;
     let sent = platform.wait("sendMessage", 2).await;
-    assert_eq!((platform.calls("sendPhoto").len(), platform.calls("sendDocument").len()), (1, 1));
-    assert_eq!(sent[1]["text"], "[a file that could not be sent: picture.png]");
+    assert_eq!(
+        (
+            platform.calls("sendPhoto").len(),
+            platform.calls("sendDocument").len()
+        ),
+        (1, 1)
+    );
+    assert_eq!(
+        sent[1]["text"],
+        "[a file that could not be sent: picture.png]"
+    );
     running.until("bot", |look| look.owed == 0).await;
     assert_eq!(running.look("bot").failed.len(), 0);
 }
@@ -88,7 +110,10 @@ async fn without_a_word_about_files_none_is_sent() {
     let running = start(state.path(), &platform, "fetch").await;
     platform.wait("sendMessage", 1).await;
     running.until("bot", |look| look.owed == 0).await;
-    assert_eq!(platform.calls("sendPhoto").len() + platform.calls("sendDocument").len(), 0);
+    assert_eq!(
+        platform.calls("sendPhoto").len() + platform.calls("sendDocument").len(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -105,7 +130,9 @@ async fn slack_gets_a_file_in_three_steps_in_the_thread() {
                 json(200, json!({"ok": true, "upload_url": url, "file_id": "F1"}))
             }
             // Nobody sees this step: it is done again.
-            "/upload/1" if tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 => json(502, json!({})),
+            "/upload/1" if tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 => {
+                json(502, json!({}))
+            }
             _ => json(200, json!({"ok": true, "ts": "1.9"})),
         })
     })
@@ -118,12 +145,20 @@ async fn slack_gets_a_file_in_three_steps_in_the_thread() {
         "type": "message", "channel": "C1", "channel_type": "im", "user": "U1", "ts": "1.2", "text": "draw",
     }})
     .to_string();
-    let (status, _) = running.deliver("team", &slack::signed(slack::SECRET, 0, &body), body.as_bytes()).await;
+    let (status, _) = running
+        .deliver(
+            "team",
+            &slack::signed(slack::SECRET, 0, &body),
+            body.as_bytes(),
+        )
+        .await;
     assert_eq!(status, StatusCode::OK);
     let done = platform.wait("files.completeUploadExternal", 1).await;
     assert_eq!(
         done,
-        [json!({"files": [{"id": "F1", "title": "picture.png"}], "channel_id": "C1", "thread_ts": "1.2"})]
+        [
+            json!({"files": [{"id": "F1", "title": "picture.png"}], "channel_id": "C1", "thread_ts": "1.2"})
+        ]
     );
     assert_eq!(names(&platform.forms("/upload/1")[1]), ["file"]);
     running.until("team", |look| look.owed == 0).await;
@@ -134,7 +169,8 @@ async fn slack_gets_a_file_in_three_steps_in_the_thread() {
 async fn discord_gets_a_file_behind_the_answer() {
     let state = tempfile::tempdir().unwrap();
     let platform = Platform::start(|_| Some(json(200, json!({"id": "9"})))).await;
-    let connection = discord::guild(&platform.base).replace("config: {", "config: {files: {value: send}, ");
+    let connection =
+        discord::guild(&platform.base).replace("config: {", "config: {files: {value: send}, ");
     let running = Running::start(state.path(), &connection).await;
     put_picture(&running, "discord:5");
     let body = json!({
@@ -143,10 +179,15 @@ async fn discord_gets_a_file_behind_the_answer() {
         "member": {"user": {"id": "7", "username": "ada"}},
     })
     .to_string();
-    running.deliver("guild", &discord::signed(0, &body), body.as_bytes()).await;
+    running
+        .deliver("guild", &discord::signed(0, &body), body.as_bytes())
+        .await;
     platform.wait("/webhooks/2/tok", 1).await;
     running.until("guild", |look| look.owed == 0).await;
-    assert_eq!(platform.calls("/messages/@original")[0]["content"], "it is done");
+    assert_eq!(
+        platform.calls("/messages/@original")[0]["content"],
+        "it is done"
+    );
     let form = platform.forms("/webhooks/2/tok").remove(0);
     assert_eq!(names(&form), ["payload_json", "files[0]"]);
     let told: Value = serde_json::from_str(&form[0].1).unwrap();

@@ -26,23 +26,41 @@ pub(crate) fn signed(secret: &str, id: &str, age: i64, body: &str) -> Vec<(&'sta
     let at = (chrono::Utc::now().timestamp() - age).to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let signature = STANDARD.encode(hmac::sign(&key, format!("{id}.{at}.{body}").as_bytes()));
-    vec![("webhook-id", id.to_owned()), ("webhook-timestamp", at), ("webhook-signature", format!("v1,{signature}"))]
+    vec![
+        ("webhook-id", id.to_owned()),
+        ("webhook-timestamp", at),
+        ("webhook-signature", format!("v1,{signature}")),
+    ]
 }
 
 #[tokio::test]
 async fn a_signed_request_becomes_a_turn_where_the_rules_say() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path(), HOOK).await;
-    let send =
-        async |id: &str, body: &str| running.deliver("hook", &signed(SECRET, id, 0, body), body.as_bytes()).await.0;
+    let send = async |id: &str, body: &str| {
+        running
+            .deliver("hook", &signed(SECRET, id, 0, body), body.as_bytes())
+            .await
+            .0
+    };
     assert_eq!(send("1", r#"{"text": "one"}"#).await, StatusCode::ACCEPTED);
-    assert_eq!(send("2", r#"{"text": "two", "properties": {"urgent": true}}"#).await, StatusCode::ACCEPTED);
+    assert_eq!(
+        send("2", r#"{"text": "two", "properties": {"urgent": true}}"#).await,
+        StatusCode::ACCEPTED
+    );
     assert_eq!(send("3", r#"{"team": "x"}"#).await, StatusCode::ACCEPTED);
     assert_eq!(running.answered("webhook:default", 1).await, ["one"]);
     assert_eq!(running.answered("urgent", 1).await, ["two"]);
     assert_eq!(running.answered("team:x", 1).await, [r#"{"team": "x"}"#]);
-    let messages = running.swarm.conversation(&goondan::ids::InstanceId::new("a", "team:x")).await.unwrap();
-    assert_eq!(messages[0].metadata["connection"]["properties"]["team"], "x");
+    let messages = running
+        .swarm
+        .conversation(&goondan::ids::InstanceId::new("a", "team:x"))
+        .await
+        .unwrap();
+    assert_eq!(
+        messages[0].metadata["connection"]["properties"]["team"],
+        "x"
+    );
     assert_eq!(messages[0].metadata["connection"]["name"], "hook");
 }
 
@@ -53,15 +71,30 @@ async fn what_is_delivered_again_starts_no_second_turn_also_after_a_crash() {
     let running = Running::start(state.path(), HOOK).await;
     for _ in 0..3 {
         assert_eq!(
-            running.deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes()).await.0,
+            running
+                .deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes())
+                .await
+                .0,
             StatusCode::ACCEPTED
         );
     }
     running.kill().await;
     let running = Running::start(state.path(), HOOK).await;
-    assert_eq!(running.deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes()).await.0, StatusCode::ACCEPTED);
+    assert_eq!(
+        running
+            .deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes())
+            .await
+            .0,
+        StatusCode::ACCEPTED
+    );
     let other = r#"{"text": "two"}"#;
-    assert_eq!(running.deliver("hook", &signed(SECRET, "2", 0, other), other.as_bytes()).await.0, StatusCode::ACCEPTED);
+    assert_eq!(
+        running
+            .deliver("hook", &signed(SECRET, "2", 0, other), other.as_bytes())
+            .await
+            .0,
+        StatusCode::ACCEPTED
+    );
     assert_eq!(running.answered("webhook:default", 2).await, ["one", "two"]);
 }
 
@@ -70,7 +103,8 @@ async fn the_sender_does_not_wait_for_the_model() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path(), HOOK).await;
     let body = "slow";
-    let (status, _) = within(running.deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes())).await;
+    let (status, _) =
+        within(running.deliver("hook", &signed(SECRET, "1", 0, body), body.as_bytes())).await;
     assert_eq!(status, StatusCode::ACCEPTED);
 }
 
@@ -79,7 +113,12 @@ async fn what_is_unsigned_stale_or_tampered_with_is_no_event() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path(), HOOK).await;
     let good = signed(SECRET, "1", 0, "x");
-    let without = |name: &str| good.iter().filter(|(header, _)| *header != name).cloned().collect::<Vec<_>>();
+    let without = |name: &str| {
+        good.iter()
+            .filter(|(header, _)| *header != name)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     let attempts = [
         (vec![], "x"),
         (without("webhook-id"), "x"),
@@ -94,10 +133,18 @@ async fn what_is_unsigned_stale_or_tampered_with_is_no_event() {
         let (status, _) = running.deliver("hook", &headers, body.as_bytes()).await;
         assert_eq!(status, StatusCode::UNAUTHORIZED, "{headers:?} {body}");
     }
-    assert_eq!(running.deliver("other", &good, b"x").await.0, StatusCode::NOT_FOUND);
-    assert_eq!(running.deliver("hook", &good, b"x").await.0, StatusCode::ACCEPTED);
+    assert_eq!(
+        running.deliver("other", &good, b"x").await.0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        running.deliver("hook", &good, b"x").await.0,
+        StatusCode::ACCEPTED
+    );
     assert_eq!(running.answered("webhook:default", 1).await, ["x"]);
     let large = "x".repeat(1024 * 1024 + 1);
-    let (status, _) = running.deliver("hook", &signed(SECRET, "2", 0, &large), large.as_bytes()).await;
+    let (status, _) = running
+        .deliver("hook", &signed(SECRET, "2", 0, &large), large.as_bytes())
+        .await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
 }

@@ -9,7 +9,9 @@ use goondan_spec::Code as ErrorCode;
 use serde_json::Value;
 
 use super::run::{LayerRun, Memory};
-use super::{Begin, Code, Ended, Kept, Offered, OfferedCall, Register, Registered, Run, Runner, Session};
+use super::{
+    Begin, Code, Ended, Kept, Offered, OfferedCall, Register, Registered, Run, Runner, Session,
+};
 use crate::JsonObject;
 use crate::event::RuntimeEvent;
 use crate::ports::extension::{
@@ -22,7 +24,9 @@ const TOOL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What the engine runs of `code`.
 pub fn extension(code: impl Code) -> Arc<dyn ExtensionCode> {
-    Arc::new(Spoken { code: Box::new(code) })
+    Arc::new(Spoken {
+        code: Box::new(code),
+    })
 }
 
 /// Code that is spoken with.
@@ -32,11 +36,20 @@ struct Spoken {
 
 #[async_trait]
 impl ExtensionCode for Spoken {
-    async fn attach(self: Arc<Self>, seat: Arc<Seat>) -> Result<Arc<dyn AttachedExtension>, ToolError> {
+    async fn attach(
+        self: Arc<Self>,
+        seat: Arc<Seat>,
+    ) -> Result<Arc<dyn AttachedExtension>, ToolError> {
         let seated = self.seated(&seat).await?;
         let registered = &seated.1.registered;
         let (layers, tools) = (registered.layers.clone(), registered.tools.clone());
-        Ok(Arc::new(Attached { spoken: self, seat, layers, tools, seated: Mutex::new(seated) }))
+        Ok(Arc::new(Attached {
+            spoken: self,
+            seat,
+            layers,
+            tools,
+            seated: Mutex::new(seated),
+        }))
     }
 }
 
@@ -68,7 +81,14 @@ impl Spoken {
     /// What tells its registration from others in a runner.
     fn key(&self, seat: &Seat) -> String {
         let config = serde_json::to_string(self.code.config()).unwrap_or_default();
-        [&*self.code.place(), self.code.name(), &seat.instance.agent, &seat.instance.instance_key, &config].join("\0")
+        [
+            &*self.code.place(),
+            self.code.name(),
+            &seat.instance.agent,
+            &seat.instance.instance_key,
+            &config,
+        ]
+        .join("\0")
     }
 
     /// Has it register: what, and to which events it listens.
@@ -130,7 +150,11 @@ impl AttachedExtension for Attached {
     }
 
     fn happened(&self, event: &RuntimeEvent) {
-        let (runner, session) = self.seated.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (runner, session) = self
+            .seated
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if !session.listens(None) {
             return;
         }
@@ -157,16 +181,28 @@ impl AttachedExtension for Attached {
     ) -> Result<(Value, Changes), ToolError> {
         let (before, mut memory) = (self.seat.state.get().0, Memory::default());
         let ended = self.once(layer, &context, desk, &mut memory, None).await;
-        let died =
-            ended.outcome.as_ref().is_err_and(|error| error.code.as_deref() == Some(ErrorCode::HOST_DIED.as_str()));
+        let died = ended
+            .outcome
+            .as_ref()
+            .is_err_and(|error| error.code.as_deref() == Some(ErrorCode::HOST_DIED.as_str()));
         // What a layer around a tool call has done by itself may be the point of it.
         let may_repeat = self.layers[layer].kind != LayerKind::ToolCall || !memory.is_empty();
         let ended = match died && may_repeat {
             false => ended,
             true => {
-                tracing::warn!(extension = self.spoken.code.name(), "a layer is run once more, for its host has ended");
+                tracing::warn!(
+                    extension = self.spoken.code.name(),
+                    "a layer is run once more, for its host has ended"
+                );
                 memory.rewind();
-                self.once(layer, &context, desk, &mut memory, Some(before.unwrap_or_default())).await
+                self.once(
+                    layer,
+                    &context,
+                    desk,
+                    &mut memory,
+                    Some(before.unwrap_or_default()),
+                )
+                .await
             }
         };
         Ok((ended.outcome?.output, ended.changes))
@@ -186,7 +222,8 @@ impl Attached {
         let with_conversation = self.layers[layer].kind != LayerKind::ToolCall;
         let begun = async {
             let (runner, session) = self.spoken.seated(&self.seat).await?;
-            *self.seated.lock().unwrap_or_else(PoisonError::into_inner) = (Arc::clone(&runner), Arc::clone(&session));
+            *self.seated.lock().unwrap_or_else(PoisonError::into_inner) =
+                (Arc::clone(&runner), Arc::clone(&session));
             if session.registered.layers != self.layers {
                 let message = "it registers other layers than at the begin of the turn";
                 return Err(ToolError::new(message).code(ErrorCode::EXT_INIT));
@@ -195,7 +232,12 @@ impl Attached {
             if let Some(value) = state {
                 news.state = Some(Kept { value });
             }
-            let begun = runner.begin(&Begin::Layer(Run { session: session.number, layer, context, news }));
+            let begun = runner.begin(&Begin::Layer(Run {
+                session: session.number,
+                layer,
+                context,
+                news,
+            }));
             let line = begun.inspect_err(|_| session.doubt())?;
             Ok((line, session))
         };
@@ -203,7 +245,8 @@ impl Attached {
             Err(error) => Err(error).into(),
             Ok((line, session)) => {
                 let limit = self.spoken.code.limit();
-                let run = LayerRun::new(line, &self.seat, Some((&session, with_conversation)), limit);
+                let run =
+                    LayerRun::new(line, &self.seat, Some((&session, with_conversation)), limit);
                 let ended = run.run(Some(desk), memory).await;
                 if ended.outcome.is_err() && with_conversation {
                     session.doubt();

@@ -22,7 +22,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use self::extension::extension;
-pub use self::messages::{Begin, Kept, News, NextAsk, Offered, Part, Register, Registered, Run, Splice};
+pub use self::messages::{
+    Begin, Kept, News, NextAsk, Offered, Part, Register, Registered, Run, Splice,
+};
 pub use self::sessions::{Session, Sessions};
 use crate::JsonObject;
 use crate::ports::extension::{Changes, Seat};
@@ -153,6 +155,11 @@ pub struct Ended {
 
 impl From<Result<ToolOutput, ToolError>> for Ended {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
-        Ended { outcome, changes: Changes::default(), state: None, listens: None }
+        Ended {
+            outcome,
+            changes: Changes::default(),
+            state: None,
+            listens: None,
+        }
     }
 }

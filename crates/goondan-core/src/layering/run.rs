@@ -88,11 +88,24 @@ impl<'a> LayerRun<'a> {
         limit: Duration,
     ) -> Self {
         let (waiting, ended) = (VecDeque::new(), None);
-        LayerRun { line, seat, session, limit, waiting, ended, has_next: false, broken: None }
+        LayerRun {
+            line,
+            seat,
+            session,
+            limit,
+            waiting,
+            ended,
+            has_next: false,
+            broken: None,
+        }
     }
 
     /// Runs it to its end.
-    pub(super) async fn run(mut self, mut desk: Option<&mut dyn LayerDesk>, memory: &mut Memory) -> Ended {
+    pub(super) async fn run(
+        mut self,
+        mut desk: Option<&mut dyn LayerDesk>,
+        memory: &mut Memory,
+    ) -> Ended {
         loop {
             // An answer whose questions are still open is the last word all the same.
             if let Some(ended) = self.ended.take() {
@@ -102,7 +115,9 @@ impl<'a> LayerRun<'a> {
             if let Some(Waiting { ask, name, payload }) = self.waiting.pop_front() {
                 let answer = match desk.as_deref_mut() {
                     Some(desk) => self.perform(&name, payload, desk, memory).await,
-                    None => Err(ToolError::new("nothing can be asked while an extension registers")),
+                    None => Err(ToolError::new(
+                        "nothing can be asked while an extension registers",
+                    )),
                 };
                 self.line.answer(ask, answer);
                 continue;
@@ -155,7 +170,13 @@ impl<'a> LayerRun<'a> {
             // What it has changed before was taken up when it was asked first.
             Some(known) => (known, true),
             None => {
-                let asking = ask(desk, self.seat, self.session.map(|(session, _)| session), name, payload);
+                let asking = ask(
+                    desk,
+                    self.seat,
+                    self.session.map(|(session, _)| session),
+                    name,
+                    payload,
+                );
                 tokio::pin!(asking);
                 let answer = loop {
                     tokio::select! {
@@ -170,12 +191,15 @@ impl<'a> LayerRun<'a> {
         };
         match (name, answer) {
             ("next", Ok(mut wrapped)) => {
-                let news = self.session.map(|(session, with_conversation)| session.news(self.seat, with_conversation));
+                let news = self
+                    .session
+                    .map(|(session, with_conversation)| session.news(self.seat, with_conversation));
                 let mut news = news.unwrap_or_default();
                 if is_recalled {
                     news.state = self.seat.state.get().0.map(|value| Kept { value });
                 }
-                wrapped["news"] = serde_json::to_value(news).map_err(|error| ToolError::new(error.to_string()))?;
+                wrapped["news"] = serde_json::to_value(news)
+                    .map_err(|error| ToolError::new(error.to_string()))?;
                 Ok(wrapped)
             }
             (_, answer) => answer,
@@ -185,7 +209,9 @@ impl<'a> LayerRun<'a> {
     fn take(&mut self, heard: Heard) {
         match heard {
             Heard::Ended(ended) => self.ended = Some(*ended),
-            Heard::Said(Event::Log(level, message, fields)) => self.seat.logger.log(level, &message, fields),
+            Heard::Said(Event::Log(level, message, fields)) => {
+                self.seat.logger.log(level, &message, fields)
+            }
             Heard::Said(Event::Progress(..)) => {}
             Heard::Said(Event::Ask { ask, .. }) if self.waiting.len() >= MOST_WAITING => {
                 let many = format!("{MOST_WAITING} questions are open already");
@@ -223,9 +249,12 @@ impl<'a> LayerRun<'a> {
 
 /// The code of an extension worked longer at a stretch than it may.
 fn too_long(limit: Duration) -> ToolError {
-    ToolError::new(format!("it worked for more than {} ms at a stretch", limit.as_millis()))
-        .code(Code::EXT_TIMEOUT)
-        .suggest("Look for what it waits for, or raise `spec.timeoutMs` of the Extension.")
+    ToolError::new(format!(
+        "it worked for more than {} ms at a stretch",
+        limit.as_millis()
+    ))
+    .code(Code::EXT_TIMEOUT)
+    .suggest("Look for what it waits for, or raise `spec.timeoutMs` of the Extension.")
 }
 
 async fn ask(
@@ -235,10 +264,15 @@ async fn ask(
     name: &str,
     payload: Value,
 ) -> Result<Value, ToolError> {
-    let wrong = |error: serde_json::Error| ToolError::new(format!("`{name}` was asked wrongly: {error}"));
+    let wrong =
+        |error: serde_json::Error| ToolError::new(format!("`{name}` was asked wrongly: {error}"));
     match name {
         "next" => {
-            let NextAsk { changes, state, listens } = serde_json::from_value(payload).map_err(wrong)?;
+            let NextAsk {
+                changes,
+                state,
+                listens,
+            } = serde_json::from_value(payload).map_err(wrong)?;
             if let Some(session) = session {
                 session.listen(listens);
             }
@@ -256,6 +290,7 @@ async fn ask(
             let what: AgentQuestion = serde_json::from_value(payload).map_err(wrong)?;
             desk.send(what).await
         }
-        _ => Err(ToolError::new(format!("there is no operation `{name}`")).suggest("use next, request or send")),
+        _ => Err(ToolError::new(format!("there is no operation `{name}`"))
+            .suggest("use next, request or send")),
     }
 }

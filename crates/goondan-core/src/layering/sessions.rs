@@ -29,13 +29,20 @@ pub struct Session {
 impl Session {
     /// A registration of `registered` for `instance`.
     pub fn new(number: u64, registered: Registered, instance: InstanceId) -> Self {
-        Session { number, registered, instance, told: Mutex::default(), listens: Mutex::default() }
+        Session {
+            number,
+            registered,
+            instance,
+            told: Mutex::default(),
+            listens: Mutex::default(),
+        }
     }
 
     /// From now on it listens to `names`, where there is something new about that.
     pub(super) fn listen(&self, names: Option<Vec<String>>) {
         if let Some(names) = names {
-            *self.listens.lock().unwrap_or_else(PoisonError::into_inner) = names.into_iter().collect();
+            *self.listens.lock().unwrap_or_else(PoisonError::into_inner) =
+                names.into_iter().collect();
         }
     }
 
@@ -44,7 +51,9 @@ impl Session {
         let names = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             None => !names.is_empty(),
-            Some(event) => event["type"].as_str().is_some_and(|name| names.contains(name)),
+            Some(event) => event["type"]
+                .as_str()
+                .is_some_and(|name| names.contains(name)),
         }
     }
 
@@ -61,14 +70,32 @@ impl Session {
     pub fn news(&self, seat: &Seat, with_conversation: bool) -> News {
         let state = seat.state.news().map(|value| Kept { value });
         if !with_conversation {
-            return News { state, ..News::default() };
+            return News {
+                state,
+                ..News::default()
+            };
         }
-        let (base, events) = told::news(&mut self.told(), &seat.turn_id, &seat.transcript, self.registered.keeps);
-        let news = News { events, state, ..News::default() };
+        let (base, events) = told::news(
+            &mut self.told(),
+            &seat.turn_id,
+            &seat.transcript,
+            self.registered.keeps,
+        );
+        let news = News {
+            events,
+            state,
+            ..News::default()
+        };
         match base {
             Base::Known => news,
-            Base::Whole(messages) => News { base: Some(messages), ..news },
-            Base::Changed(splice) => News { splice: Some(splice), ..news },
+            Base::Whole(messages) => News {
+                base: Some(messages),
+                ..news
+            },
+            Base::Changed(splice) => News {
+                splice: Some(splice),
+                ..news
+            },
         }
     }
 }
@@ -116,9 +143,17 @@ impl Sessions {
             return None;
         }
         // Whoever holds one works with it.
-        let idle = table.by_key.iter().filter(|(_, (_, session))| Arc::strong_count(session) == 1);
-        let oldest = idle.min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone())?;
-        table.by_key.remove(&oldest).map(|(_, session)| session.number)
+        let idle = table
+            .by_key
+            .iter()
+            .filter(|(_, (_, session))| Arc::strong_count(session) == 1);
+        let oldest = idle
+            .min_by_key(|(_, (used, _))| *used)
+            .map(|(key, _)| key.clone())?;
+        table
+            .by_key
+            .remove(&oldest)
+            .map(|(_, session)| session.number)
     }
 
     /// Takes out the sessions of an instance; their numbers.
@@ -141,7 +176,11 @@ mod tests {
     use super::*;
 
     fn session(number: u64) -> Arc<Session> {
-        Arc::new(Session::new(number, Registered::default(), InstanceId::new("a", format!("{number}"))))
+        Arc::new(Session::new(
+            number,
+            Registered::default(),
+            InstanceId::new("a", format!("{number}")),
+        ))
     }
 
     #[test]

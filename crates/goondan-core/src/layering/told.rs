@@ -26,7 +26,10 @@ struct Mark {
 
 impl Mark {
     fn of(message: &Message) -> Self {
-        Mark { id: hash(&message.id), whole: hash(message) }
+        Mark {
+            id: hash(&message.id),
+            whole: hash(message),
+        }
     }
 }
 
@@ -58,17 +61,27 @@ pub(super) fn news(
         Some(_) => Base::Known,
         None => {
             let base = transcript.base();
-            let known = keeps.then(|| base.iter().map(|message| Mark::of(message)).collect::<Vec<_>>());
+            let known = keeps.then(|| {
+                base.iter()
+                    .map(|message| Mark::of(message))
+                    .collect::<Vec<_>>()
+            });
             let had = before.and_then(|before| before.known);
             let begun = match (had, &known) {
                 (Some(had), Some(known)) => Base::Changed(splice(&had, known, base)),
                 _ => Base::Whole(base.to_vec()),
             };
-            *told = Some(Told { turn: turn.to_owned(), changes: 0, known });
+            *told = Some(Told {
+                turn: turn.to_owned(),
+                changes: 0,
+                known,
+            });
             begun
         }
     };
-    let events = told.as_ref().map_or_else(Vec::new, |told| transcript.since(told.changes));
+    let events = told
+        .as_ref()
+        .map_or_else(Vec::new, |told| transcript.since(told.changes));
     if let Some(told) = told {
         told.changes += events.len();
         if let Some(known) = &mut told.known {
@@ -80,7 +93,11 @@ pub(super) fn news(
 
 /// How `had` becomes `now`, the marks of `messages`.
 fn splice(had: &[Mark], now: &[Mark], messages: &[Arc<Message>]) -> Splice {
-    let places: HashMap<&Mark, usize> = had.iter().enumerate().map(|(at, mark)| (mark, at)).collect();
+    let places: HashMap<&Mark, usize> = had
+        .iter()
+        .enumerate()
+        .map(|(at, mark)| (mark, at))
+        .collect();
     let mut parts = Vec::new();
     for (mark, message) in now.iter().zip(messages) {
         match (places.get(mark), parts.last_mut()) {
@@ -89,7 +106,10 @@ fn splice(had: &[Mark], now: &[Mark], messages: &[Arc<Message>]) -> Splice {
             (None, _) => parts.push(Part::New(Arc::clone(message))),
         }
     }
-    Splice { of: had.len(), parts }
+    Splice {
+        of: had.len(),
+        parts,
+    }
 }
 
 /// Does to the marks what an extension does to its messages.

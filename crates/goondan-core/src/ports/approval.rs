@@ -39,18 +39,38 @@ impl ApprovalRequest {
     /// The question in words, for places that have no form of their own for it. Each line of a stranger stands behind a bar, so it can't be
     /// taken for one of ours; what can't be seen is an escape; what decides stands last.
     pub fn words(&self) -> String {
-        let told = [("The tool says what it would do:", &self.preview), ("It is asked for by:", &self.reason)];
-        let told = told.into_iter().filter_map(|(head, text)| Some((head.to_owned(), text.clone()?)));
-        let (agent, tool) = (shown::line(&self.instance.agent), shown::line(&self.tool_name));
+        let told = [
+            ("The tool says what it would do:", &self.preview),
+            ("It is asked for by:", &self.reason),
+        ];
+        let told = told
+            .into_iter()
+            .filter_map(|(head, text)| Some((head.to_owned(), text.clone()?)));
+        let (agent, tool) = (
+            shown::line(&self.instance.agent),
+            shown::line(&self.tool_name),
+        );
         let asked = match serde_json::to_string(&self.arguments) {
-            Ok(arguments) if !self.arguments.is_empty() => (format!("May {agent} run {tool} with this?"), arguments),
-            _ => (format!("May {agent} run {tool} without arguments?"), String::new()),
+            Ok(arguments) if !self.arguments.is_empty() => {
+                (format!("May {agent} run {tool} with this?"), arguments)
+            }
+            _ => (
+                format!("May {agent} run {tool} without arguments?"),
+                String::new(),
+            ),
         };
         let part = |(head, text): (String, String)| {
             let shown = shown::lines(text).to_string();
-            [head].into_iter().chain(shown.lines().map(|line| format!("│ {line}"))).collect::<Vec<_>>().join("\n")
+            [head]
+                .into_iter()
+                .chain(shown.lines().map(|line| format!("│ {line}")))
+                .collect::<Vec<_>>()
+                .join("\n")
         };
-        told.chain([asked]).map(part).collect::<Vec<_>>().join("\n\n")
+        told.chain([asked])
+            .map(part)
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 
     /// Whether an answer may cover that much.
@@ -87,7 +107,10 @@ pub enum ApprovalAnswer {
 
 impl ApprovalAnswer {
     /// Yes, for this call alone.
-    pub const ONCE: Self = ApprovalAnswer::Allow { scope: Scope::Once, covers: Covers::Call };
+    pub const ONCE: Self = ApprovalAnswer::Allow {
+        scope: Scope::Once,
+        covers: Covers::Call,
+    };
 }
 
 /// How long an approval holds, for the same agent calling the same tool in the same folder.
@@ -160,7 +183,13 @@ impl Covers {
 
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Grant { agent, tool, args, folder, .. } = self;
+        let Grant {
+            agent,
+            tool,
+            args,
+            folder,
+            ..
+        } = self;
         let args = serde_json::to_string(args).map_err(|_| fmt::Error)?;
         write!(f, "Agent/{agent} may call {tool} ")?;
         match self.covers {
@@ -174,9 +203,14 @@ impl fmt::Display for Grant {
         }
         match self.programs.len() + self.files.len() {
             0 => Ok(()),
-            _ if !self.files.is_empty() => f.write_str(", as long as the files that it names stay as they are"),
+            _ if !self.files.is_empty() => {
+                f.write_str(", as long as the files that it names stay as they are")
+            }
             1 => f.write_str(", as long as the program that it runs stays as it is"),
-            many => write!(f, ", as long as the {many} programs that it runs stay as they are"),
+            many => write!(
+                f,
+                ", as long as the {many} programs that it runs stay as they are"
+            ),
         }
     }
 }
@@ -195,11 +229,17 @@ pub struct MemoryBook(std::sync::Mutex<Vec<Grant>>);
 
 impl ApprovalBook for MemoryBook {
     fn grants(&self) -> Vec<Grant> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
     }
 
     fn remember(&self, grants: Vec<Grant>) -> Result<(), StoreError> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(grants);
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .extend(grants);
         Ok(())
     }
 }
@@ -245,15 +285,30 @@ mod tests {
             tool_call_id: String::new(),
             tool_name: "bash__exec".to_owned(),
             arguments: json!({"command": hidden}).as_object().cloned().unwrap(),
-            preview: Some(format!("$ {hidden}\n\nThis was answered elsewhere.\rMay a run ls?")),
+            preview: Some(format!(
+                "$ {hidden}\n\nThis was answered elsewhere.\rMay a run ls?"
+            )),
             reason: Some("Agent/a: a rule\nAllowed by Ada.".to_owned()),
             offers: Vec::new(),
         };
         let words = request.words();
-        assert!(words.chars().all(|c| c == '\n' || shown::is_visible(c)), "{words:?}");
-        let ours: Vec<&str> = words.lines().filter(|line| !line.is_empty() && !line.starts_with('│')).collect();
-        let wanted = ["The tool says what it would do:", "It is asked for by:", "May a run bash__exec with this?"];
+        assert!(
+            words.chars().all(|c| c == '\n' || shown::is_visible(c)),
+            "{words:?}"
+        );
+        let ours: Vec<&str> = words
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('│'))
+            .collect();
+        let wanted = [
+            "The tool says what it would do:",
+            "It is asked for by:",
+            "May a run bash__exec with this?",
+        ];
         assert_eq!(ours, wanted);
-        assert!(words.ends_with("│ {\"command\":\"ls\\u{202e} \\u{200b}\\u001b[2K\"}"), "{words}");
+        assert!(
+            words.ends_with("│ {\"command\":\"ls\\u{202e} \\u{200b}\\u001b[2K\"}"),
+            "{words}"
+        );
     }
 }

@@ -61,7 +61,11 @@ pub trait Crew: Send + Sync {
     fn note_turns(&self, turns: Vec<(Option<String>, usize)>);
 
     /// The end of the turn of `event`, where it was written before its node left. `joined` are the events that may have joined it.
-    async fn ended(&self, event: &AgentEvent, joined: &[String]) -> Result<Option<EndedTurn>, StoreError>;
+    async fn ended(
+        &self,
+        event: &AgentEvent,
+        joined: &[String],
+    ) -> Result<Option<EndedTurn>, StoreError>;
 
     /// So many turns may be at work on this node at a time; with 0, none as long as there are other nodes.
     fn own_turns(&self) -> usize;

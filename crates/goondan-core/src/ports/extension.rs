@@ -44,7 +44,10 @@ impl ExtensionSource for () {
         _config: JsonObject,
         _bundle_root: &Path,
     ) -> Result<Arc<dyn ExtensionCode>, OpenError> {
-        Err(OpenError::new(&extension.id, "this program opens no extensions"))
+        Err(OpenError::new(
+            &extension.id,
+            "this program opens no extensions",
+        ))
     }
 }
 
@@ -55,7 +58,10 @@ pub trait ExtensionCode: Send + Sync {
     ///
     /// # Errors
     /// It can't be loaded, or registering failed.
-    async fn attach(self: Arc<Self>, seat: Arc<Seat>) -> Result<Arc<dyn AttachedExtension>, ToolError>;
+    async fn attach(
+        self: Arc<Self>,
+        seat: Arc<Seat>,
+    ) -> Result<Arc<dyn AttachedExtension>, ToolError>;
 }
 
 /// Where an extension sits during a turn.
@@ -96,7 +102,10 @@ struct Kept {
 impl SeatState {
     /// It keeps `value`.
     pub fn new(value: Option<Value>) -> Self {
-        SeatState(Mutex::new(Kept { value, ..Kept::default() }))
+        SeatState(Mutex::new(Kept {
+            value,
+            ..Kept::default()
+        }))
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -120,14 +129,20 @@ impl SeatState {
     pub fn put_back(&self, value: Value, version: u64) {
         let mut kept = self.kept();
         if version >= kept.version {
-            *kept = Kept { value: Some(value), version, is_news: true };
+            *kept = Kept {
+                value: Some(value),
+                version,
+                is_news: true,
+            };
         }
     }
 
     /// What its code does not know yet, once.
     pub fn news(&self) -> Option<Value> {
         let mut kept = self.kept();
-        std::mem::take(&mut kept.is_news).then(|| kept.value.clone()).flatten()
+        std::mem::take(&mut kept.is_news)
+            .then(|| kept.value.clone())
+            .flatten()
     }
 }
 
@@ -141,7 +156,10 @@ pub struct Transcript {
 impl Transcript {
     /// A conversation that holds `base` and is changed by nothing yet.
     pub fn new(base: Vec<Arc<Message>>) -> Self {
-        Transcript { base, events: Mutex::default() }
+        Transcript {
+            base,
+            events: Mutex::default(),
+        }
     }
 
     /// What was there when the turn began.

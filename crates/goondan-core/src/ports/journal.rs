@@ -17,7 +17,11 @@ use crate::ids::InstanceId;
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// The journal of a turn, with what is recorded of it.
-    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError>;
+    async fn open_journal(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError>;
     /// Forgets a turn that is over.
     async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError>;
     /// The journal of an instance was written by another node: what is remembered of it here may be out of date.
@@ -28,7 +32,11 @@ pub trait Journal: Send + Sync {
 #[async_trait]
 pub trait TurnJournal: Send + Sync {
     /// Records the intent, does the work, records the outcome; or gives back what is recorded.
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError>;
+    async fn run_value(
+        &self,
+        effect: Effect,
+        work: BoxFuture<'_, Value>,
+    ) -> Result<Outcome<Arc<Value>>, StoreError>;
     /// Whether anything is recorded: the turn was cut off and begins again.
     fn is_resumed(&self) -> bool;
     /// Whether it is recorded that the effect began.
@@ -63,7 +71,8 @@ impl dyn TurnJournal {
             (Outcome::Interrupted, _) => Ok(Outcome::Interrupted),
             (Outcome::Done { replayed, .. }, Some(value)) => Ok(Outcome::Done { value, replayed }),
             (Outcome::Done { value, replayed }, None) => {
-                let value = serde_json::from_value(Arc::unwrap_or_clone(value)).map_err(unreadable)?;
+                let value =
+                    serde_json::from_value(Arc::unwrap_or_clone(value)).map_err(unreadable)?;
                 Ok(Outcome::Done { value, replayed })
             }
         }

@@ -29,7 +29,10 @@ pub trait ModelClient: Send + Sync {
     /// A vector for each text, in order. A model without embeddings says so.
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let _ = texts;
-        Err(ModelError::new(ModelErrorKind::Configuration, "this model can't make embeddings"))
+        Err(ModelError::new(
+            ModelErrorKind::Configuration,
+            "this model can't make embeddings",
+        ))
     }
 }
 
@@ -201,23 +204,42 @@ impl ModelErrorKind {
 impl ModelError {
     /// A failure without more to say.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        ModelError { kind, message: message.into(), suggestion: None, retry_after: None, place: None }
+        ModelError {
+            kind,
+            message: message.into(),
+            suggestion: None,
+            retry_after: None,
+            place: None,
+        }
     }
 
     /// With what of the resource is at fault.
     #[must_use]
     pub fn within(mut self, field: &'static str, file: Option<(String, usize, usize)>) -> Self {
-        self.place.get_or_insert_with(|| Box::new(ModelErrorPlace { field, file }));
+        self.place
+            .get_or_insert_with(|| Box::new(ModelErrorPlace { field, file }));
         self
     }
 
     /// `diagnostic` about the Model `id`, with the place that is at fault, where that is known.
-    pub fn locate(&self, mut diagnostic: Diagnostic, bundle: &Bundle, id: &ResourceId) -> Diagnostic {
-        let Some(place) = &self.place else { return diagnostic };
+    pub fn locate(
+        &self,
+        mut diagnostic: Diagnostic,
+        bundle: &Bundle,
+        id: &ResourceId,
+    ) -> Diagnostic {
+        let Some(place) = &self.place else {
+            return diagnostic;
+        };
         diagnostic.field = Some(place.field.to_owned());
         match &place.file {
             Some((file, line, column)) => {
-                let position = Position { line: *line, column: *column, start: 0, end: 0 };
+                let position = Position {
+                    line: *line,
+                    column: *column,
+                    start: 0,
+                    end: 0,
+                };
                 diagnostic.in_file(file.clone()).at(position)
             }
             None => {
@@ -232,7 +254,9 @@ impl ModelError {
         match self.kind {
             ModelErrorKind::Status(status) => matches!(status, 408 | 409 | 429) || status >= 500,
             ModelErrorKind::Connection => true,
-            ModelErrorKind::Protocol | ModelErrorKind::Configuration | ModelErrorKind::NoKey => false,
+            ModelErrorKind::Protocol | ModelErrorKind::Configuration | ModelErrorKind::NoKey => {
+                false
+            }
         }
     }
 }

@@ -87,8 +87,16 @@ pub struct OpenError {
 
 impl OpenError {
     /// An error of the entry itself that only says what went wrong: an error, or a sentence.
-    pub fn new(tool: &ResourceId, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        OpenError { tool: tool.clone(), cause: cause.into(), suggestion: None, export: None }
+    pub fn new(
+        tool: &ResourceId,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        OpenError {
+            tool: tool.clone(),
+            cause: cause.into(),
+            suggestion: None,
+            export: None,
+        }
     }
 
     /// Adds what to do next.
@@ -182,7 +190,10 @@ pub struct ToolOutput {
 
 impl From<Value> for ToolOutput {
     fn from(output: Value) -> Self {
-        ToolOutput { output, ..ToolOutput::default() }
+        ToolOutput {
+            output,
+            ..ToolOutput::default()
+        }
     }
 }
 
@@ -218,7 +229,10 @@ pub struct ToolError {
 impl ToolError {
     /// An error that only says what went wrong.
     pub fn new(message: impl Into<String>) -> Self {
-        ToolError { message: message.into(), ..ToolError::default() }
+        ToolError {
+            message: message.into(),
+            ..ToolError::default()
+        }
     }
 
     /// Adds a stable code.

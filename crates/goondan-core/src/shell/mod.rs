@@ -83,12 +83,19 @@ impl Part {
 
     /// One of several paths.
     pub fn path(given: &str) -> Self {
-        Part { whole: Vec::new(), names: Vec::new(), ..Part::text(given, What::Path) }
+        Part {
+            whole: Vec::new(),
+            names: Vec::new(),
+            ..Part::text(given, What::Path)
+        }
     }
 
     /// The folder outside of the working folder that a command line runs in. It is judged as `cd` would be.
     pub fn folder(given: &str) -> Self {
-        Part::text(&format!("{} {}", command_line::CD, fold(given)), What::Command)
+        Part::text(
+            &format!("{} {}", command_line::CD, fold(given)),
+            What::Command,
+        )
     }
 
     fn hidden(shown: &str, why: impl Into<String>) -> Self {

@@ -23,8 +23,13 @@ pub struct Opened {
 /// The files that the redirections of `line` open; none where only a shell can run it. `None` where the line changes its folder too
 /// often to tell.
 pub fn opened(line: &str) -> Option<BTreeSet<Opened>> {
-    let Ok(script) = parse(line) else { return Some(BTreeSet::new()) };
-    let mut walk = Walk { folders: BTreeSet::from([String::new()]), opened: BTreeSet::new() };
+    let Ok(script) = parse(line) else {
+        return Some(BTreeSet::new());
+    };
+    let mut walk = Walk {
+        folders: BTreeSet::from([String::new()]),
+        opened: BTreeSet::new(),
+    };
     walk.script(&script)?;
     Some(walk.opened)
 }
@@ -51,7 +56,11 @@ impl Walk {
                     }
                     self.redirects(&command.redirects);
                     if let Some(folder) = command.folder() {
-                        let gone: Vec<String> = self.folders.iter().map(|from| joined(from, &folder)).collect();
+                        let gone: Vec<String> = self
+                            .folders
+                            .iter()
+                            .map(|from| joined(from, &folder))
+                            .collect();
                         self.folders.extend(gone);
                         (self.folders.len() <= MOST_FOLDERS).then_some(())?;
                     }
@@ -76,15 +85,27 @@ impl Walk {
                 Target::Read(path) => (path, false),
                 Target::Write { path, .. } => (path, true),
             };
-            let paths = self.folders.iter().map(|folder| joined(folder, path)).collect();
-            self.opened.extend(file(target).map(|file| Opened { file, paths, is_written }));
+            let paths = self
+                .folders
+                .iter()
+                .map(|folder| joined(folder, path))
+                .collect();
+            self.opened.extend(file(target).map(|file| Opened {
+                file,
+                paths,
+                is_written,
+            }));
         }
     }
 }
 
 /// `path` as it is seen from where `folder` is.
 fn joined(folder: &str, path: &str) -> String {
-    if folder.is_empty() || path.starts_with('/') { fold(path) } else { fold(&format!("{folder}/{path}")) }
+    if folder.is_empty() || path.starts_with('/') {
+        fold(path)
+    } else {
+        fold(&format!("{folder}/{path}"))
+    }
 }
 
 #[cfg(test)]
@@ -97,16 +118,26 @@ mod tests {
             opened(line)
                 .unwrap()
                 .into_iter()
-                .flat_map(|one| one.paths.into_iter().map(move |path| (path, one.is_written)))
+                .flat_map(|one| {
+                    one.paths
+                        .into_iter()
+                        .map(move |path| (path, one.is_written))
+                })
                 .map(|(path, is_written)| format!("{}{path}", if is_written { ">" } else { "<" }))
                 .collect()
         };
         assert_eq!(told("cat < ./a//b > c 2>&1 2> /dev/null"), ["<a/b", ">c"]);
         assert_eq!(told("cd x && echo a > ../y"), [">../y", ">y"]);
-        assert_eq!(told("(cd x; echo a > y) > z; echo > w"), [">w", ">x/y", ">y", ">z"]);
+        assert_eq!(
+            told("(cd x; echo a > y) > z; echo > w"),
+            [">w", ">x/y", ">y", ">z"]
+        );
         assert_eq!(told("echo \"$(cd x; cat < y)\""), ["<x/y", "<y"]);
         assert_eq!(told("cd /x; sh -c 'echo a > y'"), [">/x/y", ">y"]);
         assert_eq!(told("for i in 1; do echo > x; done"), [""; 0]);
-        assert_eq!(opened(&(0..9).map(|n| format!("cd {n}; ")).collect::<String>()), None);
+        assert_eq!(
+            opened(&(0..9).map(|n| format!("cd {n}; ")).collect::<String>()),
+            None
+        );
     }
 }

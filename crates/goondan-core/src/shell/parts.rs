@@ -1,6 +1,8 @@
 //! What a policy decides about in a script: its commands, the files that it opens, and the folders that it goes to.
 
-use goondan_spec::command_line::{Command, Group, Piece, Redirect, Script, Stage, Target, stays_inside};
+use goondan_spec::command_line::{
+    Command, Group, Piece, Redirect, Script, Stage, Target, stays_inside,
+};
 use goondan_spec::discover::is_resource_file;
 use goondan_spec::pattern::{Atom, atoms};
 
@@ -10,7 +12,10 @@ use crate::protected::Why;
 
 /// The parts of a script, in its order.
 pub(super) fn of(script: &Script) -> Vec<Part> {
-    let mut walk = Walk { parts: Vec::new(), stays: script.stays() };
+    let mut walk = Walk {
+        parts: Vec::new(),
+        stays: script.stays(),
+    };
     walk.script(script);
     walk.parts
 }
@@ -38,9 +43,15 @@ impl Walk {
             // What restricts the shell restricts all that it is given.
             let mut named = atoms(shell);
             named.extend([Atom::Char(' '), Atom::Any]);
-            self.parts.iter_mut().skip(first).for_each(|part| part.names.push(named.clone()));
+            self.parts
+                .iter_mut()
+                .skip(first)
+                .for_each(|part| part.names.push(named.clone()));
         }
-        group.redirects.iter().for_each(|redirect| self.redirect(redirect));
+        group
+            .redirects
+            .iter()
+            .for_each(|redirect| self.redirect(redirect));
     }
 
     fn command(&mut self, command: &Command) {
@@ -59,11 +70,17 @@ impl Walk {
             words: command
                 .words
                 .iter()
-                .map(|word| Known { is_open: word.is_glob(), ..Known::new(word.atoms()) })
+                .map(|word| Known {
+                    is_open: word.is_glob(),
+                    ..Known::new(word.atoms())
+                })
                 .collect(),
         };
         unwrap::command(simple, &mut self.parts);
-        command.redirects.iter().for_each(|redirect| self.redirect(redirect));
+        command
+            .redirects
+            .iter()
+            .for_each(|redirect| self.redirect(redirect));
     }
 
     fn redirect(&mut self, redirect: &Redirect) {
@@ -75,7 +92,11 @@ impl Walk {
         let inside = self.stays && stays_inside(path) && (is_read || !is_protected(path));
         let path = Known::new(atoms(&fold(path)));
         let whole = [atoms(sign), path.quoted()].concat();
-        let what = if is_read { What::Read { inside } } else { What::Write { inside } };
+        let what = if is_read {
+            What::Read { inside }
+        } else {
+            What::Write { inside }
+        };
         self.parts.push(Part {
             shown: show(&whole),
             what,
@@ -102,12 +123,16 @@ pub fn file(target: &Target) -> Option<String> {
 pub fn is_protected(path: &str) -> bool {
     let path = path.to_lowercase();
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
-    path.split('/').any(|part| Why::of_name(part).is_some()) || name == ".gitignore" || is_resource_file(folder, name)
+    path.split('/').any(|part| Why::of_name(part).is_some())
+        || name == ".gitignore"
+        || is_resource_file(folder, name)
 }
 
 /// Whether a file there may hold keys, so that who reads it is asked about.
 pub fn is_secret(path: &str) -> bool {
-    path.to_lowercase().split('/').any(|part| Why::of_name(part) == Some(Why::Secrets))
+    path.to_lowercase()
+        .split('/')
+        .any(|part| Why::of_name(part) == Some(Why::Secrets))
 }
 
 /// A path without `.`, `..` and doubled slashes, as far as its text tells.
@@ -129,6 +154,9 @@ pub fn fold(path: &str) -> String {
 
 /// Atoms as a person reads them: `…` stands for what is unknown.
 pub(super) fn show(atoms: &[Atom]) -> String {
-    let text: String = atoms.iter().map(|atom| if let Atom::Char(c) = atom { *c } else { '…' }).collect();
+    let text: String = atoms
+        .iter()
+        .map(|atom| if let Atom::Char(c) = atom { *c } else { '…' })
+        .collect();
     excerpt(&text)
 }

@@ -20,9 +20,9 @@ pub struct Form {
 
 /// Programs that print what they read, and run nothing.
 const READING: [&str; 30] = [
-    "basename", "cat", "cmp", "comm", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep", "false", "fgrep",
-    "file", "grep", "head", "jq", "ls", "nl", "printf", "pwd", "realpath", "stat", "tail", "test", "tr", "true", "wc",
-    "which",
+    "basename", "cat", "cmp", "comm", "cut", "date", "df", "diff", "dirname", "du", "echo",
+    "egrep", "false", "fgrep", "file", "grep", "head", "jq", "ls", "nl", "printf", "pwd",
+    "realpath", "stat", "tail", "test", "tr", "true", "wc", "which",
 ];
 
 /// Programs that do one thing, and for that run what is in the folder.
@@ -45,12 +45,20 @@ const RUNNING: [&str; 14] = [
 
 /// Programs whose first word says what they do.
 const WITH_COMMANDS: [&str; 22] = [
-    "bazel", "bundle", "cabal", "cargo", "composer", "dotnet", "git", "go", "gradle", "just", "make", "mix", "mvn",
-    "npm", "pip", "pip3", "pnpm", "poetry", "rake", "ruff", "uv", "yarn",
+    "bazel", "bundle", "cabal", "cargo", "composer", "dotnet", "git", "go", "gradle", "just",
+    "make", "mix", "mvn", "npm", "pip", "pip3", "pnpm", "poetry", "rake", "ruff", "uv", "yarn",
 ];
 
 /// What git does without running or writing anything, whatever the arguments are. `git diff` has `--output`.
-const GIT_READS: [&str; 7] = ["blame", "describe", "ls-files", "ls-tree", "rev-list", "rev-parse", "status"];
+const GIT_READS: [&str; 7] = [
+    "blame",
+    "describe",
+    "ls-files",
+    "ls-tree",
+    "rev-list",
+    "rev-parse",
+    "status",
+];
 
 /// Words behind which the next one says what runs.
 const RUN: [&str; 4] = ["run", "run-script", "exec", "tool"];
@@ -61,19 +69,32 @@ pub fn form(part: &Part) -> Option<Form> {
     let (&name, rest) = words.split_first().filter(|_| part.what == What::Command)?;
     // Assignments before it say what it does as much as its name.
     let is_plain = part.whole.starts_with(&atoms(name));
-    let of = |words: &[&str], needs_sandbox| Form { pattern: format!("{} *", words.join(" ")), needs_sandbox };
+    let of = |words: &[&str], needs_sandbox| Form {
+        pattern: format!("{} *", words.join(" ")),
+        needs_sandbox,
+    };
     match rest {
         _ if !is_plain => None,
         _ if READING.contains(&name) => Some(of(&words[..1], false)),
         _ if RUNNING.contains(&name) => Some(of(&words[..1], true)),
         // Each folder is one of its own.
-        [folder] if name == "cd" && stays_inside(folder) && part.whole == atoms(&format!("cd {folder}")) => {
-            Some(Form { pattern: format!("cd {folder}"), needs_sandbox: false })
+        [folder]
+            if name == "cd"
+                && stays_inside(folder)
+                && part.whole == atoms(&format!("cd {folder}")) =>
+        {
+            Some(Form {
+                pattern: format!("cd {folder}"),
+                needs_sandbox: false,
+            })
         }
         [command, ..] if !WITH_COMMANDS.contains(&name) || !is_word(command) => None,
         [run, command, ..] if RUN.contains(run) => is_word(command).then(|| of(&words[..3], true)),
         [run] if RUN.contains(run) => None,
-        [command, ..] => Some(of(&words[..2], name != "git" || !GIT_READS.contains(command))),
+        [command, ..] => Some(of(
+            &words[..2],
+            name != "git" || !GIT_READS.contains(command),
+        )),
         [] => None,
     }
 }
@@ -81,7 +102,9 @@ pub fn form(part: &Part) -> Option<Form> {
 /// A word that names what a program does, not an option, a path or a pattern.
 fn is_word(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic())
-        && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':'))
+        && word
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':'))
 }
 
 #[cfg(test)]
@@ -90,7 +113,10 @@ mod tests {
     use super::*;
 
     fn forms(line: &str) -> Vec<Option<String>> {
-        parts(line).iter().map(|part| Some(form(part)?.pattern)).collect()
+        parts(line)
+            .iter()
+            .map(|part| Some(form(part)?.pattern))
+            .collect()
     }
 
     #[test]
@@ -139,15 +165,32 @@ mod tests {
             "git diff $x",
             "find . -exec git '{}' ';'",
         ] {
-            assert!(forms(line).iter().all(Option::is_none), "{line}: {:?}", forms(line));
+            assert!(
+                forms(line).iter().all(Option::is_none),
+                "{line}: {:?}",
+                forms(line)
+            );
         }
     }
 
     #[test]
     fn another_command_is_of_another_form() {
-        for line in ["git difftool x", "git diffx", "./git diff x", "git log", "X=1 git diff", "sudo git diff"] {
-            assert!(!forms(line).contains(&Some("git diff *".to_owned())), "{line}");
+        for line in [
+            "git difftool x",
+            "git diffx",
+            "./git diff x",
+            "git log",
+            "X=1 git diff",
+            "sudo git diff",
+        ] {
+            assert!(
+                !forms(line).contains(&Some("git diff *".to_owned())),
+                "{line}"
+            );
         }
-        assert_eq!(forms("git diff > out"), [Some("git diff *".to_owned()), None]);
+        assert_eq!(
+            forms("git diff > out"),
+            [Some("git diff *".to_owned()), None]
+        );
     }
 }

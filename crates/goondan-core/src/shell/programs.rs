@@ -25,21 +25,51 @@ impl Wrapper {
     pub(super) fn knows(&self, option: &str) -> bool {
         let with_value = |known: &&str| {
             let short = known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);
-            short || option.strip_prefix(*known).is_some_and(|rest| rest.starts_with('='))
+            short
+                || option
+                    .strip_prefix(*known)
+                    .is_some_and(|rest| rest.starts_with('='))
         };
         self.flags.contains(&option) || self.valued.iter().any(with_value)
     }
 }
 
-const PLAIN: Wrapper =
-    Wrapper { name: "", valued: &[], flags: &[], positional: 0, assigns: false, appends: false, elevates: false };
+const PLAIN: Wrapper = Wrapper {
+    name: "",
+    valued: &[],
+    flags: &[],
+    positional: 0,
+    assigns: false,
+    appends: false,
+    elevates: false,
+};
 
 const WRAPPERS: [Wrapper; 9] = [
-    Wrapper { name: "nohup", ..PLAIN },
-    Wrapper { name: "setsid", flags: &["-f", "-w", "-c", "--fork", "--wait"], ..PLAIN },
-    Wrapper { name: "nice", valued: &["-n", "--adjustment"], ..PLAIN },
-    Wrapper { name: "ionice", valued: &["-c", "-n"], flags: &["-t"], ..PLAIN },
-    Wrapper { name: "stdbuf", valued: &["-i", "-o", "-e"], ..PLAIN },
+    Wrapper {
+        name: "nohup",
+        ..PLAIN
+    },
+    Wrapper {
+        name: "setsid",
+        flags: &["-f", "-w", "-c", "--fork", "--wait"],
+        ..PLAIN
+    },
+    Wrapper {
+        name: "nice",
+        valued: &["-n", "--adjustment"],
+        ..PLAIN
+    },
+    Wrapper {
+        name: "ionice",
+        valued: &["-c", "-n"],
+        flags: &["-t"],
+        ..PLAIN
+    },
+    Wrapper {
+        name: "stdbuf",
+        valued: &["-i", "-o", "-e"],
+        ..PLAIN
+    },
     Wrapper {
         name: "timeout",
         valued: &["-k", "-s", "--kill-after", "--signal"],
@@ -47,11 +77,35 @@ const WRAPPERS: [Wrapper; 9] = [
         positional: 1,
         ..PLAIN
     },
-    Wrapper { name: "env", valued: &["-u", "--unset"], flags: &["-i", "-0"], assigns: true, ..PLAIN },
+    Wrapper {
+        name: "env",
+        valued: &["-u", "--unset"],
+        flags: &["-i", "-0"],
+        assigns: true,
+        ..PLAIN
+    },
     Wrapper {
         name: "xargs",
-        valued: &["-n", "-P", "-L", "-d", "-s", "-E", "--max-args", "--max-procs", "--delimiter"],
-        flags: &["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose"],
+        valued: &[
+            "-n",
+            "-P",
+            "-L",
+            "-d",
+            "-s",
+            "-E",
+            "--max-args",
+            "--max-procs",
+            "--delimiter",
+        ],
+        flags: &[
+            "-0",
+            "-r",
+            "-t",
+            "-x",
+            "--null",
+            "--no-run-if-empty",
+            "--verbose",
+        ],
         appends: true,
         ..PLAIN
     },
@@ -73,7 +127,8 @@ pub(super) fn wrapper(name: &str) -> Option<&'static Wrapper> {
 
 /// Programs that run what can't be seen.
 const HIDING: [&str; 12] = [
-    "busybox", "chroot", "expect", "gdb", "nsenter", "parallel", "script", "strace", "su", "toybox", "unshare", "watch",
+    "busybox", "chroot", "expect", "gdb", "nsenter", "parallel", "script", "strace", "su",
+    "toybox", "unshare", "watch",
 ];
 
 /// Programs that run a script. One in a file is an argument as any other.
@@ -81,7 +136,10 @@ const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", 
 
 /// Why it can't be told what the command `name` runs.
 pub(super) fn hides(name: &str, words: &[Known]) -> Option<String> {
-    let is_script = |word: &Known| word.text().is_some_and(|text| !text.is_empty() && !text.starts_with('-'));
+    let is_script = |word: &Known| {
+        word.text()
+            .is_some_and(|text| !text.is_empty() && !text.starts_with('-'))
+    };
     if SHELLS.contains(&name) && !words.get(1).is_some_and(is_script) {
         return Some(format!("nobody knows what `{name}` is given to run"));
     }

@@ -20,7 +20,11 @@ pub(super) struct Known {
 impl Known {
     /// One word.
     pub(super) fn new(atoms: Vec<Atom>) -> Self {
-        Known { atoms, is_open: false, is_path: false }
+        Known {
+            atoms,
+            is_open: false,
+            is_path: false,
+        }
     }
 
     /// The text, where all of it is known.
@@ -34,8 +38,7 @@ impl Known {
 
     /// The atoms as they stand in a command line; a known word with blanks in it is quoted.
     pub(super) fn quoted(&self) -> Vec<Atom> {
-        let needs_quotes =
-            |atom: &Atom| matches!(atom, Atom::Char(c) if c.is_whitespace() || ";&|<>()`'\"".contains(*c));
+        let needs_quotes = |atom: &Atom| matches!(atom, Atom::Char(c) if c.is_whitespace() || ";&|<>()`'\"".contains(*c));
         if !self.atoms.is_empty() && !self.atoms.iter().any(needs_quotes) {
             return self.atoms.clone();
         }
@@ -67,11 +70,22 @@ pub(super) fn command(simple: Simple, parts: &mut Vec<Part>) {
 fn inner(simple: Simple, depth: usize, parts: &mut Vec<Part>) {
     let shown = show(&whole(&simple));
     if depth > DEEPEST {
-        parts.push(Part::hidden(&shown, "too many programs stand before what runs"));
+        parts.push(Part::hidden(
+            &shown,
+            "too many programs stand before what runs",
+        ));
         return;
     }
-    let Some(name) = simple.words.first().and_then(Known::text).filter(|name| !name.is_empty()) else {
-        parts.push(Part::hidden(&shown, "which command runs is not known before"));
+    let Some(name) = simple
+        .words
+        .first()
+        .and_then(Known::text)
+        .filter(|name| !name.is_empty())
+    else {
+        parts.push(Part::hidden(
+            &shown,
+            "which command runs is not known before",
+        ));
         return;
     };
     let base = base_name(&name);
@@ -121,11 +135,18 @@ fn plain(simple: &Simple) -> Part {
 
 /// The text of a word that is known, and that stands in a command line as it is.
 fn bare(word: &Known) -> Option<String> {
-    word.text().filter(|_| !word.is_open && word.quoted() == word.atoms)
+    word.text()
+        .filter(|_| !word.is_open && word.quoted() == word.atoms)
 }
 
 fn whole(simple: &Simple) -> Vec<Atom> {
-    join(simple.assignments.iter().cloned().chain(simple.words.iter().map(Known::quoted)))
+    join(
+        simple
+            .assignments
+            .iter()
+            .cloned()
+            .chain(simple.words.iter().map(Known::quoted)),
+    )
 }
 
 fn join(words: impl Iterator<Item = Vec<Atom>>) -> Vec<Atom> {
@@ -143,7 +164,10 @@ fn join(words: impl Iterator<Item = Vec<Atom>>) -> Vec<Atom> {
 fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, depth: usize, parts: &mut Vec<Part>) {
     let outer = plain(simple);
     let Some((assignments, at)) = behind_options(&simple.words, wrapper) else {
-        parts.push(Part::hidden(shown, format!("what `{}` runs is not certain", wrapper.name)));
+        parts.push(Part::hidden(
+            shown,
+            format!("what `{}` runs is not certain", wrapper.name),
+        ));
         return;
     };
     let mut words = simple.words.get(at..).unwrap_or_default().to_vec();
@@ -152,10 +176,17 @@ fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, depth: usize, parts:
         return;
     }
     if wrapper.appends {
-        words.push(Known { is_open: true, ..Known::new(vec![Atom::Any]) });
+        words.push(Known {
+            is_open: true,
+            ..Known::new(vec![Atom::Any])
+        });
     }
     let assignments = [simple.assignments.clone(), assignments].concat();
-    let inner = Simple { number: simple.number, assignments, words };
+    let inner = Simple {
+        number: simple.number,
+        assignments,
+        words,
+    };
     let mut inside = Vec::new();
     self::inner(inner, depth + 1, &mut inside);
     if wrapper.elevates {
@@ -172,7 +203,9 @@ fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, depth: usize, parts:
 /// Something that runs with other rights: only a pattern for the whole of it allows it, while a restriction of what is
 /// inside holds, too.
 fn elevated(mut outer: Part, inside: Vec<Part>, parts: &mut Vec<Part>) {
-    outer.names.extend(inside.iter().flat_map(|part| part.names.iter().cloned()));
+    outer
+        .names
+        .extend(inside.iter().flat_map(|part| part.names.iter().cloned()));
     parts.push(outer);
     parts.extend(inside.into_iter().filter(|part| part.what != What::Command));
 }
@@ -189,7 +222,9 @@ fn behind_options(words: &[Known], wrapper: &Wrapper) -> Option<(Vec<Vec<Atom>>,
             return None;
         }
         let text = word.text();
-        let option = text.as_deref().filter(|text| !only_words && text.starts_with('-') && text.len() > 1);
+        let option = text
+            .as_deref()
+            .filter(|text| !only_words && text.starts_with('-') && text.len() > 1);
         if wrapper.assigns && is_assignment(word) {
             assignments.push(word.quoted());
             at += 1;
@@ -216,8 +251,17 @@ fn behind_options(words: &[Known], wrapper: &Wrapper) -> Option<(Vec<Vec<Atom>>,
 }
 
 fn is_assignment(word: &Known) -> bool {
-    let name: String =
-        word.atoms.iter().map_while(|atom| if let Atom::Char(c) = atom { Some(*c) } else { None }).collect();
+    let name: String = word
+        .atoms
+        .iter()
+        .map_while(|atom| {
+            if let Atom::Char(c) = atom {
+                Some(*c)
+            } else {
+                None
+            }
+        })
+        .collect();
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -237,7 +281,10 @@ fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
     let is_path = (1..words.len()).all(|at| text(at).as_deref() != Some("-files0-from"));
     let mut at = 1;
     while at < words.len() {
-        let runs = matches!(text(at).as_deref(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
+        let runs = matches!(
+            text(at).as_deref(),
+            Some("-exec" | "-execdir" | "-ok" | "-okdir")
+        );
         at += 1;
         if !runs {
             continue;
@@ -250,20 +297,38 @@ fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
             Some("+") => index > 0 && text_of(index - 1).as_deref() == Some("{}"),
             _ => false,
         };
-        let length = (0..rest.len()).find(|index| ends(*index)).unwrap_or(rest.len());
-        let words = rest.iter().take(length).map(|word| found(word, is_path)).collect();
-        inner(Simple { words, ..simple.clone() }, depth + 1, parts);
+        let length = (0..rest.len())
+            .find(|index| ends(*index))
+            .unwrap_or(rest.len());
+        let words = rest
+            .iter()
+            .take(length)
+            .map(|word| found(word, is_path))
+            .collect();
+        inner(
+            Simple {
+                words,
+                ..simple.clone()
+            },
+            depth + 1,
+            parts,
+        );
         at += length;
     }
 }
 
 /// A word of a command that `find` runs: `{}` stands for a path, which begins as the folders do that are searched.
 fn found(word: &Known, is_path: bool) -> Known {
-    let Some(text) = word.text().filter(|text| text.contains("{}")) else { return word.clone() };
+    let Some(text) = word.text().filter(|text| text.contains("{}")) else {
+        return word.clone();
+    };
     let mut atoms_of_word = Vec::new();
     for (index, piece) in text.split("{}").enumerate() {
         atoms_of_word.extend((index > 0).then_some(Atom::Any));
         atoms_of_word.extend(atoms(piece));
     }
-    Known { is_path: is_path && text.starts_with("{}"), ..Known::new(atoms_of_word) }
+    Known {
+        is_path: is_path && text.starts_with("{}"),
+        ..Known::new(atoms_of_word)
+    }
 }

@@ -87,16 +87,32 @@ impl HostProcess {
         let (down, commands) = mpsc::unbounded_channel();
         let weak = down.downgrade();
         let connection = Arc::new(Connection::new(down, Arc::clone(&calls), limits));
-        let shared = Arc::new(SharedChild { child: Mutex::new(child), ended: OnceLock::new() });
-        let process = HostProcess { connection, child: shared };
+        let shared = Arc::new(SharedChild {
+            child: Mutex::new(child),
+            ended: OnceLock::new(),
+        });
+        let process = HostProcess {
+            connection,
+            child: shared,
+        };
 
         let (ready, opened) = oneshot::channel();
-        let reader = process.serve(name, &calls, commands, ready, limits, hearing).map_err(|cause| {
-            process.kill();
-            Failure::MuteHost { name: name.to_owned(), cause }
-        })?;
+        let reader = process
+            .serve(name, &calls, commands, ready, limits, hearing)
+            .map_err(|cause| {
+                process.kill();
+                Failure::MuteHost {
+                    name: name.to_owned(),
+                    cause,
+                }
+            })?;
         let manifest = process.handshake(opened, name, limits.open_timeout).await?;
-        Ok(Started { process, manifest, down: weak, reader })
+        Ok(Started {
+            process,
+            manifest,
+            down: weak,
+            reader,
+        })
     }
 
     /// Starts the threads that write to and read from the host; the one that reads.
@@ -110,7 +126,8 @@ impl HostProcess {
         hearing: Hearing,
     ) -> std::io::Result<JoinHandle<()>> {
         let pipes = |child: &mut Child| child.stdin.take().zip(child.stdout.take());
-        let (stdin, stdout) = pipes(&mut self.child.lock()).ok_or_else(|| std::io::Error::other("it has no pipes"))?;
+        let (stdin, stdout) = pipes(&mut self.child.lock())
+            .ok_or_else(|| std::io::Error::other("it has no pipes"))?;
         let writer = Writer {
             calls: Arc::clone(calls),
             child: Arc::clone(&self.child),
@@ -124,17 +141,29 @@ impl HostProcess {
             line_limit: limits.max_line(),
             hearing,
         };
-        thread(&format!("write {name}"), move || writer.run(stdin, commands))?;
+        thread(&format!("write {name}"), move || {
+            writer.run(stdin, commands)
+        })?;
         thread(&format!("read {name}"), move || reader.run(stdout, ready))
     }
 
-    async fn handshake(&self, opened: oneshot::Receiver<Opened>, name: &str, patience: Duration) -> Opened {
+    async fn handshake(
+        &self,
+        opened: oneshot::Receiver<Opened>,
+        name: &str,
+        patience: Duration,
+    ) -> Opened {
         match tokio::time::timeout(patience, opened).await {
             Ok(Ok(opened)) => opened,
-            Ok(Err(_)) => Err(Failure::DeadHost { name: name.to_owned() }),
+            Ok(Err(_)) => Err(Failure::DeadHost {
+                name: name.to_owned(),
+            }),
             Err(_) => {
                 self.kill();
-                Err(Failure::SlowHost { name: name.to_owned(), patience })
+                Err(Failure::SlowHost {
+                    name: name.to_owned(),
+                    patience,
+                })
             }
         }
     }
@@ -153,7 +182,12 @@ impl HostProcess {
 
 fn spawn(command: &HostCommand, path: &Path) -> std::io::Result<Child> {
     let mut process = Command::new(&command.program);
-    process.args(&command.args).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    process
+        .args(&command.args)
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit());
     // In a group of its own: Ctrl-C in a terminal is for this program to hear, which then closes its hosts.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut process, 0);
@@ -161,7 +195,9 @@ fn spawn(command: &HostCommand, path: &Path) -> std::io::Result<Child> {
 }
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(work)
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
 }
 
 /// Writes what goes down until it is to close.
@@ -248,7 +284,10 @@ impl Reader {
             Up::Complete { call, outcome } => {
                 self.calls.complete(call, outcome);
             }
-            Up::Event { call, event: event @ Event::Request { .. } } if self.hearing == Hearing::InTurn => {
+            Up::Event {
+                call,
+                event: event @ Event::Request { .. },
+            } if self.hearing == Hearing::InTurn => {
                 self.calls.ask_in_turn(call, event);
             }
             Up::Event { call, event } => {

@@ -46,7 +46,15 @@ impl HostedLibrary {
         counters: Arc<Counters>,
         threads: Arc<Threads>,
     ) -> Self {
-        HostedLibrary { command, path, name, limits, counters, threads, state: Mutex::default() }
+        HostedLibrary {
+            command,
+            path,
+            name,
+            limits,
+            counters,
+            threads,
+            state: Mutex::default(),
+        }
     }
 
     /// Starts the host for the first time; what the library says of itself.
@@ -63,7 +71,8 @@ impl HostedLibrary {
                 return Ok(Arc::clone(&process.connection));
             }
             if self.threads.are_closed() {
-                return Err(wire::ToolError::new(format!("{} was closed", self.name)).code(code::UNAVAILABLE));
+                return Err(wire::ToolError::new(format!("{} was closed", self.name))
+                    .code(code::UNAVAILABLE));
             }
             // Dead, or full of calls that never end.
             process.kill();
@@ -71,22 +80,42 @@ impl HostedLibrary {
             state.current = None;
             self.note_crash(&mut state, answered, ended.unwrap_or_else(Instant::now));
         }
-        if let Some(left) = state.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
+        if let Some(left) = state
+            .not_before
+            .and_then(|at| at.checked_duration_since(Instant::now()))
+        {
             return Err(self.resting(state.crashes, left));
         }
         let started = self.start(&mut state).await;
-        started.map(|(connection, _)| connection).map_err(|failure| {
-            self.note_crash(&mut state, false, Instant::now());
-            wire::ToolError { suggestion: failure.suggestion(), ..wire::ToolError::new(failure.to_string()) }
+        started
+            .map(|(connection, _)| connection)
+            .map_err(|failure| {
+                self.note_crash(&mut state, false, Instant::now());
+                wire::ToolError {
+                    suggestion: failure.suggestion(),
+                    ..wire::ToolError::new(failure.to_string())
+                }
                 .code(code::UNAVAILABLE)
-        })
+            })
     }
 
     async fn start(&self, state: &mut State) -> Result<(Arc<Connection>, wire::Manifest), Failure> {
         let (command, hearing) = (&self.command, Hearing::OrLost);
-        let started =
-            HostProcess::start(command, &self.path, &self.name, &self.limits, &self.counters, hearing).await?;
-        let Started { process, manifest, down, reader } = started;
+        let started = HostProcess::start(
+            command,
+            &self.path,
+            &self.name,
+            &self.limits,
+            &self.counters,
+            hearing,
+        )
+        .await?;
+        let Started {
+            process,
+            manifest,
+            down,
+            reader,
+        } = started;
         self.threads.remember(&self.name, down, reader);
         let connection = Arc::clone(&process.connection);
         state.current = Some(process);
@@ -95,7 +124,11 @@ impl HostedLibrary {
 
     fn note_crash(&self, state: &mut State, answered: bool, at: Instant) {
         self.counters.crashes.fetch_add(1, Ordering::Relaxed);
-        state.crashes = if answered { 1 } else { state.crashes.saturating_add(1) };
+        state.crashes = if answered {
+            1
+        } else {
+            state.crashes.saturating_add(1)
+        };
         state.not_before = Some(at + pause_after(state.crashes));
         tracing::warn!(library = %self.name, crashes = state.crashes, "the host of the library died");
     }

@@ -40,13 +40,19 @@ pub(crate) fn to_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 /// Reads one line of at most `limit` bytes; `None` at the end.
-pub(crate) fn read_line<T: for<'de> Deserialize<'de>>(input: &mut impl BufRead, limit: u64) -> io::Result<Option<T>> {
+pub(crate) fn read_line<T: for<'de> Deserialize<'de>>(
+    input: &mut impl BufRead,
+    limit: u64,
+) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     io::Read::take(&mut *input, limit).read_until(b'\n', &mut line)?;
     match line.last() {
         None => Ok(None),
         Some(b'\n') => Ok(Some(serde_json::from_slice(&line)?)),
-        Some(_) if line.len() as u64 == limit => Err(io::Error::new(io::ErrorKind::InvalidData, "a line is too long")),
+        Some(_) if line.len() as u64 == limit => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a line is too long",
+        )),
         // The other side died in the middle of a line.
         Some(_) => Ok(None),
     }
@@ -62,7 +68,10 @@ mod tests {
 
     #[test]
     fn lines_are_whole_or_nothing() {
-        assert_eq!(read(&to_line(&7).expect("JSON"), 100).expect("read"), Some(7));
+        assert_eq!(
+            read(&to_line(&7).expect("JSON"), 100).expect("read"),
+            Some(7)
+        );
         assert_eq!(read(b"", 100).expect("read"), None);
         assert_eq!(read(b"12", 100).expect("a torn line is the end"), None);
         assert!(read(b"1234567890\n", 5).is_err());

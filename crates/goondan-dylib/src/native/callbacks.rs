@@ -75,10 +75,14 @@ impl HostPort {
 
     fn refused_output(&self, refused: Status) -> wire::ToolError {
         match refused {
-            Status::TOO_LARGE => wire::ToolError::new(format!("its result is larger than {} bytes", self.max_payload))
-                .code(code::FAILED)
-                .suggest("Ask for less at once."),
-            _ => wire::ToolError::new("its result is not in memory that can be read").code(code::FAILED),
+            Status::TOO_LARGE => wire::ToolError::new(format!(
+                "its result is larger than {} bytes",
+                self.max_payload
+            ))
+            .code(code::FAILED)
+            .suggest("Ask for less at once."),
+            _ => wire::ToolError::new("its result is not in memory that can be read")
+                .code(code::FAILED),
         }
     }
 }
@@ -89,13 +93,16 @@ fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome<wire::ToolOutput>, Opt
         return match serde_json::from_slice(bytes) {
             Ok(output) => (Ok(output), None),
             Err(cause) => {
-                let error = wire::ToolError::new(format!("its result is not the JSON that it should be: {cause}"));
+                let error = wire::ToolError::new(format!(
+                    "its result is not the JSON that it should be: {cause}"
+                ));
                 (Err(error.code(code::FAILED)), Some(Status::BAD_ARGUMENT))
             }
         };
     }
     let stated = serde_json::from_slice::<wire::ToolError>(bytes).ok();
-    let mut error = stated.unwrap_or_else(|| wire::ToolError::new(format!("it ended with {}", status.name())));
+    let mut error =
+        stated.unwrap_or_else(|| wire::ToolError::new(format!("it ended with {}", status.name())));
     match status {
         Status::PANIC => error.code = Some(code::PANIC.to_owned()),
         Status::CANCELLED => error.code = Some(code::CANCELLED.to_owned()),
@@ -138,7 +145,10 @@ unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Stat
     let tell = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
         let progress = unsafe { port.decode(bytes) };
-        progress.map_or_else(|refused| refused, |progress| port.up.event(call, Event::Progress(progress)))
+        progress.map_or_else(
+            |refused| refused,
+            |progress| port.up.event(call, Event::Progress(progress)),
+        )
     };
     // SAFETY: the caller passes the table's own `ctx`.
     unsafe { with(ctx, tell) }
@@ -151,7 +161,10 @@ unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
     let tell = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
         let line = unsafe { port.decode(bytes) };
-        line.map_or_else(|refused| refused, |line| port.up.event(call, Event::Log(line)))
+        line.map_or_else(
+            |refused| refused,
+            |line| port.up.event(call, Event::Log(line)),
+        )
     };
     // SAFETY: the caller passes the table's own `ctx`.
     unsafe { with(ctx, tell) }
@@ -160,7 +173,13 @@ unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
 /// # Safety
 ///
 /// As [`Host::request`]: `ctx` is the table's, both byte strings live for the call.
-unsafe extern "C" fn request(ctx: *mut c_void, call: u64, operation: u64, name: Bytes, bytes: Bytes) -> Status {
+unsafe extern "C" fn request(
+    ctx: *mut c_void,
+    call: u64,
+    operation: u64,
+    name: Bytes,
+    bytes: Bytes,
+) -> Status {
     let ask = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
         let name = match unsafe { port.borrow(name) }.map(str::from_utf8) {
@@ -168,13 +187,24 @@ unsafe extern "C" fn request(ctx: *mut c_void, call: u64, operation: u64, name: 
             Ok(Err(_)) => return Status::BAD_ARGUMENT,
             Err(refused) => return refused,
         };
-        let known = [&operation::ALL[..], &operation::OF_LAYERS, &operation::OF_CONNECTORS];
+        let known = [
+            &operation::ALL[..],
+            &operation::OF_LAYERS,
+            &operation::OF_CONNECTORS,
+        ];
         if !known.iter().any(|names| names.contains(&name)) {
             return Status::UNKNOWN_OPERATION;
         }
         // SAFETY: the caller lends the bytes for this call.
         match unsafe { port.decode(bytes) } {
-            Ok(payload) => port.up.event(call, Event::Request { operation, name: name.to_owned(), payload }),
+            Ok(payload) => port.up.event(
+                call,
+                Event::Request {
+                    operation,
+                    name: name.to_owned(),
+                    payload,
+                },
+            ),
             Err(refused) => refused,
         }
     };
@@ -186,7 +216,13 @@ unsafe extern "C" fn request(ctx: *mut c_void, call: u64, operation: u64, name: 
 ///
 /// As [`Host::cancelled`]: `ctx` is the table's.
 unsafe extern "C" fn cancelled(ctx: *mut c_void, call: u64) -> i32 {
-    let answer = |port: &HostPort| if port.up.is_cancelled(call) { Status(1) } else { Status(0) };
+    let answer = |port: &HostPort| {
+        if port.up.is_cancelled(call) {
+            Status(1)
+        } else {
+            Status(0)
+        }
+    };
     // SAFETY: the caller passes the table's own `ctx`.
     let Status(answer) = unsafe { with(ctx, answer) };
     answer

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use goondan_abi::raw::{
-    self, ABI_MAJOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library, MAGIC, Plugin, PutFn, SYMBOL,
-    Status,
+    self, ABI_MAJOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library, MAGIC, Plugin,
+    PutFn, SYMBOL, Status,
 };
 use goondan_abi::wire;
 
@@ -42,13 +42,24 @@ impl LoadedLibrary {
         let mapping = map(path, name)?;
         mapped();
         let plugin = read_header(&mapping, name)?;
-        let Some(open) = plugin.open else { return Err(incomplete(name, "open")) };
+        let Some(open) = plugin.open else {
+            return Err(incomplete(name, "open"));
+        };
         let mut table = MaybeUninit::<ExtendingLibrary>::zeroed();
         // SAFETY: the header says that this is a library of our major, so `open` has the type of `OpenFn`; the host table
         // lives until the process ends, and `table` has the bytes that are promised.
-        let status = unsafe { open(host(), table.as_mut_ptr().cast::<Library>(), size_of::<ExtendingLibrary>()) };
+        let status = unsafe {
+            open(
+                host(),
+                table.as_mut_ptr().cast::<Library>(),
+                size_of::<ExtendingLibrary>(),
+            )
+        };
         if status != Status::OK {
-            return Err(Failure::Refused { name: name.to_owned(), status });
+            return Err(Failure::Refused {
+                name: name.to_owned(),
+                status,
+            });
         }
         // SAFETY: zeroed memory is an `ExtendingLibrary` (`raw::Table`), and `open` wrote at most a prefix of one.
         from_table(unsafe { table.assume_init() }, name)
@@ -60,9 +71,15 @@ impl LoadedLibrary {
         // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives for this call.
         let status = unsafe { (self.describe)(self.this, (&raw mut bytes).cast(), put) };
         if status != Status::OK {
-            return Err(Failure::NotDescribed { name: name.to_owned(), status });
+            return Err(Failure::NotDescribed {
+                name: name.to_owned(),
+                status,
+            });
         }
-        serde_json::from_slice(&bytes).map_err(|cause| Failure::NoManifest { name: name.to_owned(), cause })
+        serde_json::from_slice(&bytes).map_err(|cause| Failure::NoManifest {
+            name: name.to_owned(),
+            cause,
+        })
     }
 
     /// Begins a call.
@@ -114,8 +131,13 @@ fn map(path: &Path, name: &str) -> Result<Mapping, Failure> {
     let mapped = unsafe { system_open(path) };
     mapped.map(ManuallyDrop::new).map_err(|cause| {
         // The system's own words are behind the error, and they name the copy.
-        let words = std::error::Error::source(&cause).map_or_else(|| cause.to_string(), ToString::to_string);
-        Failure::NotLoaded { name: name.to_owned(), words: words.replace(&*path.to_string_lossy(), name), cause }
+        let words = std::error::Error::source(&cause)
+            .map_or_else(|| cause.to_string(), ToString::to_string);
+        Failure::NotLoaded {
+            name: name.to_owned(),
+            words: words.replace(&*path.to_string_lossy(), name),
+            cause,
+        }
     })
 }
 
@@ -136,31 +158,46 @@ unsafe fn system_open(path: &Path) -> Result<libloading::Library, libloading::Er
 fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, Failure> {
     // SAFETY: the type is a raw pointer: nothing is read here, whatever the symbol is.
     let symbol = unsafe { mapping.get::<*const Plugin>(SYMBOL) };
-    let header: *const Plugin = *symbol.map_err(|_| Failure::NoSymbol { name: name.to_owned() })?;
+    let header: *const Plugin = *symbol.map_err(|_| Failure::NoSymbol {
+        name: name.to_owned(),
+    })?;
     const START: usize = std::mem::offset_of!(Plugin, library_size);
     // SAFETY: an exported object of a tool library begins with these sixteen bytes in every version; of anything else that is
     // called so, that many bytes of a mapped segment are read, and the magic number tells.
     let start = unsafe { raw::read_prefix(header, START) };
     if start.magic != MAGIC {
-        return Err(Failure::OtherSymbol { name: name.to_owned() });
+        return Err(Failure::OtherSymbol {
+            name: name.to_owned(),
+        });
     }
     if start.abi_major != ABI_MAJOR {
-        return Err(Failure::OtherMajor { name: name.to_owned(), theirs: start.abi_major });
+        return Err(Failure::OtherMajor {
+            name: name.to_owned(),
+            theirs: start.abi_major,
+        });
     }
     // SAFETY: with this magic and major, the library has as many bytes there as it says.
     let plugin = unsafe { raw::read_prefix(header, start.struct_size as usize) };
     if plugin.flags & FLAG_PANICS_STOP_HERE == 0 {
-        return Err(Failure::PanicsAbort { name: name.to_owned() });
+        return Err(Failure::PanicsAbort {
+            name: name.to_owned(),
+        });
     }
     Ok(plugin)
 }
 
 fn incomplete(name: &str, function: &'static str) -> Failure {
-    Failure::Incomplete { name: name.to_owned(), function }
+    Failure::Incomplete {
+        name: name.to_owned(),
+        function,
+    }
 }
 
 fn from_table(table: ExtendingLibrary, name: &str) -> Result<LoadedLibrary, Failure> {
-    let ExtendingLibrary { library: table, extend } = table;
+    let ExtendingLibrary {
+        library: table,
+        extend,
+    } = table;
     let missing = |function| move || incomplete(name, function);
     Ok(LoadedLibrary {
         this: table.this,
@@ -182,7 +219,9 @@ unsafe extern "C" fn put(sink: *mut c_void, bytes: Bytes) {
     // SAFETY: `describe` passed a `Vec<u8>` that nothing else touches until the library returns.
     let collected = unsafe { &mut *sink.cast::<Vec<u8>>() };
     // SAFETY: the caller lends the bytes for this call.
-    let Some(piece) = (unsafe { bytes.as_slice() }) else { return };
+    let Some(piece) = (unsafe { bytes.as_slice() }) else {
+        return;
+    };
     // Nothing here panics but the allocator; that must not unwind into the library either.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if collected.len().saturating_add(piece.len()) <= MAX_MANIFEST {

@@ -23,10 +23,16 @@ async fn a_rust_library_describes_itself_and_answers() {
         })
     );
     let engine = Engine::new();
-    let output = text_utils.call_in(&engine, "uppercase", json!({ "text": "grün" })).await.expect("it answers");
+    let output = text_utils
+        .call_in(&engine, "uppercase", json!({ "text": "grün" }))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "result": "GRÜN" }));
     let lines = engine.heard.lines.lock().expect("not poisoned");
-    assert_eq!((lines[0].0, lines[0].1.as_str()), (LogLevel::Info, "Converting \"grün\" to uppercase"));
+    assert_eq!(
+        (lines[0].0, lines[0].1.as_str()),
+        (LogLevel::Info, "Converting \"grün\" to uppercase")
+    );
 }
 
 #[tokio::test]
@@ -34,9 +40,15 @@ async fn a_c_library_answers() {
     let bench = Bench::new();
     compile_c("c-reverse/reverse.c", &[], &bench.path("libc_reverse.so"));
     let reverse = bench.open("c-reverse").await.expect("it opens");
-    let output = reverse.call("reverse", json!({ "text": "añb" })).await.expect("it answers");
+    let output = reverse
+        .call("reverse", json!({ "text": "añb" }))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "result": "bña" }));
-    let refused = reverse.call("reverse", json!({ "text": "a\"b" })).await.expect_err("it fails");
+    let refused = reverse
+        .call("reverse", json!({ "text": "a\"b" }))
+        .await
+        .expect_err("it fails");
     assert_eq!(refused.message, "only text without escapes can be reversed");
 }
 
@@ -44,9 +56,16 @@ async fn a_c_library_answers() {
 async fn arguments_that_do_not_fit_are_told() {
     let bench = Bench::new();
     let text_utils = bench.example("text_utils").await;
-    let error = text_utils.call("uppercase", json!({ "text": 5 })).await.expect_err("it fails");
+    let error = text_utils
+        .call("uppercase", json!({ "text": 5 }))
+        .await
+        .expect_err("it fails");
     assert_eq!(error.code.as_deref(), Some("E_TOOL_INVALID_ARGS"));
-    assert!(error.message.contains("expected a string"), "{}", error.message);
+    assert!(
+        error.message.contains("expected a string"),
+        "{}",
+        error.message
+    );
 }
 
 #[tokio::test]
@@ -58,17 +77,29 @@ async fn errors_keep_what_they_say() {
     assert_eq!(error.code.as_deref(), Some("E_NOT_FOUND"));
     assert_eq!(error.suggestion.as_deref(), Some("ask for another"));
     assert_eq!(error.help_url.as_deref(), Some("https://example.com/help"));
-    let error = hostile.call("fail_by_question_mark", json!({ "file": "/no/such/file" })).await.expect_err("it fails");
-    assert_eq!((error.code, error.message.contains("No such file")), (None, true));
+    let error = hostile
+        .call("fail_by_question_mark", json!({ "file": "/no/such/file" }))
+        .await
+        .expect_err("it fails");
+    assert_eq!(
+        (error.code, error.message.contains("No such file")),
+        (None, true)
+    );
 }
 
 #[tokio::test]
 async fn state_lives_as_long_as_the_library() {
     let bench = Bench::new();
     let counter = bench.example("counter").await;
-    counter.call("increment", json!({ "by": 2 })).await.expect("it answers");
+    counter
+        .call("increment", json!({ "by": 2 }))
+        .await
+        .expect("it answers");
     let again = bench.open("subject").await.expect("it opens");
-    let output = again.call("increment", json!({})).await.expect("it answers");
+    let output = again
+        .call("increment", json!({}))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "count": 3 }));
     assert_eq!(bench.libraries.metrics().serving, 1);
 }
@@ -78,7 +109,10 @@ async fn the_first_and_the_last_progress_arrive_before_the_answer() {
     let bench = Bench::new();
     let slow = bench.example("slow").await;
     let engine = Engine::new();
-    let output = slow.call_in(&engine, "work", json!({ "steps": 3 })).await.expect("it answers");
+    let output = slow
+        .call_in(&engine, "work", json!({ "steps": 3 }))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "steps": 3 }));
     let titles = engine.heard.titles.lock().expect("not poisoned");
     assert_eq!(titles.first().map(String::as_str), Some("step 1 of 3"));
@@ -89,7 +123,10 @@ async fn the_first_and_the_last_progress_arrive_before_the_answer() {
 async fn a_tool_that_honours_cancellation_ends_by_itself() {
     let bench = Bench::new();
     let slow = bench.example("slow").await;
-    for (export, arguments) in [("wait", json!({})), ("work", json!({ "steps": 1_000_000, "step_ms": 1 }))] {
+    for (export, arguments) in [
+        ("wait", json!({})),
+        ("work", json!({ "steps": 1_000_000, "step_ms": 1 })),
+    ] {
         let engine = Engine::new();
         let cancel = async {
             engine.progress().await;
@@ -110,17 +147,42 @@ async fn a_tool_that_honours_cancellation_ends_by_itself() {
 async fn panics_fail_their_call_alone() {
     let bench = Bench::new();
     let hostile = bench.example("hostile").await;
-    for export in ["panic_at_once", "panic_in_future", "panic_in_payload", "panic_in_result"] {
+    for export in [
+        "panic_at_once",
+        "panic_in_future",
+        "panic_in_payload",
+        "panic_in_result",
+    ] {
         let engine = Engine::new();
-        let error = hostile.call_in(&engine, export, json!({})).await.expect_err("it panics");
-        assert_eq!(error.code.as_deref(), Some("E_TOOL_PANIC"), "{export}: {}", error.message);
+        let error = hostile
+            .call_in(&engine, export, json!({}))
+            .await
+            .expect_err("it panics");
+        assert_eq!(
+            error.code.as_deref(),
+            Some("E_TOOL_PANIC"),
+            "{export}: {}",
+            error.message
+        );
         let lines = engine.heard.lines.lock().expect("not poisoned");
         let place = lines[0].2["at"].as_str().expect("a place");
-        assert!(lines[0].1.starts_with("panicked: ") && place.contains("lib.rs"), "{export}: {lines:?}");
+        assert!(
+            lines[0].1.starts_with("panicked: ") && place.contains("lib.rs"),
+            "{export}: {lines:?}"
+        );
     }
-    let error = hostile.call("panic_at_once", json!({})).await.expect_err("it panics");
-    assert_eq!(error.message, "panic_at_once panicked: at once, with a text of its own");
-    let output = hostile.call("panic_in_thread", json!({})).await.expect("it answers");
+    let error = hostile
+        .call("panic_at_once", json!({}))
+        .await
+        .expect_err("it panics");
+    assert_eq!(
+        error.message,
+        "panic_at_once panicked: at once, with a text of its own"
+    );
+    let output = hostile
+        .call("panic_in_thread", json!({}))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "panicked": true }));
 }
 
@@ -129,9 +191,15 @@ async fn the_log_crate_is_forwarded() {
     let bench = Bench::new();
     let hostile = bench.example("hostile").await;
     let engine = Engine::new();
-    hostile.call_in(&engine, "log_line", json!({})).await.expect("it answers");
+    hostile
+        .call_in(&engine, "log_line", json!({}))
+        .await
+        .expect("it answers");
     let lines = engine.heard.lines.lock().expect("not poisoned");
-    assert_eq!((lines[0].0, lines[0].1.as_str()), (LogLevel::Warn, "by the log crate"));
+    assert_eq!(
+        (lines[0].0, lines[0].1.as_str()),
+        (LogLevel::Warn, "by the log crate")
+    );
     assert_eq!(lines[0].2["target"], "hostile");
 }
 
@@ -139,9 +207,16 @@ async fn the_log_crate_is_forwarded() {
 async fn a_result_that_is_too_large_is_an_error() {
     let bench = Bench::new();
     let hostile = bench.example("hostile").await;
-    let error = hostile.call("huge", json!({})).await.expect_err("it is refused");
+    let error = hostile
+        .call("huge", json!({}))
+        .await
+        .expect_err("it is refused");
     assert_eq!(error.code.as_deref(), Some("E_TOOL"));
-    assert!(error.message.contains("larger than 8388608 bytes"), "{}", error.message);
+    assert!(
+        error.message.contains("larger than 8388608 bytes"),
+        "{}",
+        error.message
+    );
 }
 
 #[tokio::test]
@@ -149,9 +224,17 @@ async fn arguments_that_are_too_large_are_an_error() {
     for bench in [Bench::new(), Bench::hosted(impatient())] {
         let text_utils = bench.example("text_utils").await;
         let arguments = json!({ "text": "x".repeat(20 * 1024 * 1024) });
-        let error = text_utils.call("uppercase", arguments).await.expect_err("it is refused");
+        let error = text_utils
+            .call("uppercase", arguments)
+            .await
+            .expect_err("it is refused");
         assert_eq!(error.code.as_deref(), Some("E_TOOL"), "{}", error.message);
-        assert!(text_utils.call("uppercase", json!({ "text": "x" })).await.is_ok());
+        assert!(
+            text_utils
+                .call("uppercase", json!({ "text": "x" }))
+                .await
+                .is_ok()
+        );
     }
 }
 
@@ -162,12 +245,22 @@ async fn workers_that_never_come_back_make_the_library_unavailable() {
     for _ in 0..2 {
         let engine = Engine::new();
         engine.context.cancellation.cancel();
-        let error = hostile.call_in(&engine, "never", json!({})).await.expect_err("it was cancelled");
+        let error = hostile
+            .call_in(&engine, "never", json!({}))
+            .await
+            .expect_err("it was cancelled");
         assert_eq!(error.code.as_deref(), Some("E_TOOL_CANCELLED"));
     }
-    let refused = hostile.call("fail", json!({})).await.expect_err("it is refused");
+    let refused = hostile
+        .call("fail", json!({}))
+        .await
+        .expect_err("it is refused");
     assert_eq!(refused.code.as_deref(), Some("E_TOOL_UNAVAILABLE"));
-    assert!(refused.message.contains("2 calls did not come back"), "{}", refused.message);
+    assert!(
+        refused.message.contains("2 calls did not come back"),
+        "{}",
+        refused.message
+    );
     // Opening the same file again gives a library that works.
     let again = bench.open("subject").await.expect("it opens");
     assert_eq!(again.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
@@ -176,13 +269,20 @@ async fn workers_that_never_come_back_make_the_library_unavailable() {
 #[tokio::test]
 async fn a_time_out_is_told_as_one() {
     let bench = Bench::new();
-    std::fs::copy(crate::support::plugin("hostile"), bench.path("libsubject.so")).expect("copied");
+    std::fs::copy(
+        crate::support::plugin("hostile"),
+        bench.path("libsubject.so"),
+    )
+    .expect("copied");
     let mut tool = crate::support::tool("subject");
     tool.spec.timeout = Duration::ZERO;
     let hostile = bench.open_tool(&tool).await.expect("it opens");
     let engine = Engine::new();
     engine.context.cancellation.cancel();
-    let error = hostile.call_in(&engine, "never", json!({})).await.expect_err("it was cancelled");
+    let error = hostile
+        .call_in(&engine, "never", json!({}))
+        .await
+        .expect_err("it was cancelled");
     assert_eq!(error.code.as_deref(), Some("E_TOOL_TIMEOUT"));
 }
 
@@ -194,9 +294,15 @@ async fn a_worker_that_comes_back_late_is_forgiven() {
     for _ in 0..2 {
         let engine = Engine::new();
         engine.context.cancellation.cancel();
-        hostile.call_in(&engine, "late", json!({ "file": file })).await.expect_err("it was cancelled");
+        hostile
+            .call_in(&engine, "late", json!({ "file": file }))
+            .await
+            .expect_err("it was cancelled");
     }
-    assert_eq!(hostile.code("fail").await.as_deref(), Some("E_TOOL_UNAVAILABLE"));
+    assert_eq!(
+        hostile.code("fail").await.as_deref(),
+        Some("E_TOOL_UNAVAILABLE")
+    );
     std::fs::write(&file, b"").expect("written");
     until(|| bench.libraries.metrics().ignored_completions == 2).await;
     assert_eq!(hostile.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
@@ -223,31 +329,81 @@ async fn calls_of_one_library_run_at_the_same_time() {
     let bench = Bench::new();
     let slow = bench.example("slow").await;
     let engines: Vec<Engine> = (0..8).map(|_| Engine::new()).collect();
-    let calls = engines.iter().map(|engine| slow.call_in(engine, "wait", json!({})));
+    let calls = engines
+        .iter()
+        .map(|engine| slow.call_in(engine, "wait", json!({})));
     // Each ends only when all have begun.
     let cancel = async {
         for engine in &engines {
             engine.progress().await;
         }
-        engines.iter().for_each(|engine| engine.context.cancellation.cancel());
+        engines
+            .iter()
+            .for_each(|engine| engine.context.cancellation.cancel());
     };
     let (results, ()) = tokio::join!(futures::future::join_all(calls), cancel);
-    assert!(results.iter().all(|result| result.as_ref().is_err_and(|error| error.message == "the call was cancelled")));
+    assert!(results.iter().all(|result| {
+        result
+            .as_ref()
+            .is_err_and(|error| error.message == "the call was cancelled")
+    }));
 }
 
 #[tokio::test]
 async fn what_a_careless_library_says_is_ignored_or_told() {
     let bench = Bench::new();
     let hostile = bench.c_hostile(&[]).await.expect("it opens");
-    assert_eq!(hostile.call("ok", json!({})).await.expect("it answers").output, "fine");
-    assert_eq!(hostile.call("double", json!({})).await.expect("it answers").output, 1);
-    assert_eq!(hostile.call("unknown", json!({})).await.expect("it answers").output, json!({ "status": -2 }));
-    assert_eq!(hostile.call("flood", json!({})).await.expect("it answers").output, json!({ "status": -6 }));
-    assert_eq!(hostile.call("bad-request", json!({})).await.expect("it answers").output, json!({ "status": -3 }));
+    assert_eq!(
+        hostile
+            .call("ok", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        "fine"
+    );
+    assert_eq!(
+        hostile
+            .call("double", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        1
+    );
+    assert_eq!(
+        hostile
+            .call("unknown", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        json!({ "status": -2 })
+    );
+    assert_eq!(
+        hostile
+            .call("flood", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        json!({ "status": -6 })
+    );
+    assert_eq!(
+        hostile
+            .call("bad-request", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        json!({ "status": -3 })
+    );
     for export in ["not-json", "not-utf8", "null", "refuse"] {
-        assert_eq!(hostile.code(export).await.as_deref(), Some("E_TOOL"), "{export}");
+        assert_eq!(
+            hostile.code(export).await.as_deref(),
+            Some("E_TOOL"),
+            "{export}"
+        );
     }
-    assert_eq!(hostile.code("panic-status").await.as_deref(), Some("E_TOOL_PANIC"));
+    assert_eq!(
+        hostile.code("panic-status").await.as_deref(),
+        Some("E_TOOL_PANIC")
+    );
     assert_eq!(bench.libraries.metrics().ignored_completions, 2);
 }
 
@@ -257,11 +413,21 @@ async fn a_completion_after_the_end_of_the_grace_is_ignored() {
     let hostile = bench.c_hostile(&[]).await.expect("it opens");
     let engine = Engine::new();
     engine.context.cancellation.cancel();
-    let error = hostile.call_in(&engine, "after-cancel", json!({})).await.expect_err("it was cancelled");
+    let error = hostile
+        .call_in(&engine, "after-cancel", json!({}))
+        .await
+        .expect_err("it was cancelled");
     assert_eq!(error.code.as_deref(), Some("E_TOOL_CANCELLED"));
     // The event that found no call, and the completion.
     until(|| bench.libraries.metrics().ignored_completions == 2).await;
-    assert_eq!(hostile.call("ok", json!({})).await.expect("it answers").output, "fine");
+    assert_eq!(
+        hostile
+            .call("ok", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        "fine"
+    );
 }
 
 #[tokio::test]
@@ -273,15 +439,28 @@ async fn a_library_that_blocks_stalls_its_own_lane_alone() {
     let engine = Engine::new();
     engine.context.cancellation.cancel();
     assert_eq!(
-        hostile.call_in(&engine, "block", json!({})).await.expect_err("it was cancelled").code.as_deref(),
+        hostile
+            .call_in(&engine, "block", json!({}))
+            .await
+            .expect_err("it was cancelled")
+            .code
+            .as_deref(),
         Some("E_TOOL_CANCELLED")
     );
-    assert!(text_utils.call("uppercase", json!({ "text": "x" })).await.is_ok());
+    assert!(
+        text_utils
+            .call("uppercase", json!({ "text": "x" }))
+            .await
+            .is_ok()
+    );
     // Behind the blocked call, others are cancelled all the same.
     let engine = Engine::new();
     engine.context.cancellation.cancel();
     assert!(hostile.call_in(&engine, "ok", json!({})).await.is_err());
-    assert_eq!(hostile.code("ok").await.as_deref(), Some("E_TOOL_UNAVAILABLE"));
+    assert_eq!(
+        hostile.code("ok").await.as_deref(),
+        Some("E_TOOL_UNAVAILABLE")
+    );
 }
 
 /// Waits for something that happens on a thread that tells nobody.

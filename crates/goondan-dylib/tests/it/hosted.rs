@@ -10,9 +10,15 @@ use crate::support::{Bench, Engine, compile_c, impatient};
 async fn a_hosted_library_is_called_like_any_other() {
     let bench = Bench::hosted(impatient());
     let text_utils = bench.example("text_utils").await;
-    assert_eq!(text_utils.spec("uppercase").description, "Convert text to uppercase");
+    assert_eq!(
+        text_utils.spec("uppercase").description,
+        "Convert text to uppercase"
+    );
     let engine = Engine::new();
-    let output = text_utils.call_in(&engine, "uppercase", json!({ "text": "grün" })).await.expect("it answers");
+    let output = text_utils
+        .call_in(&engine, "uppercase", json!({ "text": "grün" }))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "result": "GRÜN" }));
     assert_eq!(engine.heard.lines.lock().expect("not poisoned").len(), 1);
 }
@@ -26,13 +32,25 @@ async fn progress_cancellation_and_other_agents_work_over_pipes() {
         engine.progress().await;
         engine.context.cancellation.cancel();
     };
-    let (result, ()) = tokio::join!(slow.call_in(&engine, "work", json!({ "steps": 100_000, "step_ms": 1 })), cancel);
-    assert_eq!(result.expect_err("it was cancelled").code.as_deref(), Some("E_TOOL_CANCELLED"));
+    let (result, ()) = tokio::join!(
+        slow.call_in(&engine, "work", json!({ "steps": 100_000, "step_ms": 1 })),
+        cancel
+    );
+    assert_eq!(
+        result.expect_err("it was cancelled").code.as_deref(),
+        Some("E_TOOL_CANCELLED")
+    );
 
     let agent = bench.example("ask_agent").await;
-    let output = agent.call("ask", json!({ "agent": "writer", "question": "why?" })).await.expect("it answers");
+    let output = agent
+        .call("ask", json!({ "agent": "writer", "question": "why?" }))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "answer": "you asked: why?" }));
-    let error = agent.call("ask", json!({ "agent": "nobody", "question": "?" })).await.expect_err("it fails");
+    let error = agent
+        .call("ask", json!({ "agent": "nobody", "question": "?" }))
+        .await
+        .expect_err("it fails");
     assert_eq!(error.code.as_deref(), Some("AGENT_NOT_FOUND"));
 }
 
@@ -42,9 +60,14 @@ async fn a_crash_is_one_unavailable_result_and_the_next_call_works() {
     let hostile = bench.example("hostile").await;
     let slow = Engine::new();
     // A call that runs at the time of the crash is answered too.
-    let (crashed, bystander) =
-        tokio::join!(hostile.call("crash", json!({})), hostile.call_in(&slow, "never", json!({})));
-    for error in [crashed.expect_err("it crashed"), bystander.expect_err("it went along")] {
+    let (crashed, bystander) = tokio::join!(
+        hostile.call("crash", json!({})),
+        hostile.call_in(&slow, "never", json!({}))
+    );
+    for error in [
+        crashed.expect_err("it crashed"),
+        bystander.expect_err("it went along"),
+    ] {
         assert_eq!(error.code.as_deref(), Some("E_TOOL_UNAVAILABLE"));
         assert!(error.message.contains("signal: 6"), "{}", error.message);
     }
@@ -59,7 +82,10 @@ async fn a_library_that_keeps_crashing_rests() {
     let mut crashes = 0;
     // The pauses grow, so that it rests sooner or later however slow this machine is.
     let resting = loop {
-        let error = hostile.call("crash", json!({})).await.expect_err("it crashes or rests");
+        let error = hostile
+            .call("crash", json!({}))
+            .await
+            .expect_err("it crashes or rests");
         assert_eq!(error.code.as_deref(), Some("E_TOOL_UNAVAILABLE"));
         if error.message.contains(" rests for ") {
             break error;
@@ -67,7 +93,13 @@ async fn a_library_that_keeps_crashing_rests() {
         crashes += 1;
     };
     assert!(crashes >= 6, "{crashes}");
-    assert!(resting.message.contains(&format!("died {crashes} times in a row")), "{}", resting.message);
+    assert!(
+        resting
+            .message
+            .contains(&format!("died {crashes} times in a row")),
+        "{}",
+        resting.message
+    );
 }
 
 #[tokio::test]
@@ -80,25 +112,55 @@ async fn an_endless_loop_is_ended_with_its_host() {
         engine.context.cancellation.cancel();
         assert!(spin.call_in(&engine, "spin", json!({})).await.is_err());
     }
-    assert_eq!(spin.call("ok", json!({})).await.expect("a new host answers").output, "fine");
+    assert_eq!(
+        spin.call("ok", json!({}))
+            .await
+            .expect("a new host answers")
+            .output,
+        "fine"
+    );
 }
 
 #[tokio::test]
 async fn a_segmentation_fault_stays_in_the_host() {
     let bench = Bench::hosted(impatient());
     let hostile = bench.c_hostile(&[]).await.expect("it opens");
-    let error = hostile.call("crash", json!({})).await.expect_err("it crashed");
+    let error = hostile
+        .call("crash", json!({}))
+        .await
+        .expect_err("it crashed");
     assert!(error.message.contains("signal: 11"), "{}", error.message);
-    assert_eq!(hostile.call("ok", json!({})).await.expect("it answers").output, "fine");
-    let error = bench.c_hostile(&["CRASH"]).await.err().expect("it is refused");
-    assert!(error.to_string().contains("died while it was opening"), "{error}");
+    assert_eq!(
+        hostile
+            .call("ok", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        "fine"
+    );
+    let error = bench
+        .c_hostile(&["CRASH"])
+        .await
+        .err()
+        .expect("it is refused");
+    assert!(
+        error.to_string().contains("died while it was opening"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn what_a_library_prints_does_not_disturb_the_protocol() {
     let bench = Bench::hosted(impatient());
     let hostile = bench.example("hostile").await;
-    assert_eq!(hostile.call("chatter", json!({})).await.expect("it answers").output, json!({ "said": true }));
+    assert_eq!(
+        hostile
+            .call("chatter", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        json!({ "said": true })
+    );
     assert_eq!(hostile.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
     assert_eq!(bench.libraries.metrics().host_crashes, 0);
 }
@@ -107,18 +169,48 @@ async fn what_a_library_prints_does_not_disturb_the_protocol() {
 async fn a_careless_library_is_told_by_its_host() {
     let bench = Bench::hosted(impatient());
     let hostile = bench.c_hostile(&[]).await.expect("it opens");
-    assert_eq!(hostile.call("double", json!({})).await.expect("it answers").output, 1);
-    assert_eq!(hostile.call("unknown", json!({})).await.expect("it answers").output, json!({ "status": -2 }));
+    assert_eq!(
+        hostile
+            .call("double", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        1
+    );
+    assert_eq!(
+        hostile
+            .call("unknown", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        json!({ "status": -2 })
+    );
     assert_eq!(hostile.code("not-json").await.as_deref(), Some("E_TOOL"));
-    assert_eq!(hostile.code("panic-status").await.as_deref(), Some("E_TOOL_PANIC"));
+    assert_eq!(
+        hostile.code("panic-status").await.as_deref(),
+        Some("E_TOOL_PANIC")
+    );
 }
 
 #[tokio::test]
 async fn what_cannot_be_opened_is_told_as_in_one_process() {
     let bench = Bench::hosted(impatient());
-    let error = bench.c_hostile(&["MAJOR=2"]).await.err().expect("it is refused");
-    assert!(error.to_string().contains("speaks version 2 of the tool ABI"), "{error}");
-    assert!(error.suggestion.is_some_and(|text| text.contains("goondan-abi 1.x")));
+    let error = bench
+        .c_hostile(&["MAJOR=2"])
+        .await
+        .err()
+        .expect("it is refused");
+    assert!(
+        error
+            .to_string()
+            .contains("speaks version 2 of the tool ABI"),
+        "{error}"
+    );
+    assert!(
+        error
+            .suggestion
+            .is_some_and(|text| text.contains("goondan-abi 1.x"))
+    );
 }
 
 #[tokio::test]
@@ -127,7 +219,13 @@ async fn a_host_ends_with_its_last_handler() {
     let hostile = bench.example("hostile").await;
     hostile.call("linger", json!({})).await.expect("it answers");
     drop(hostile);
-    assert!(bench.libraries.shutdown(Duration::from_secs(20)).await.is_empty());
+    assert!(
+        bench
+            .libraries
+            .shutdown(Duration::from_secs(20))
+            .await
+            .is_empty()
+    );
     assert_eq!(bench.libraries.metrics().host_crashes, 0);
 }
 
@@ -135,7 +233,16 @@ async fn a_host_ends_with_its_last_handler() {
 async fn a_host_that_was_shut_down_is_not_started_again() {
     let bench = Bench::hosted(impatient());
     let hostile = bench.example("hostile").await;
-    assert!(bench.libraries.shutdown(Duration::from_secs(20)).await.is_empty());
-    assert_eq!(hostile.code("fail").await.as_deref(), Some("E_TOOL_UNAVAILABLE"));
+    assert!(
+        bench
+            .libraries
+            .shutdown(Duration::from_secs(20))
+            .await
+            .is_empty()
+    );
+    assert_eq!(
+        hostile.code("fail").await.as_deref(),
+        Some("E_TOOL_UNAVAILABLE")
+    );
     assert_eq!(bench.libraries.metrics().host_crashes, 0);
 }

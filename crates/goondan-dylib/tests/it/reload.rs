@@ -12,11 +12,24 @@ async fn an_unchanged_file_is_not_loaded_again() {
     let bench = Bench::new();
     let first = bench.example("counter").await;
     let second = bench.example("counter").await;
-    first.call("increment", json!({})).await.expect("it answers");
-    assert_eq!(second.call("current", json!({})).await.expect("it answers").output, json!({ "count": 1 }));
+    first
+        .call("increment", json!({}))
+        .await
+        .expect("it answers");
+    assert_eq!(
+        second
+            .call("current", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        json!({ "count": 1 })
+    );
     assert_eq!(bench.libraries.metrics().serving, 1);
     // An approval of a call holds for this code.
-    assert_eq!(first.handler("current").code(), second.handler("current").code());
+    assert_eq!(
+        first.handler("current").code(),
+        second.handler("current").code()
+    );
 }
 
 #[tokio::test]
@@ -26,9 +39,18 @@ async fn a_changed_file_is_loaded_beside_the_old_one() {
     old.call("increment", json!({})).await.expect("it answers");
     let new = bench.example("hostile").await;
     assert_eq!(new.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
-    assert!(old.handler("current").code().is_some() && old.handler("current").code() != new.handler("fail").code());
+    assert!(
+        old.handler("current").code().is_some()
+            && old.handler("current").code() != new.handler("fail").code()
+    );
     // Whoever holds the old one goes on using it.
-    assert_eq!(old.call("increment", json!({})).await.expect("it answers").output, json!({ "count": 2 }));
+    assert_eq!(
+        old.call("increment", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        json!({ "count": 2 })
+    );
     assert_eq!(bench.libraries.metrics().serving, 2);
     drop(old);
     until(|| bench.libraries.metrics().retired_mappings == 1).await;
@@ -50,7 +72,9 @@ async fn a_running_call_keeps_its_library() {
     let call = async {
         let handler = slow.handler("wait");
         drop(slow);
-        let Err(error) = handler.call(&engine.context, serde_json::Map::new()).await else { panic!("it waits") };
+        let Err(error) = handler.call(&engine.context, serde_json::Map::new()).await else {
+            panic!("it waits")
+        };
         assert_eq!(error.message, "the call was cancelled");
     };
     tokio::join!(call, swap);
@@ -61,10 +85,20 @@ async fn a_running_call_keeps_its_library() {
 async fn a_broken_file_leaves_the_old_library_serving() {
     let bench = Bench::new();
     let old = bench.example("counter").await;
-    std::fs::write(bench.path("libsubject.so"), b"not a library, and longer than a header").expect("written");
+    std::fs::write(
+        bench.path("libsubject.so"),
+        b"not a library, and longer than a header",
+    )
+    .expect("written");
     assert!(bench.open("subject").await.is_err());
     assert!(bench.c_hostile(&["MAJOR=2"]).await.is_err());
-    assert_eq!(old.call("increment", json!({})).await.expect("it answers").output, json!({ "count": 1 }));
+    assert_eq!(
+        old.call("increment", json!({}))
+            .await
+            .expect("it answers")
+            .output,
+        json!({ "count": 1 })
+    );
 }
 
 #[tokio::test]
@@ -72,8 +106,16 @@ async fn two_tools_with_the_same_entry_share_one_library() {
     let bench = Bench::new();
     std::fs::copy(plugin("counter"), bench.path("libsubject.so")).expect("copied");
     let (first, second) = tokio::join!(bench.open("subject"), bench.open("subject"));
-    first.expect("it opens").call("increment", json!({})).await.expect("it answers");
-    let output = second.expect("it opens").call("current", json!({})).await.expect("it answers");
+    first
+        .expect("it opens")
+        .call("increment", json!({}))
+        .await
+        .expect("it answers");
+    let output = second
+        .expect("it opens")
+        .call("current", json!({}))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "count": 1 }));
 }
 
@@ -88,13 +130,22 @@ async fn shutdown_ends_calls_and_joins_what_can_be_joined() {
     };
     let (waiting, blocked) = (Engine::new(), Engine::new());
     blocked.context.cancellation.cancel();
-    stuck.call_in(&blocked, "block", json!({})).await.expect_err("it was cancelled");
+    stuck
+        .call_in(&blocked, "block", json!({}))
+        .await
+        .expect_err("it was cancelled");
     let shutdown = async {
         waiting.progress().await;
         bench.libraries.shutdown(Duration::from_millis(300)).await
     };
     let (wait, left) = tokio::join!(slow.call_in(&waiting, "wait", json!({})), shutdown);
-    assert_eq!(wait.expect_err("it ended").code.as_deref(), Some("E_TOOL_UNAVAILABLE"));
+    assert_eq!(
+        wait.expect_err("it ended").code.as_deref(),
+        Some("E_TOOL_UNAVAILABLE")
+    );
     assert_eq!(left, ["libstuck.so"]);
-    assert_eq!(slow.code("wait").await.as_deref(), Some("E_TOOL_UNAVAILABLE"));
+    assert_eq!(
+        slow.code("wait").await.as_deref(),
+        Some("E_TOOL_UNAVAILABLE")
+    );
 }

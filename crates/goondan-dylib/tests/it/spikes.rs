@@ -21,8 +21,14 @@ impl Generations {
     fn new() -> Self {
         let bytes = std::fs::read(plugin("hostile")).expect("read");
         let marker = b"GENERATION-00000";
-        let starts = bytes.iter().enumerate().filter(|(_, byte)| **byte == marker[0]).map(|(at, _)| at);
-        let marker_at: Vec<usize> = starts.filter(|at| bytes[*at..].starts_with(marker)).collect();
+        let starts = bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == marker[0])
+            .map(|(at, _)| at);
+        let marker_at: Vec<usize> = starts
+            .filter(|at| bytes[*at..].starts_with(marker))
+            .collect();
         assert!(!marker_at.is_empty(), "the marker is in the library");
         Generations { bytes, marker_at }
     }
@@ -38,7 +44,12 @@ impl Generations {
 /// Resident memory of this process in bytes, where the system says so.
 fn resident() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    statm.split_whitespace().nth(1)?.parse::<usize>().ok().map(|pages| pages * 4096)
+    statm
+        .split_whitespace()
+        .nth(1)?
+        .parse::<usize>()
+        .ok()
+        .map(|pages| pages * 4096)
 }
 
 /// 1. Each reload runs new code, although thread-local destructors of the old one ran on threads of both sides.
@@ -51,14 +62,24 @@ async fn two_hundred_reloads_run_new_code_each_time() {
     for number in 0..RELOADS {
         generations.write(number, &bench.path("libsubject.so"));
         let subject = bench.open("subject").await.expect("it opens");
-        let output = subject.call("generation", json!({})).await.expect("it answers").output;
-        assert_eq!(output, json!({ "marker": format!("GENERATION-{number:05}") }));
+        let output = subject
+            .call("generation", json!({}))
+            .await
+            .expect("it answers")
+            .output;
+        assert_eq!(
+            output,
+            json!({ "marker": format!("GENERATION-{number:05}") })
+        );
         seen.insert(output.to_string());
     }
     assert_eq!(seen.len(), RELOADS);
     until(|| bench.libraries.metrics().retired_mappings == RELOADS as u64).await;
     if let (Some(before), Some(after)) = (before, resident()) {
-        println!("{} KiB a reload", (after.saturating_sub(before)) / RELOADS / 1024);
+        println!(
+            "{} KiB a reload",
+            (after.saturating_sub(before)) / RELOADS / 1024
+        );
     }
 }
 
@@ -104,8 +125,14 @@ async fn overwriting_the_build_output_during_a_call_is_harmless() {
         engine.context.cancellation.cancel();
     };
     let (result, ()) = tokio::join!(slow.call_in(&engine, "wait", json!({})), overwrite);
-    assert_eq!(result.expect_err("it was cancelled").message, "the call was cancelled");
-    let output = slow.call("work", json!({ "steps": 2 })).await.expect("it answers");
+    assert_eq!(
+        result.expect_err("it was cancelled").message,
+        "the call was cancelled"
+    );
+    let output = slow
+        .call("work", json!({ "steps": 2 }))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "steps": 2 }));
 }
 
@@ -115,6 +142,9 @@ async fn a_library_in_c_needs_the_header_alone() {
     let bench = Bench::new();
     compile_c("c-reverse/reverse.c", &[], &bench.path("libsubject.so"));
     let subject = bench.open("subject").await.expect("it opens");
-    let output = subject.call("reverse", json!({ "text": "abc" })).await.expect("it answers");
+    let output = subject
+        .call("reverse", json!({ "text": "abc" }))
+        .await
+        .expect("it answers");
     assert_eq!(output.output, json!({ "result": "cba" }));
 }

@@ -11,9 +11,9 @@ use chrono::DateTime;
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessageData, MessageSource, Role};
 use goondan_core::ports::tool::{
-    AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, OpenError, ProgressSink, RequestOptions, RequestResult,
-    SendResult, SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger,
-    ToolOutput, ToolSet, ToolSource,
+    AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, OpenError, ProgressSink,
+    RequestOptions, RequestResult, SendResult, SpawnOptions, SpawnResult, SpawnedAgentInfo,
+    ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_dylib::{HostCommand, Libraries, Limits};
 use goondan_spec::kinds::{Entry, ExportSpec, Tool};
@@ -33,10 +33,22 @@ pub(crate) fn workspace() -> PathBuf {
 fn build() -> BTreeMap<String, PathBuf> {
     let packages = ["text-utils", "counter", "ask-agent", "slow", "hostile"];
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(workspace()).args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
+    cargo.current_dir(workspace()).args([
+        "build",
+        "--quiet",
+        "--message-format=json-render-diagnostics",
+    ]);
     cargo.args(packages.iter().flat_map(|package| ["-p", package]));
     // The command is named so that what lies below is built with the features that it has there, and not a second time.
-    cargo.args(["-p", "goondan-dylib", "-p", "goondan-cli", "--lib", "--example", "tool-host"]);
+    cargo.args([
+        "-p",
+        "goondan-dylib",
+        "-p",
+        "goondan-cli",
+        "--lib",
+        "--example",
+        "tool-host",
+    ]);
     artifacts(&mut cargo)
 }
 
@@ -45,14 +57,27 @@ fn artifacts(cargo: &mut Command) -> BTreeMap<String, PathBuf> {
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
-    let output = cargo.stderr(std::process::Stdio::inherit()).output().expect("cargo runs");
+    let output = cargo
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .expect("cargo runs");
     assert!(output.status.success(), "the plug-ins do not build");
     let lines = String::from_utf8(output.stdout).expect("JSON");
-    let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let messages = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut built = BTreeMap::new();
     for message in messages.filter(|message| message["reason"] == "compiler-artifact") {
-        let name = message["target"]["name"].as_str().unwrap_or_default().to_owned();
-        for file in message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let name = message["target"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        for file in message["filenames"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
             let is_library = file.ends_with(std::env::consts::DLL_SUFFIX);
             if is_library || message["executable"].as_str() == Some(file) {
                 built.insert(name.clone(), PathBuf::from(file));
@@ -69,14 +94,27 @@ pub(crate) fn plugin(name: &str) -> &'static Path {
 
 /// A command that starts hosts.
 pub(crate) fn host_command() -> HostCommand {
-    HostCommand { program: BUILT["tool-host"].clone(), args: Vec::new() }
+    HostCommand {
+        program: BUILT["tool-host"].clone(),
+        args: Vec::new(),
+    }
 }
 
 /// Compiles a C library to `target`. `defines` look like `MAGIC=1`.
 pub(crate) fn compile_c(source: &str, defines: &[&str], target: &Path) {
     let folder = workspace();
     let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-pthread", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror", "-I"])
+        .args([
+            "-shared",
+            "-fPIC",
+            "-pthread",
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-function",
+            "-Werror",
+            "-I",
+        ])
         .arg(folder.join("include"))
         .args(defines.iter().map(|define| format!("-D{define}")))
         .arg(folder.join("examples/plugins").join(source))
@@ -84,7 +122,10 @@ pub(crate) fn compile_c(source: &str, defines: &[&str], target: &Path) {
         .arg(target)
         .status()
         .expect("`cc` is there: Rust links with it");
-    assert!(status.success(), "{source} does not compile with {defines:?}");
+    assert!(
+        status.success(),
+        "{source} does not compile with {defines:?}"
+    );
 }
 
 /// A folder with libraries, and what opens them.
@@ -131,7 +172,10 @@ impl Bench {
     }
 
     pub(crate) async fn open_tool(&self, tool: &Resource<Tool>) -> Result<Exports, OpenError> {
-        self.libraries.open(tool, self.folder.path()).await.map(Exports)
+        self.libraries
+            .open(tool, self.folder.path())
+            .await
+            .map(Exports)
     }
 
     /// Puts the library of an example into the folder, and opens it.
@@ -150,7 +194,11 @@ impl Bench {
 /// A Tool resource with that entry.
 pub(crate) fn tool(entry: &str) -> Resource<Tool> {
     Resource {
-        id: ResourceId { package: None, kind: Kind::Tool, name: "subject".to_owned() },
+        id: ResourceId {
+            package: None,
+            kind: Kind::Tool,
+            name: "subject".to_owned(),
+        },
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         origin: None,
@@ -163,7 +211,13 @@ pub(crate) struct Exports(pub(crate) ToolSet);
 
 impl Exports {
     pub(crate) fn spec(&self, export: &str) -> &ExportSpec {
-        &self.0.exports.iter().find(|(spec, _)| spec.name == export).expect("there is such an export").0
+        &self
+            .0
+            .exports
+            .iter()
+            .find(|(spec, _)| spec.name == export)
+            .expect("there is such an export")
+            .0
     }
 
     pub(crate) fn handler(&self, export: &str) -> Arc<dyn ToolHandler> {
@@ -172,7 +226,11 @@ impl Exports {
     }
 
     /// Calls with a context of its own.
-    pub(crate) async fn call(&self, export: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+    pub(crate) async fn call(
+        &self,
+        export: &str,
+        arguments: Value,
+    ) -> Result<ToolOutput, ToolError> {
         self.call_in(&Engine::new(), export, arguments).await
     }
 
@@ -182,13 +240,18 @@ impl Exports {
         export: &str,
         arguments: Value,
     ) -> Result<ToolOutput, ToolError> {
-        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are an object")
+        };
         self.handler(export).call(&engine.context, arguments).await
     }
 
     /// The code of the error that a call ends with.
     pub(crate) async fn code(&self, export: &str) -> Option<String> {
-        self.call(export, serde_json::json!({})).await.expect_err("it fails").code
+        self.call(export, serde_json::json!({}))
+            .await
+            .expect_err("it fails")
+            .code
     }
 }
 
@@ -212,7 +275,10 @@ impl Engine {
         let heard = Arc::new(Heard::default());
         let message = Message {
             id: "m1".to_owned(),
-            data: MessageData { role: Role::Assistant, content: Vec::new() },
+            data: MessageData {
+                role: Role::Assistant,
+                content: Vec::new(),
+            },
             metadata: JsonObject::new(),
             created_at: DateTime::UNIX_EPOCH,
             source: MessageSource::System,
@@ -246,13 +312,19 @@ impl Engine {
 
 impl ToolLogger for Heard {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
-        self.lines.lock().expect("not poisoned").push((level, message.to_owned(), fields));
+        self.lines
+            .lock()
+            .expect("not poisoned")
+            .push((level, message.to_owned(), fields));
     }
 }
 
 impl ProgressSink for Heard {
     fn update(&self, title: &str, _metadata: JsonObject) {
-        self.titles.lock().expect("not poisoned").push(title.to_owned());
+        self.titles
+            .lock()
+            .expect("not poisoned")
+            .push(title.to_owned());
         self.said.notify_one();
     }
 }
@@ -266,10 +338,15 @@ impl AgentToolRuntime for Heard {
         event: AgentEventInput,
         options: RequestOptions,
     ) -> Result<RequestResult, ToolError> {
-        self.asked.lock().expect("not poisoned").push(format!("request {target}: {}", event.input));
+        self.asked
+            .lock()
+            .expect("not poisoned")
+            .push(format!("request {target}: {}", event.input));
         self.said.notify_one();
         match target {
-            "nobody" => Err(ToolError::new("no agent `nobody`").code(Code::AGENT_NOT_FOUND).suggest("ask writer")),
+            "nobody" => Err(ToolError::new("no agent `nobody`")
+                .code(Code::AGENT_NOT_FOUND)
+                .suggest("ask writer")),
             "silent" => std::future::pending().await,
             _ => Ok(RequestResult {
                 event_id: "e1".to_owned(),
@@ -284,13 +361,27 @@ impl AgentToolRuntime for Heard {
 
     async fn send(&self, target: &str, event: AgentEventInput) -> Result<SendResult, ToolError> {
         let key = event.instance_key.unwrap_or_default();
-        self.asked.lock().expect("not poisoned").push(format!("send {target}:{key}: {}", event.input));
-        Ok(SendResult { event_id: "e2".to_owned(), target: target.to_owned(), accepted: true })
+        self.asked
+            .lock()
+            .expect("not poisoned")
+            .push(format!("send {target}:{key}: {}", event.input));
+        Ok(SendResult {
+            event_id: "e2".to_owned(),
+            target: target.to_owned(),
+            accepted: true,
+        })
     }
 
     async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
-        let instance_key = options.instance_key.unwrap_or_else(|| format!("{target}-1"));
-        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned: true, cwd: options.cwd })
+        let instance_key = options
+            .instance_key
+            .unwrap_or_else(|| format!("{target}-1"));
+        Ok(SpawnResult {
+            target: target.to_owned(),
+            instance_key,
+            spawned: true,
+            cwd: options.cwd,
+        })
     }
 
     async fn list(&self, _include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {

@@ -26,12 +26,30 @@ pub(crate) struct Piece {
 
 /// All pieces.
 pub(crate) const PIECES: &[Piece] = &[
-    Piece { name: "decode and check a file of 100 tools", prepare: decode },
-    Piece { name: "check arguments against a schema", prepare: check_arguments },
-    Piece { name: "encode a runtime event", prepare: encode_event },
-    Piece { name: "append and fold 100 messages", prepare: fold },
-    Piece { name: "call an empty tool", prepare: swarm::call },
-    Piece { name: "a turn of 50 tool steps", prepare: swarm::turn },
+    Piece {
+        name: "decode and check a file of 100 tools",
+        prepare: decode,
+    },
+    Piece {
+        name: "check arguments against a schema",
+        prepare: check_arguments,
+    },
+    Piece {
+        name: "encode a runtime event",
+        prepare: encode_event,
+    },
+    Piece {
+        name: "append and fold 100 messages",
+        prepare: fold,
+    },
+    Piece {
+        name: "call an empty tool",
+        prepare: swarm::call,
+    },
+    Piece {
+        name: "a turn of 50 tool steps",
+        prepare: swarm::turn,
+    },
 ];
 
 fn decode() -> Box<dyn FnMut()> {
@@ -46,7 +64,11 @@ fn decode() -> Box<dyn FnMut()> {
     let files = MemoryFiles::new().file("/p/goondan.yaml", text.join("---\n"));
     let base = BasePackage::default();
     Box::new(move || {
-        std::hint::black_box(load(LoadInput { root: Path::new("/p"), files: &files, base: &base }));
+        std::hint::black_box(load(LoadInput {
+            root: Path::new("/p"),
+            files: &files,
+            base: &base,
+        }));
     })
 }
 
@@ -89,14 +111,27 @@ fn fold() -> Box<dyn FnMut()> {
     let now = SystemClock.now();
     let message = |number: usize| Message {
         id: format!("m{number}"),
-        data: MessageData { role: Role::User, content: vec![Part::Text { text: "hello".to_owned() }] },
+        data: MessageData {
+            role: Role::User,
+            content: vec![Part::Text {
+                text: "hello".to_owned(),
+            }],
+        },
         metadata: goondan_core::JsonObject::new(),
         created_at: now,
         source: MessageSource::System,
     };
-    let events: Vec<MessageEvent> = (0..100).map(|number| MessageEvent::Append { message: message(number) }).collect();
+    let events: Vec<MessageEvent> = (0..100)
+        .map(|number| MessageEvent::Append {
+            message: message(number),
+        })
+        .collect();
     Box::new(move || {
-        let stored = StoredConversation { base: Vec::new(), events: Vec::new(), warnings: Vec::new() };
+        let stored = StoredConversation {
+            base: Vec::new(),
+            events: Vec::new(),
+            warnings: Vec::new(),
+        };
         let (mut conversation, _) = Conversation::restore(stored);
         for event in &events {
             drop(conversation.apply(event.clone()));

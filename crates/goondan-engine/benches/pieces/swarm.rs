@@ -10,8 +10,12 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::Role;
 use goondan_core::ports::approval::ApproveAll;
 use goondan_core::ports::clock::SystemClock;
-use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
-use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use goondan_core::ports::model::{
+    ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
+};
+use goondan_core::ports::tool::{
+    OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+};
 use goondan_core::ports::tracing::PassOn;
 use goondan_engine::plan::{PlanPorts, plan};
 use goondan_engine::runtime::{ExternalInput, NodeParts, Runtime, RuntimeParts};
@@ -44,7 +48,11 @@ pub(super) fn call() -> Box<dyn FnMut()> {
     let (executor, runtime) = start();
     Box::new(move || {
         let id = InstanceId::new("a", "main");
-        let result = executor.block_on(runtime.call_tool(id, "empty__call", Value::Object(JsonObject::new())));
+        let result = executor.block_on(runtime.call_tool(
+            id,
+            "empty__call",
+            Value::Object(JsonObject::new()),
+        ));
         assert!(result.expect("the agent is there").error.is_none());
     })
 }
@@ -58,7 +66,11 @@ pub(super) fn turn() -> Box<dyn FnMut()> {
         let target = InstanceId::new("a", format!("i{number}"));
         let result = executor.block_on(async {
             let accepted = runtime.send(ExternalInput::text(target, "go")).await;
-            accepted.expect("it is accepted").result.await.expect("it ends")
+            accepted
+                .expect("it is accepted")
+                .result
+                .await
+                .expect("it ends")
         });
         assert!(result.error.is_none(), "{:?}", result.error);
     })
@@ -66,16 +78,32 @@ pub(super) fn turn() -> Box<dyn FnMut()> {
 
 fn start() -> (tokio::runtime::Runtime, Runtime) {
     // The fewest threads that there can be, so that instructions can be counted.
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    let executor = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build();
     let executor = executor.expect("an executor");
     let runtime = executor.block_on(async {
-        let base = BasePackage { tools: vec![manifest()], ..BasePackage::default() };
+        let base = BasePackage {
+            tools: vec![manifest()],
+            ..BasePackage::default()
+        };
         let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.to_owned());
-        let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
+        let loaded = load(LoadInput {
+            root: Path::new("/p"),
+            files: &files,
+            base: &base,
+        });
         let bundle = Arc::new(loaded.bundle.expect("the bundle is valid"));
         let swarm = bundle.choose_swarm(None).expect("a swarm");
-        let ports = PlanPorts { tools: Arc::new(Empty), extensions: Arc::new(()), models: Arc::new(Calls) };
-        let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.expect("a plan");
+        let ports = PlanPorts {
+            tools: Arc::new(Empty),
+            extensions: Arc::new(()),
+            models: Arc::new(Calls),
+        };
+        let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None)
+            .await
+            .expect("a plan");
         let node = NodeParts {
             tracing: Arc::new(PassOn),
             has_sandbox: false,
@@ -106,7 +134,11 @@ fn manifest() -> ToolManifest {
         parameters: json!({"type": "object"}),
         ..ExportSpec::default()
     };
-    ToolManifest { name: "empty".to_owned(), exports: vec![export].into(), ..ToolManifest::default() }
+    ToolManifest {
+        name: "empty".to_owned(),
+        exports: vec![export].into(),
+        ..ToolManifest::default()
+    }
 }
 
 struct Empty;
@@ -114,8 +146,14 @@ struct Empty;
 #[async_trait]
 impl ToolSource for Empty {
     async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, OpenError> {
-        let exports = tool.spec.exports.iter().map(|export| (export.clone(), Arc::new(Empty) as Arc<dyn ToolHandler>));
-        Ok(ToolSet { exports: exports.collect() })
+        let exports = tool
+            .spec
+            .exports
+            .iter()
+            .map(|export| (export.clone(), Arc::new(Empty) as Arc<dyn ToolHandler>));
+        Ok(ToolSet {
+            exports: exports.collect(),
+        })
     }
 }
 
@@ -142,10 +180,18 @@ impl ModelFactory for Calls {
 #[async_trait]
 impl ModelClient for Calls {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let results = request.messages.iter().filter(|message| message.data.role == Role::Tool).count();
+        let results = request
+            .messages
+            .iter()
+            .filter(|message| message.data.role == Role::Tool)
+            .count();
         let said = if results < STEPS {
             let arguments = Value::Object(JsonObject::new());
-            ModelChunk::ToolCall { id: format!("c{results}"), name: "empty__call".to_owned(), arguments }
+            ModelChunk::ToolCall {
+                id: format!("c{results}"),
+                name: "empty__call".to_owned(),
+                arguments,
+            }
         } else {
             ModelChunk::Text("done".to_owned())
         };

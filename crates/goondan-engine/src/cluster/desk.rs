@@ -25,13 +25,20 @@ use goondan_core::ports::store::StoreError;
 /// Hears the members out, for as long as the engine lives.
 pub(crate) async fn listen(engine: Weak<Engine>, roster: Arc<Roster>) {
     while let Some(news) = roster.crew.news().await {
-        let Some(engine) = engine.upgrade() else { return };
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
         match news {
             News::Member(member) => roster.put(member, &engine.lives.run),
             News::Left { node } => roster.remove(&node),
             News::Said { node, words } => {
                 if let Some(words) = decode(&words) {
-                    (Desk { engine: Arc::clone(&engine), roster: Arc::clone(&roster), node }).hear(words);
+                    (Desk {
+                        engine: Arc::clone(&engine),
+                        roster: Arc::clone(&roster),
+                        node,
+                    })
+                    .hear(words);
                 }
                 continue;
             }
@@ -58,21 +65,44 @@ impl Desk {
             ToLeader::Panicked { turn } => roster.ended(node, turn, Ended::Panicked),
             ToLeader::Ask { call, question } => self.answer(call, *question),
             ToLeader::Gone { call } => roster.gone(node, &[call]),
-            ToLeader::Abandon { event_id, reason, calls } => {
+            ToLeader::Abandon {
+                event_id,
+                reason,
+                calls,
+            } => {
                 // Before the orchestrator looks who still waits.
                 roster.gone(node, &calls);
-                let _ = self.engine.commands.send(Command::Abandon { event_id, reason });
+                let _ = self
+                    .engine
+                    .commands
+                    .send(Command::Abandon { event_id, reason });
             }
             ToLeader::Happened(event) => {
                 roster.happened(&event);
                 bus.happened(*event);
             }
-            ToLeader::Text { instance, turn_id, delta } => bus.publish(SwarmEvent::Text { instance, turn_id, delta }),
-            ToLeader::TextReset { instance, turn_id } => bus.publish(SwarmEvent::TextReset { instance, turn_id }),
+            ToLeader::Text {
+                instance,
+                turn_id,
+                delta,
+            } => bus.publish(SwarmEvent::Text {
+                instance,
+                turn_id,
+                delta,
+            }),
+            ToLeader::TextReset { instance, turn_id } => {
+                bus.publish(SwarmEvent::TextReset { instance, turn_id })
+            }
             ToLeader::Spent(spending) => self.engine.spent.add(&spending),
-            ToLeader::Used { identity, tokens, cost } => {
+            ToLeader::Used {
+                identity,
+                tokens,
+                cost,
+            } => {
                 let generation = self.engine.generation.load();
-                self.engine.pace.used(generation.limits, tokens, cost.as_ref());
+                self.engine
+                    .pace
+                    .used(generation.limits, tokens, cost.as_ref());
                 if let Some(model) = generation.model_like(&identity) {
                     model.pace.used(model.limits, tokens, cost.as_ref());
                 }
@@ -90,8 +120,16 @@ impl Desk {
             Question::Submit { event, result } => self.submit(call, event, result),
             Question::Spawn(request) => {
                 let (answer, spawned) = oneshot::channel();
-                let _ = self.engine.commands.send(Command::Spawn { request, answer });
-                self.reply(call, async move { spawned.await.unwrap_or(Err(Refusal::Ended)).map_err(Refused::from) });
+                let _ = self
+                    .engine
+                    .commands
+                    .send(Command::Spawn { request, answer });
+                self.reply(call, async move {
+                    spawned
+                        .await
+                        .unwrap_or(Err(Refusal::Ended))
+                        .map_err(Refused::from)
+                });
             }
             Question::List => {
                 let (answer, metas) = oneshot::channel();
@@ -111,7 +149,9 @@ impl Desk {
                 let approver = Arc::clone(&self.engine.approver);
                 self.reply(call, async move { approver.ask(request).await });
             }
-            Question::Remember(grants) => self.reply(call, remember(Arc::clone(&self.engine), grants)),
+            Question::Remember(grants) => {
+                self.reply(call, remember(Arc::clone(&self.engine), grants))
+            }
             Question::Jobs(instance) => self.tell(call, &power::jobs(&self.engine, &instance)),
             Question::AddJob(job) => {
                 let engine = Arc::clone(&self.engine);
@@ -119,7 +159,10 @@ impl Desk {
             }
             Question::RemoveJob(instance, id) => {
                 let engine = Arc::clone(&self.engine);
-                self.reply(call, async move { power::remove(&engine, &instance, &id).await });
+                self.reply(
+                    call,
+                    async move { power::remove(&engine, &instance, &id).await },
+                );
             }
         }
     }
@@ -131,17 +174,38 @@ impl Desk {
             self.wait_for(result, &event.target, waits);
             waiter
         });
-        let _ = self.engine.commands.send(Command::Submit { event, waiter, accepted });
-        self.reply(call, async move { answer.await.unwrap_or(Err(Refusal::Ended)).map_err(Refused::from) });
+        let _ = self.engine.commands.send(Command::Submit {
+            event,
+            waiter,
+            accepted,
+        });
+        self.reply(call, async move {
+            answer
+                .await
+                .unwrap_or(Err(Refusal::Ended))
+                .map_err(Refused::from)
+        });
     }
 
     /// Tells the worker the result of an event, and meanwhile signs of life of whoever handles it.
-    fn wait_for(&self, call: CallNumber, target: &InstanceId, result: oneshot::Receiver<TurnResult>) {
+    fn wait_for(
+        &self,
+        call: CallNumber,
+        target: &InstanceId,
+        result: oneshot::Receiver<TurnResult>,
+    ) {
         let slot: Slot = Arc::new(Mutex::new(Some(result)));
-        let (desk, life, waits) = (self.clone(), self.engine.lives.of(target), Arc::clone(&slot));
+        let (desk, life, waits) = (
+            self.clone(),
+            self.engine.lives.of(target),
+            Arc::clone(&slot),
+        );
         self.roster.call(&self.node, call, || {
             let task = tokio::spawn(async move {
-                let sign = |is_asked| desk.roster.say(&desk.node, &ToWorker::Sign { call, is_asked });
+                let sign = |is_asked| {
+                    desk.roster
+                        .say(&desk.node, &ToWorker::Sign { call, is_asked })
+                };
                 let result = tokio::select! {
                     result = of_slot(&waits) => result,
                     () = life.report(sign) => None,
@@ -151,12 +215,19 @@ impl Desk {
                 }
                 desk.roster.called(&desk.node, call);
             });
-            Called { task: task.abort_handle(), slot: Some(slot) }
+            Called {
+                task: task.abort_handle(),
+                slot: Some(slot),
+            }
         });
     }
 
     /// Answers once `work` is done, unless nobody waits for it any more.
-    fn reply<T: Serialize>(&self, call: CallNumber, work: impl Future<Output = T> + Send + 'static) {
+    fn reply<T: Serialize>(
+        &self,
+        call: CallNumber,
+        work: impl Future<Output = T> + Send + 'static,
+    ) {
         let desk = self.clone();
         self.roster.call(&self.node, call, || {
             let task = tokio::spawn(async move {
@@ -164,21 +235,27 @@ impl Desk {
                 desk.tell(call, &answer);
                 desk.roster.called(&desk.node, call);
             });
-            Called { task: task.abort_handle(), slot: None }
+            Called {
+                task: task.abort_handle(),
+                slot: None,
+            }
         });
     }
 
     fn tell<T: Serialize>(&self, call: CallNumber, answer: &T) {
         let answer: Value = json!(answer);
-        self.roster.say(&self.node, &ToWorker::Answer { call, answer });
+        self.roster
+            .say(&self.node, &ToWorker::Answer { call, answer });
     }
 }
 
 /// The result that comes into a slot; `None` where nobody waits for it any more, or none comes.
 async fn of_slot(slot: &Slot) -> Option<TurnResult> {
-    std::future::poll_fn(|context| match &mut *slot.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(result) => Future::poll(std::pin::Pin::new(result), context).map(Result::ok),
-        None => Poll::Ready(None),
+    std::future::poll_fn(|context| {
+        match &mut *slot.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(result) => Future::poll(std::pin::Pin::new(result), context).map(Result::ok),
+            None => Poll::Ready(None),
+        }
     })
     .await
 }
@@ -200,13 +277,22 @@ async fn enter(engine: Arc<Engine>, wanted: RoomWanted) {
         engine.bus.runtime(&wanted.instance, &wanted.trace, kind);
     };
     let life = Life::new();
-    engine.pace.enter(generation.limits, &life, |full| tell(RateScope::Swarm, full)).await;
+    engine
+        .pace
+        .enter(generation.limits, &life, |full| {
+            tell(RateScope::Swarm, full)
+        })
+        .await;
     if let Some(model) = generation.model_like(&wanted.identity) {
-        model.pace.enter(model.limits, &life, |full| tell(RateScope::Model, full)).await;
+        model
+            .pace
+            .enter(model.limits, &life, |full| tell(RateScope::Model, full))
+            .await;
     }
 }
 
 async fn remember(engine: Arc<Engine>, grants: Vec<Grant>) -> Result<(), String> {
     let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
-    kept.unwrap_or(Err(StoreError::Closed)).map_err(|error| error.to_string())
+    kept.unwrap_or(Err(StoreError::Closed))
+        .map_err(|error| error.to_string())
 }

@@ -34,7 +34,10 @@ pub(crate) struct Place {
 impl Place {
     /// On the only node.
     pub(crate) fn here() -> Self {
-        Place { node: None, is_home: true }
+        Place {
+            node: None,
+            is_home: true,
+        }
     }
 }
 
@@ -112,7 +115,9 @@ impl Called {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.calls.drain().for_each(|(_, called)| called.task.abort());
+        self.calls
+            .drain()
+            .for_each(|(_, called)| called.task.abort());
     }
 }
 
@@ -125,7 +130,11 @@ impl Roster {
             placed: HashMap::new(),
             last_turn: 0,
         };
-        Arc::new(Roster { crew, state: Mutex::new(state), told: Mutex::default() })
+        Arc::new(Roster {
+            crew,
+            state: Mutex::new(state),
+            told: Mutex::default(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,21 +162,41 @@ impl Roster {
         let home = state.homes.peek(id);
         let is_home = |node: &NodeName| home == Some(node);
         let free = |node: NodeName, most: usize| (load(&node) < most).then(|| (load(&node), node));
-        let fit = state.nodes.values().filter(|node| node.takes_turns()).map(|node| &node.member);
+        let fit = state
+            .nodes
+            .values()
+            .filter(|node| node.takes_turns())
+            .map(|node| &node.member);
         // Who leaves turns to others runs them where there are none.
         let own_turns = self.crew.own_turns();
         let leaves_them = own_turns == 0 && !is_bound && fit.clone().next().is_some();
-        let here = free(None, if own_turns == 0 && !leaves_them { usize::MAX } else { own_turns });
-        let place = |node: NodeName| Place { is_home: is_home(&node), node };
+        let here = free(
+            None,
+            if own_turns == 0 && !leaves_them {
+                usize::MAX
+            } else {
+                own_turns
+            },
+        );
+        let place = |node: NodeName| Place {
+            is_home: is_home(&node),
+            node,
+        };
         if is_bound || (is_home(&None) && !leaves_them) {
             return here.map(|(_, node)| place(node));
         }
-        if let Some(member) = fit.clone().find(|member| home.is_some_and(|home| home.as_ref() == Some(&member.node))) {
+        if let Some(member) = fit
+            .clone()
+            .find(|member| home.is_some_and(|home| home.as_ref() == Some(&member.node)))
+        {
             return free(Some(member.node.clone()), member.turns).map(|(_, node)| place(node));
         }
-        let free = fit.filter_map(|member| free(Some(member.node.clone()), member.turns)).chain(here);
+        let free = fit
+            .filter_map(|member| free(Some(member.node.clone()), member.turns))
+            .chain(here);
         let residents = |node: &NodeName| state.residents.get(node).copied().unwrap_or_default();
-        free.min_by_key(|(load, node)| (*load, residents(node))).map(|(_, node)| place(node))
+        free.min_by_key(|(load, node)| (*load, residents(node)))
+            .map(|(_, node)| place(node))
     }
 
     /// A turn of that instance begins there. Where it is forgotten that another one was here, gives that back: its next turn may
@@ -196,37 +225,67 @@ impl Roster {
 
     /// Tells people how many turns run there.
     fn note(&self, state: &State, node: &NodeName) {
-        let running = state.placed.values().filter(|placed| *placed == node).count();
+        let running = state
+            .placed
+            .values()
+            .filter(|placed| *placed == node)
+            .count();
         self.crew.note_turns(vec![(node.clone(), running)]);
     }
 
     /// An instance is retired or deleted.
     pub(crate) fn put_away(&self, id: &InstanceId) {
         if let Some(Some(node)) = self.state().leave(id) {
-            self.say(&node, &ToWorker::PutAway { instance: id.clone() });
+            self.say(
+                &node,
+                &ToWorker::PutAway {
+                    instance: id.clone(),
+                },
+            );
         }
     }
 
     /// A node has come, or has changed.
     pub(crate) fn put(&self, member: Member, run: &Arc<Life>) {
         let mut state = self.state();
-        self.say(&member.node, &ToWorker::Fit { is_fit: member.is_fit });
+        self.say(
+            &member.node,
+            &ToWorker::Fit {
+                is_fit: member.is_fit,
+            },
+        );
         if let Some(node) = state.nodes.get_mut(&member.node) {
             node.member = member;
             return;
         }
         let (turns, calls, run) = (HashMap::new(), HashMap::new(), Mirror::of(Arc::clone(run)));
-        state.nodes.insert(member.node.clone(), Node { member, turns, calls, run, is_leaving: false });
+        state.nodes.insert(
+            member.node.clone(),
+            Node {
+                member,
+                turns,
+                calls,
+                run,
+                is_leaving: false,
+            },
+        );
     }
 
     /// A node is about to leave. What it runs it ends, or it goes on elsewhere.
     pub(crate) fn leave(&self, node: &str) {
-        self.state().nodes.get_mut(node).into_iter().for_each(|node| node.is_leaving = true);
+        self.state()
+            .nodes
+            .get_mut(node)
+            .into_iter()
+            .for_each(|node| node.is_leaving = true);
     }
 
     /// Another project serves here: no node gets turns before it is put again.
     pub(crate) fn doubt_all(&self) {
-        self.state().nodes.values_mut().for_each(|node| node.member.is_fit = false);
+        self.state()
+            .nodes
+            .values_mut()
+            .for_each(|node| node.member.is_fit = false);
     }
 
     /// A node has gone: whoever waits for its turns learns so.
@@ -234,7 +293,12 @@ impl Roster {
         let mut state = self.state();
         let gone = state.nodes.remove(node);
         let name = Some(node.to_owned());
-        let strays: Vec<_> = state.homes.iter().filter(|(_, home)| **home == name).map(|(id, _)| id.clone()).collect();
+        let strays: Vec<_> = state
+            .homes
+            .iter()
+            .filter(|(_, home)| **home == name)
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in strays {
             state.homes.pop(&id);
         }
@@ -256,11 +320,23 @@ impl Roster {
         let turn = state.last_turn;
         let (ended, end) = oneshot::channel();
         let mirror = Mirror::of(Arc::clone(&start.facts.life));
-        state.nodes.get_mut(node)?.turns.insert(turn, Remote { ended, mirror });
+        state
+            .nodes
+            .get_mut(node)?
+            .turns
+            .insert(turn, Remote { ended, mirror });
         let joined = start.joined.behind(0);
         let given = joined.len();
         let (event, meta, is_new) = (start.event.clone(), start.meta.clone(), start.is_new);
-        let begin = Begin { turn, event, meta, is_new, is_home, joined, grants };
+        let begin = Begin {
+            turn,
+            event,
+            meta,
+            is_new,
+            is_home,
+            joined,
+            grants,
+        };
         self.say(node, &ToWorker::Begin(Box::new(begin)));
         Some((turn, given, end))
     }
@@ -270,7 +346,8 @@ impl Roster {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
             RuntimeEventKind::TurnStarted { turn_id, .. } => drop(told.remove(turn_id)),
-            RuntimeEventKind::TurnCompleted { turn_id, .. } | RuntimeEventKind::TurnFailed { turn_id, .. } => {
+            RuntimeEventKind::TurnCompleted { turn_id, .. }
+            | RuntimeEventKind::TurnFailed { turn_id, .. } => {
                 told.insert(turn_id.clone());
             }
             _ => {}
@@ -279,12 +356,19 @@ impl Roster {
 
     /// Whether everybody was told that a turn is over. Whoever waits for the turn asks once.
     pub(crate) fn was_told(&self, turn_id: &str) -> bool {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(turn_id)
+        self.told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(turn_id)
     }
 
     /// A turn of a node has ended.
     pub(crate) fn ended(&self, node: &str, turn: TurnNumber, end: Ended) {
-        let remote = self.state().nodes.get_mut(node).and_then(|node| node.turns.remove(&turn));
+        let remote = self
+            .state()
+            .nodes
+            .get_mut(node)
+            .and_then(|node| node.turns.remove(&turn));
         if let Some(remote) = remote {
             // Without a turn that waits, the swarm is ending.
             let _ = remote.ended.send(end);
@@ -294,7 +378,9 @@ impl Roster {
     /// A sign of life from a node. Gives back whether a person is asked there from now on, or is not any more.
     pub(crate) fn sign(&self, node: &str, turn: Option<TurnNumber>, is_asked: bool) -> bool {
         let mut state = self.state();
-        let Some(node) = state.nodes.get_mut(node) else { return false };
+        let Some(node) = state.nodes.get_mut(node) else {
+            return false;
+        };
         let mirror = match turn {
             None => Some(&mut node.run),
             Some(turn) => node.turns.get_mut(&turn).map(|remote| &mut remote.mirror),
@@ -312,14 +398,22 @@ impl Roster {
 
     /// What is done for a question is over.
     pub(crate) fn called(&self, node: &str, call: CallNumber) {
-        self.state().nodes.get_mut(node).map(|node| node.calls.remove(&call));
+        self.state()
+            .nodes
+            .get_mut(node)
+            .map(|node| node.calls.remove(&call));
     }
 
     /// Nobody waits for these answers any more.
     pub(crate) fn gone(&self, node: &str, calls: &[CallNumber]) {
         let mut state = self.state();
-        let Some(node) = state.nodes.get_mut(node) else { return };
-        calls.iter().filter_map(|call| node.calls.remove(call)).for_each(Called::end);
+        let Some(node) = state.nodes.get_mut(node) else {
+            return;
+        };
+        calls
+            .iter()
+            .filter_map(|call| node.calls.remove(call))
+            .for_each(Called::end);
     }
 }
 

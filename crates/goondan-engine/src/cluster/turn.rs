@@ -32,8 +32,15 @@ pub(crate) async fn run(roster: Arc<Roster>, mut place: Place, mut start: TurnSt
                 return of_worker(*end, &start);
             }
             // As if it had panicked here.
-            Some(Ended::Panicked) => std::panic::resume_unwind(Box::new("the turn panicked on another node")),
-            Some(Ended::Declined) => place = Place { node: None, is_home: false },
+            Some(Ended::Panicked) => {
+                std::panic::resume_unwind(Box::new("the turn panicked on another node"))
+            }
+            Some(Ended::Declined) => {
+                place = Place {
+                    node: None,
+                    is_home: false,
+                }
+            }
             None => match end_of_lost(&roster, &start).await {
                 Some(end) => return end,
                 None => {
@@ -41,7 +48,10 @@ pub(crate) async fn run(roster: Arc<Roster>, mut place: Place, mut start: TurnSt
                     tracing::info!(instance = %id, node, "a turn goes on elsewhere: its node has gone");
                     let is_bound = start.engine.is_bound_here(id);
                     let next = roster.choose(id, is_bound, |_| false);
-                    place = next.unwrap_or(Place { node: None, is_home: false });
+                    place = next.unwrap_or(Place {
+                        node: None,
+                        is_home: false,
+                    });
                 }
             },
         }
@@ -75,19 +85,40 @@ async fn there(roster: &Roster, node: &str, is_home: bool, start: &TurnStart) ->
 }
 
 fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
-    let EndOfTurn { result, handled, answer, meta } = end;
-    start.joined.forget(&handled.iter().map(String::as_str).collect());
-    TurnEnd { result, handled, answer, warm: None, meta, cost: None }
+    let EndOfTurn {
+        result,
+        handled,
+        answer,
+        meta,
+    } = end;
+    start
+        .joined
+        .forget(&handled.iter().map(String::as_str).collect());
+    TurnEnd {
+        result,
+        handled,
+        answer,
+        warm: None,
+        meta,
+        cost: None,
+    }
 }
 
 /// How the turn ended whose node has gone; `None` where it has not.
 async fn end_of_lost(roster: &Roster, start: &TurnStart) -> Option<TurnEnd> {
-    let joined: Vec<String> = start.joined.behind(0).into_iter().map(|event| event.id).collect();
+    let joined: Vec<String> = start
+        .joined
+        .behind(0)
+        .into_iter()
+        .map(|event| event.id)
+        .collect();
     let ended = loop {
         match roster.crew.ended(&start.event, &joined).await {
             Ok(ended) => break ended?,
             Err(error @ StoreError::Damaged { .. }) => return Some(damaged(start, &error)),
-            Err(error) => tracing::warn!(%error, "it is not known how a turn ended whose node has gone"),
+            Err(error) => {
+                tracing::warn!(%error, "it is not known how a turn ended whose node has gone")
+            }
         }
         tokio::time::sleep(ASK_AGAIN).await;
     };
@@ -98,11 +129,25 @@ async fn end_of_lost(roster: &Roster, start: &TurnStart) -> Option<TurnEnd> {
         publish_end(&start.engine, &start.facts, &turn.result, None, 0);
     }
     let meta = meta.unwrap_or_else(|| start.meta.clone());
-    Some(TurnEnd { result: turn.result, handled: turn.event_ids, answer: turn.answer, warm: None, meta, cost: None })
+    Some(TurnEnd {
+        result: turn.result,
+        handled: turn.event_ids,
+        answer: turn.answer,
+        warm: None,
+        meta,
+        cost: None,
+    })
 }
 
 fn damaged(start: &TurnStart, error: &StoreError) -> TurnEnd {
     let result = failed_result(start.facts.turn_id.clone(), store_failed(error));
     let (handled, meta) = (vec![start.event.id.clone()], start.meta.clone());
-    TurnEnd { result, handled, answer: None, warm: None, meta, cost: None }
+    TurnEnd {
+        result,
+        handled,
+        answer: None,
+        warm: None,
+        meta,
+        cost: None,
+    }
 }

@@ -14,7 +14,9 @@ use super::wire::{CallNumber, Question, RoomWanted, ToLeader, encode};
 use crate::engine::Spending;
 use crate::life::Mirror;
 use goondan_core::event::{Cost, SwarmEvent, TurnError, TurnResult};
-use goondan_core::ports::approval::{ApprovalAnswer, ApprovalBook, ApprovalRequest, Approver, Grant};
+use goondan_core::ports::approval::{
+    ApprovalAnswer, ApprovalBook, ApprovalRequest, Approver, Grant,
+};
 use goondan_core::ports::cluster::Leader;
 use goondan_core::ports::store::StoreError;
 
@@ -43,7 +45,11 @@ pub(crate) enum Waiting {
 
 impl Uplink {
     pub(crate) fn new(leader: Arc<dyn Leader>) -> Arc<Self> {
-        Arc::new(Uplink { leader, calls: Mutex::new(Some(HashMap::new())), next: AtomicU64::new(1) })
+        Arc::new(Uplink {
+            leader,
+            calls: Mutex::new(Some(HashMap::new())),
+            next: AtomicU64::new(1),
+        })
     }
 
     /// Says something.
@@ -74,8 +80,15 @@ impl Uplink {
     pub(crate) fn ask(self: &Arc<Self>, question: Question) -> Call {
         let (sender, answer) = oneshot::channel();
         let number = self.expect(Waiting::Asker(sender));
-        self.tell(&ToLeader::Ask { call: number, question: Box::new(question) });
-        Call { uplink: Arc::clone(self), number, answer }
+        self.tell(&ToLeader::Ask {
+            call: number,
+            question: Box::new(question),
+        });
+        Call {
+            uplink: Arc::clone(self),
+            number,
+            answer,
+        }
     }
 
     /// An answer has come.
@@ -93,7 +106,9 @@ impl Uplink {
 
     /// Whoever is waited for has given a sign of life.
     pub(crate) fn sign(&self, call: CallNumber, is_asked: bool) {
-        if let Some(Waiting::ForResult { mirror, .. }) = self.calls().as_mut().and_then(|calls| calls.get_mut(&call)) {
+        if let Some(Waiting::ForResult { mirror, .. }) =
+            self.calls().as_mut().and_then(|calls| calls.get_mut(&call))
+        {
             mirror.show(is_asked);
         }
     }
@@ -110,7 +125,11 @@ impl Uplink {
                 !is_gone
             });
         }
-        self.tell(&ToLeader::Abandon { event_id, reason, calls: gone });
+        self.tell(&ToLeader::Abandon {
+            event_id,
+            reason,
+            calls: gone,
+        });
     }
 
     /// Takes back that somebody waits.
@@ -130,7 +149,12 @@ impl Uplink {
     /// Whether all nodes together may take another step.
     pub(crate) async fn check_budget(self: &Arc<Self>) -> Result<(), TurnError> {
         let checked: Option<Result<(), TurnError>> = self.ask(Question::Budget).answer().await;
-        checked.unwrap_or_else(|| Err(TurnError::new(Code::SWARM_STOPPING, "the swarm is stopping")))
+        checked.unwrap_or_else(|| {
+            Err(TurnError::new(
+                Code::SWARM_STOPPING,
+                "the swarm is stopping",
+            ))
+        })
     }
 
     /// Something was used up.
@@ -146,14 +170,28 @@ impl Uplink {
 
     /// A model has answered.
     pub(crate) fn used(&self, identity: &str, tokens: u64, cost: Option<Cost>) {
-        self.tell(&ToLeader::Used { identity: identity.to_owned(), tokens, cost });
+        self.tell(&ToLeader::Used {
+            identity: identity.to_owned(),
+            tokens,
+            cost,
+        });
     }
 
     /// For those who watch the swarm.
     pub(crate) fn publish(&self, event: SwarmEvent) {
         match event {
-            SwarmEvent::Text { instance, turn_id, delta } => self.tell(&ToLeader::Text { instance, turn_id, delta }),
-            SwarmEvent::TextReset { instance, turn_id } => self.tell(&ToLeader::TextReset { instance, turn_id }),
+            SwarmEvent::Text {
+                instance,
+                turn_id,
+                delta,
+            } => self.tell(&ToLeader::Text {
+                instance,
+                turn_id,
+                delta,
+            }),
+            SwarmEvent::TextReset { instance, turn_id } => {
+                self.tell(&ToLeader::TextReset { instance, turn_id })
+            }
             // The leader tells of these itself.
             SwarmEvent::Runtime(_) | SwarmEvent::TurnEnded { .. } => {}
         }
@@ -171,7 +209,9 @@ impl Call {
     /// The answer; `None` where none can come any more.
     pub(crate) async fn answer<T: DeserializeOwned>(mut self) -> Option<T> {
         let answer = (&mut self.answer).await.ok()?;
-        serde_json::from_value(answer).inspect_err(|error| tracing::error!(%error, "an answer is not understood")).ok()
+        serde_json::from_value(answer)
+            .inspect_err(|error| tracing::error!(%error, "an answer is not understood"))
+            .ok()
     }
 }
 
@@ -205,7 +245,10 @@ pub(crate) struct Book {
 
 impl Book {
     pub(crate) fn new(uplink: &Arc<Uplink>) -> Arc<Self> {
-        Arc::new(Book { uplink: Arc::clone(uplink), grants: Mutex::default() })
+        Arc::new(Book {
+            uplink: Arc::clone(uplink),
+            grants: Mutex::default(),
+        })
     }
 
     pub(crate) fn put(&self, grants: Vec<Grant>) {
@@ -215,16 +258,23 @@ impl Book {
 
 impl ApprovalBook for Book {
     fn grants(&self) -> Vec<Grant> {
-        self.grants.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.grants
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn remember(&self, grants: Vec<Grant>) -> Result<(), StoreError> {
         let call = self.uplink.ask(Question::Remember(grants.clone()));
         // It is called where waiting is allowed.
-        let kept: Option<Result<(), String>> = tokio::runtime::Handle::current().block_on(call.answer());
+        let kept: Option<Result<(), String>> =
+            tokio::runtime::Handle::current().block_on(call.answer());
         let failed = |words: String| StoreError::Other(Arc::new(std::io::Error::other(words)));
         kept.ok_or(StoreError::Closed)?.map_err(failed)?;
-        self.grants.lock().unwrap_or_else(PoisonError::into_inner).extend(grants);
+        self.grants
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(grants);
         Ok(())
     }
 }

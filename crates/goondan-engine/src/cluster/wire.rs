@@ -27,7 +27,10 @@ pub(crate) enum ToWorker {
     /// Run a turn.
     Begin(Box<Begin>),
     /// These answers join a turn.
-    Join { turn: TurnNumber, events: Vec<AgentEvent> },
+    Join {
+        turn: TurnNumber,
+        events: Vec<AgentEvent>,
+    },
     /// A turn is cancelled.
     Cancel { turn: TurnNumber },
     /// The answer to a question.
@@ -56,29 +59,53 @@ pub(crate) struct Begin {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToLeader {
     /// A turn is over.
-    Done { turn: TurnNumber, end: Box<EndOfTurn> },
+    Done {
+        turn: TurnNumber,
+        end: Box<EndOfTurn>,
+    },
     /// A turn was not begun: the project is another one here.
     Declined { turn: TurnNumber },
     /// A turn panicked.
     Panicked { turn: TurnNumber },
     /// A question that wants an answer.
-    Ask { call: CallNumber, question: Box<Question> },
+    Ask {
+        call: CallNumber,
+        question: Box<Question>,
+    },
     /// Nobody waits for that answer any more.
     Gone { call: CallNumber },
     /// Nobody waits any more for the answer to an event; these were the questions.
-    Abandon { event_id: String, reason: String, calls: Vec<CallNumber> },
+    Abandon {
+        event_id: String,
+        reason: String,
+        calls: Vec<CallNumber>,
+    },
     /// Something happened in an instance.
     Happened(Box<RuntimeEvent>),
     /// More text of a step.
-    Text { instance: InstanceId, turn_id: String, delta: String },
+    Text {
+        instance: InstanceId,
+        turn_id: String,
+        delta: String,
+    },
     /// The text of a step is void.
-    TextReset { instance: InstanceId, turn_id: String },
+    TextReset {
+        instance: InstanceId,
+        turn_id: String,
+    },
     /// Something was used up.
     Spent(Spending),
     /// A model has answered, which took so many tokens.
-    Used { identity: String, tokens: u64, cost: Option<Cost> },
+    Used {
+        identity: String,
+        tokens: u64,
+        cost: Option<Cost>,
+    },
     /// A sign of life of a turn; of all that runs on the node where it names none.
-    Sign { turn: Option<TurnNumber>, is_asked: bool },
+    Sign {
+        turn: Option<TurnNumber>,
+        is_asked: bool,
+    },
 }
 
 /// How a turn ended.
@@ -94,7 +121,10 @@ pub(crate) struct EndOfTurn {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Question {
     /// Take an event; its result is wanted under another number. Answered with a [`Reply`] once it is accepted.
-    Submit { event: Box<AgentEvent>, result: Option<CallNumber> },
+    Submit {
+        event: Box<AgentEvent>,
+        result: Option<CallNumber>,
+    },
     /// Prepare an instance. Answered with a [`Reply`].
     Spawn(SpawnRequest),
     /// What instances are there?
@@ -157,14 +187,26 @@ pub(crate) struct Refused {
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         let (code, suggestion) = (refusal.code().as_str().to_owned(), refusal.suggestion());
-        Refused { code, message: refusal.to_string(), suggestion }
+        Refused {
+            code,
+            message: refusal.to_string(),
+            suggestion,
+        }
     }
 }
 
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
-        let Refused { code, message, suggestion } = refused;
-        Refusal::Elsewhere { code: Code::find(&code).unwrap_or(Code::AGENT_REQUEST_FAILED), message, suggestion }
+        let Refused {
+            code,
+            message,
+            suggestion,
+        } = refused;
+        Refusal::Elsewhere {
+            code: Code::find(&code).unwrap_or(Code::AGENT_REQUEST_FAILED),
+            message,
+            suggestion,
+        }
     }
 }
 
@@ -175,5 +217,7 @@ pub(crate) fn encode<T: Serialize>(words: &T) -> String {
 
 /// What was said; `None`, and a word in the log, where another version said it.
 pub(crate) fn decode<T: DeserializeOwned>(words: &str) -> Option<T> {
-    serde_json::from_str(words).inspect_err(|error| tracing::error!(%error, "another node is not understood")).ok()
+    serde_json::from_str(words)
+        .inspect_err(|error| tracing::error!(%error, "another node is not understood"))
+        .ok()
 }

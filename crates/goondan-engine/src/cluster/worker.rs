@@ -49,7 +49,11 @@ struct Leave {
 
 impl Leave {
     fn begin(uplink: &Arc<Uplink>, until: Instant) -> Self {
-        let mut leave = Leave { until, answer: None, is_known: false };
+        let mut leave = Leave {
+            until,
+            answer: None,
+            is_known: false,
+        };
         leave.ask(uplink);
         leave
     }
@@ -60,7 +64,9 @@ impl Leave {
 
     /// Waits for what it waits for. Gives back whether it is time to go.
     async fn step(leave: Option<&mut Self>) -> bool {
-        let Some(leave) = leave else { return std::future::pending().await };
+        let Some(leave) = leave else {
+            return std::future::pending().await;
+        };
         let answered = async {
             match &mut leave.answer {
                 Some(answer) => answer.await,
@@ -98,7 +104,9 @@ impl Drop for Worker {
         self.turns.abort_all();
         self.uplink.hang_up();
         // They go on elsewhere, and nothing of them here.
-        self.seen.iter().for_each(|instance| self.engine.observer.ended(instance));
+        self.seen
+            .iter()
+            .for_each(|instance| self.engine.observer.ended(instance));
     }
 }
 
@@ -106,7 +114,13 @@ impl Worker {
     pub(crate) fn new(engine: Arc<Engine>, uplink: Arc<Uplink>, book: Arc<Book>) -> Self {
         let (run, told) = (Arc::clone(&engine.lives.run), Arc::clone(&uplink));
         let pulse = tokio::spawn(async move {
-            run.report(|is_asked| told.tell(&ToLeader::Sign { turn: None, is_asked })).await;
+            run.report(|is_asked| {
+                told.tell(&ToLeader::Sign {
+                    turn: None,
+                    is_asked,
+                })
+            })
+            .await;
         });
         Worker {
             engine,
@@ -123,7 +137,11 @@ impl Worker {
     }
 
     /// Works until this node is no member any more, or until it has left as it was ordered to.
-    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<Command>, mut orders: Orders) {
+    pub(crate) async fn run(
+        mut self,
+        mut commands: UnboundedReceiver<Command>,
+        mut orders: Orders,
+    ) {
         let uplink = Arc::clone(&self.uplink);
         loop {
             tokio::select! {
@@ -147,7 +165,10 @@ impl Worker {
                 },
             }
             let is_idle = self.running.is_empty();
-            if let Some(leave) = self.leave.as_mut().filter(|leave| is_idle && leave.is_known && leave.answer.is_none())
+            if let Some(leave) = self
+                .leave
+                .as_mut()
+                .filter(|leave| is_idle && leave.is_known && leave.answer.is_none())
             {
                 leave.ask(&uplink);
             }
@@ -160,7 +181,9 @@ impl Worker {
             ToWorker::Begin(begin) => self.begin(*begin),
             ToWorker::Join { turn, events } => {
                 if let Some(running) = self.running.get(&turn) {
-                    events.into_iter().for_each(|event| running.joined.put(event));
+                    events
+                        .into_iter()
+                        .for_each(|event| running.joined.put(event));
                 }
             }
             ToWorker::Cancel { turn } => {
@@ -179,7 +202,15 @@ impl Worker {
     }
 
     fn begin(&mut self, begin: Begin) {
-        let Begin { turn, event, meta, is_new, is_home, joined: answers, grants } = begin;
+        let Begin {
+            turn,
+            event,
+            meta,
+            is_new,
+            is_home,
+            joined: answers,
+            grants,
+        } = begin;
         let id = event.target.clone();
         let warm = self.warm.take(&id).filter(|_| is_home);
         if !is_home {
@@ -195,14 +226,36 @@ impl Worker {
         answers.into_iter().for_each(|answer| joined.put(answer));
         let (life, told) = (Arc::clone(&facts.life), Arc::clone(&self.uplink));
         let pulse = tokio::spawn(async move {
-            life.report(|is_asked| told.tell(&ToLeader::Sign { turn: Some(turn), is_asked })).await;
+            life.report(|is_asked| {
+                told.tell(&ToLeader::Sign {
+                    turn: Some(turn),
+                    is_asked,
+                })
+            })
+            .await;
         });
         let pulse = pulse.abort_handle();
-        let running = Running { instance: id, cancel: cancel.clone(), joined: joined.clone(), pulse };
+        let running = Running {
+            instance: id,
+            cancel: cancel.clone(),
+            joined: joined.clone(),
+            pulse,
+        };
         self.running.insert(turn, running);
         let engine = Arc::clone(&self.engine);
-        let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, warm };
-        let task = self.turns.spawn(async move { (turn, instance::handle(start).await) });
+        let start = TurnStart {
+            engine,
+            facts,
+            event,
+            meta,
+            is_new,
+            joined,
+            cancel,
+            warm,
+        };
+        let task = self
+            .turns
+            .spawn(async move { (turn, instance::handle(start).await) });
         self.tasks.insert(task.id(), turn);
     }
 
@@ -210,17 +263,36 @@ impl Worker {
         match ended {
             Ok((task, (turn, end))) => {
                 self.tasks.remove(&task);
-                let Some(running) = self.running.remove(&turn) else { return };
-                let TurnEnd { result, handled, answer, warm, meta, .. } = end;
+                let Some(running) = self.running.remove(&turn) else {
+                    return;
+                };
+                let TurnEnd {
+                    result,
+                    handled,
+                    answer,
+                    warm,
+                    meta,
+                    ..
+                } = end;
                 if let Some(log) = warm {
                     self.warm.put(&running.instance, log);
                 }
-                let end = Box::new(EndOfTurn { result, handled, answer, meta });
+                let end = Box::new(EndOfTurn {
+                    result,
+                    handled,
+                    answer,
+                    meta,
+                });
                 self.uplink.tell(&ToLeader::Done { turn, end });
             }
             Err(error) => {
-                let Some(turn) = self.tasks.remove(&error.id()) else { return };
-                let instance = self.running.remove(&turn).map(|running| running.instance.to_string());
+                let Some(turn) = self.tasks.remove(&error.id()) else {
+                    return;
+                };
+                let instance = self
+                    .running
+                    .remove(&turn)
+                    .map(|running| running.instance.to_string());
                 tracing::error!(instance, %error, "a turn panicked");
                 self.uplink.tell(&ToLeader::Panicked { turn });
             }
@@ -231,14 +303,27 @@ impl Worker {
     fn pass_on(&self, command: Command) {
         let uplink = &self.uplink;
         match command {
-            Command::Submit { event, waiter, accepted } => {
+            Command::Submit {
+                event,
+                waiter,
+                accepted,
+            } => {
                 let result = waiter.map(|waiter| {
                     let mirror = Mirror::of(self.engine.lives.of(&event.target));
-                    uplink.expect(Waiting::ForResult { event_id: event.id.clone(), waiter, mirror })
+                    uplink.expect(Waiting::ForResult {
+                        event_id: event.id.clone(),
+                        waiter,
+                        mirror,
+                    })
                 });
-                let (call, uplink) = (uplink.ask(Question::Submit { event, result }), Arc::clone(uplink));
+                let (call, uplink) = (
+                    uplink.ask(Question::Submit { event, result }),
+                    Arc::clone(uplink),
+                );
                 tokio::spawn(async move {
-                    let Some(answer) = call.answer::<Reply<()>>().await else { return };
+                    let Some(answer) = call.answer::<Reply<()>>().await else {
+                        return;
+                    };
                     if let (Err(_), Some(result)) = (&answer, result) {
                         uplink.forget(result);
                     }

@@ -44,7 +44,16 @@ impl EventBus {
         let first_sequence = u64::try_from(clock.now().timestamp_micros()).unwrap_or_default();
         let (observers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
         let ears = Ears::default();
-        EventBus { store, clock, redactor, uplink, observers, ears, first_sequence, last_sequence }
+        EventBus {
+            store,
+            clock,
+            redactor,
+            uplink,
+            observers,
+            ears,
+            first_sequence,
+            last_sequence,
+        }
     }
 
     /// A number that lies between the events of earlier processes and those of this one.
@@ -93,7 +102,10 @@ impl EventBus {
     pub(crate) fn happened(&self, event: RuntimeEvent) {
         // Numbered and published under one lock: who reads on from a number must not have missed a smaller one.
         let mut observers = self.observers();
-        let event = Arc::new(RuntimeEvent { sequence: self.next_sequence(), ..event });
+        let event = Arc::new(RuntimeEvent {
+            sequence: self.next_sequence(),
+            ..event
+        });
         self.store.record(&event);
         tell(&mut observers, &SwarmEvent::Runtime(event));
     }
@@ -102,7 +114,9 @@ impl EventBus {
     pub(crate) fn next_sequence(&self) -> u64 {
         let now = u64::try_from(self.clock.now().timestamp_micros()).unwrap_or_default();
         let next = |last: u64| Some(now.max(last + 1));
-        let last = self.last_sequence.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let last = self
+            .last_sequence
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         now.max(last.unwrap_or_default() + 1)
     }
 
@@ -130,7 +144,9 @@ impl EventBus {
     }
 
     fn observers(&self) -> MutexGuard<'_, Vec<Observer>> {
-        self.observers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.observers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,25 +163,51 @@ fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
         | RuntimeEventKind::StepFailed { error_message, .. }
         | RuntimeEventKind::ModelFailed { error_message, .. }
         | RuntimeEventKind::ToolFailed { error_message, .. } => redactor.clean(error_message),
-        RuntimeEventKind::ToolProgress { title, metadata, .. } => {
+        RuntimeEventKind::ToolProgress {
+            title, metadata, ..
+        } => {
             redactor.clean(title);
             redactor.clean_object(metadata);
         }
-        RuntimeEventKind::ToolCalled { tool_call_id, tool_name, .. }
-        | RuntimeEventKind::ToolCompleted { tool_call_id, tool_name, .. }
-        | RuntimeEventKind::ApprovalRequested { tool_call_id, tool_name, .. }
-        | RuntimeEventKind::ApprovalResolved { tool_call_id, tool_name, .. } => {
+        RuntimeEventKind::ToolCalled {
+            tool_call_id,
+            tool_name,
+            ..
+        }
+        | RuntimeEventKind::ToolCompleted {
+            tool_call_id,
+            tool_name,
+            ..
+        }
+        | RuntimeEventKind::ApprovalRequested {
+            tool_call_id,
+            tool_name,
+            ..
+        }
+        | RuntimeEventKind::ApprovalResolved {
+            tool_call_id,
+            tool_name,
+            ..
+        } => {
             // A model makes these up.
             redactor.clean(tool_call_id);
             redactor.clean(tool_name);
         }
-        RuntimeEventKind::ApprovalRemembered { tool_call_id, tool_name, grants, .. } => {
+        RuntimeEventKind::ApprovalRemembered {
+            tool_call_id,
+            tool_name,
+            grants,
+            ..
+        } => {
             redactor.clean(tool_call_id);
             redactor.clean(tool_name);
             grants.iter_mut().for_each(|grant| redactor.clean(grant));
         }
         // A model may have made it up.
-        RuntimeEventKind::AgentSpawned { target_instance_key, .. } => redactor.clean(target_instance_key),
+        RuntimeEventKind::AgentSpawned {
+            target_instance_key,
+            ..
+        } => redactor.clean(target_instance_key),
         _ => {}
     }
 }
@@ -184,7 +226,9 @@ mod tests {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let notes = Arc::clone(&heard);
         bus.observe(Box::new(move |event| {
-            let SwarmEvent::Text { delta, .. } = event else { return false };
+            let SwarmEvent::Text { delta, .. } = event else {
+                return false;
+            };
             let mut notes = notes.lock().unwrap();
             notes.push(delta.clone());
             notes.len() < 2
@@ -192,7 +236,11 @@ mod tests {
         let mut all = bus.subscribe();
         for (delta, until_then) in [("a", 1), ("b", 2), ("c", 2)] {
             let (instance, turn_id) = (InstanceId::new("a", "main"), "t".to_owned());
-            bus.publish(SwarmEvent::Text { instance, turn_id, delta: delta.to_owned() });
+            bus.publish(SwarmEvent::Text {
+                instance,
+                turn_id,
+                delta: delta.to_owned(),
+            });
             // Nothing ran in between that could have passed it on.
             assert_eq!(heard.lock().unwrap().len(), until_then, "{delta}");
             assert!(all.try_recv().is_ok(), "who subscribes hears all of it");

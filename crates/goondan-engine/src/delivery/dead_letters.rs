@@ -16,12 +16,27 @@ const KEPT: usize = 100;
 
 /// Puts `event` on the list where `result` says that its turn failed. A list that can't be written must not keep the turn from
 /// being over.
-pub(crate) async fn bury(engine: &Engine, event: &AgentEvent, result: &TurnResult, now: DateTime<Utc>) {
-    let Some(error) = result.error.as_ref().filter(|_| result.finish_reason == FinishReason::Error) else { return };
+pub(crate) async fn bury(
+    engine: &Engine,
+    event: &AgentEvent,
+    result: &TurnResult,
+    now: DateTime<Utc>,
+) {
+    let Some(error) = result
+        .error
+        .as_ref()
+        .filter(|_| result.finish_reason == FinishReason::Error)
+    else {
+        return;
+    };
     if event.reply_to.is_some() {
         return;
     }
-    let letter = DeadLetter { event: event.clone(), error: error.clone(), failed_at: now };
+    let letter = DeadLetter {
+        event: event.clone(),
+        error: error.clone(),
+        failed_at: now,
+    };
     let put = change(engine, &event.target, |letters| {
         // A turn that is cut off and fails again is on the list once.
         letters.retain(|letter| letter.event.id != event.id);
@@ -37,8 +52,10 @@ pub(crate) async fn bury(engine: &Engine, event: &AgentEvent, result: &TurnResul
 /// The lists of all instances, in the order of the failures.
 pub(crate) async fn all(engine: &Engine) -> Result<Vec<DeadLetter>, StoreError> {
     let lists = engine.store.all(DEAD_LETTERS).await?;
-    let mut letters: Vec<DeadLetter> =
-        lists.into_iter().flat_map(|(_, record)| of_record(Some(record.value))).collect();
+    let mut letters: Vec<DeadLetter> = lists
+        .into_iter()
+        .flat_map(|(_, record)| of_record(Some(record.value)))
+        .collect();
     letters.sort_by_key(|letter| letter.failed_at);
     Ok(letters)
 }
@@ -49,13 +66,29 @@ pub(crate) async fn find(
     instance: &InstanceId,
     event_id: &str,
 ) -> Result<Option<AgentEvent>, StoreError> {
-    let letters = of_record(engine.store.get(instance, DEAD_LETTERS).await?.map(|record| record.value));
-    Ok(letters.into_iter().map(|letter| letter.event).find(|event| event.id == event_id))
+    let letters = of_record(
+        engine
+            .store
+            .get(instance, DEAD_LETTERS)
+            .await?
+            .map(|record| record.value),
+    );
+    Ok(letters
+        .into_iter()
+        .map(|letter| letter.event)
+        .find(|event| event.id == event_id))
 }
 
 /// Takes an event off the list.
-pub(crate) async fn remove(engine: &Engine, instance: &InstanceId, event_id: &str) -> Result<(), StoreError> {
-    change(engine, instance, |letters| letters.retain(|letter| letter.event.id != event_id)).await
+pub(crate) async fn remove(
+    engine: &Engine,
+    instance: &InstanceId,
+    event_id: &str,
+) -> Result<(), StoreError> {
+    change(engine, instance, |letters| {
+        letters.retain(|letter| letter.event.id != event_id)
+    })
+    .await
 }
 
 /// Changes a list, whatever others do to it meanwhile: a retried event may fail again before it is off the list.
@@ -74,5 +107,7 @@ async fn change(
 
 /// What has another shape is no list.
 fn of_record(found: Option<Value>) -> Vec<DeadLetter> {
-    found.and_then(|letters| serde_json::from_value(letters).ok()).unwrap_or_default()
+    found
+        .and_then(|letters| serde_json::from_value(letters).ok())
+        .unwrap_or_default()
 }

@@ -36,14 +36,20 @@ impl Drop for Listening {
 impl Ears {
     /// A turn begins whose extensions are to be told.
     pub(crate) fn open(&self, instance: &InstanceId) -> Listening {
-        self.lock().insert(instance.clone(), Turn::Begun(Vec::new()));
-        Listening { ears: self.clone(), instance: instance.clone() }
+        self.lock()
+            .insert(instance.clone(), Turn::Begun(Vec::new()));
+        Listening {
+            ears: self.clone(),
+            instance: instance.clone(),
+        }
     }
 
     /// The extensions of the turn have taken their seats, and are told what they have missed.
     pub(crate) fn seat(&self, instance: &InstanceId, extensions: Vec<Arc<dyn AttachedExtension>>) {
         let mut turns = self.lock();
-        let Some(turn) = turns.get_mut(instance) else { return };
+        let Some(turn) = turns.get_mut(instance) else {
+            return;
+        };
         if let Turn::Begun(missed) = turn {
             missed.iter().for_each(|event| tell(&extensions, event));
         }
@@ -69,5 +75,7 @@ impl Ears {
 }
 
 fn tell(extensions: &[Arc<dyn AttachedExtension>], event: &RuntimeEvent) {
-    extensions.iter().for_each(|extension| extension.happened(event));
+    extensions
+        .iter()
+        .for_each(|extension| extension.happened(event));
 }

@@ -52,7 +52,10 @@ pub(crate) fn due<Name>(
     now: DateTime<Utc>,
     lifecycle: &Lifecycle,
 ) -> Due<Name> {
-    let mut due = Due { retire: Vec::new(), delete: Vec::new() };
+    let mut due = Due {
+        retire: Vec::new(),
+        delete: Vec::new(),
+    };
     for (name, idle) in instances {
         match idle.fate(now, lifecycle) {
             Some(Fate::Retire) => due.retire.push(name),
@@ -75,7 +78,10 @@ pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
 /// How often it is worth to look; `None` where nothing is ever due.
 pub(crate) fn interval(lifecycle: &Lifecycle) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(60);
-    let shorter = [lifecycle.ttl, lifecycle.gc_grace].into_iter().flatten().min()?;
+    let shorter = [lifecycle.ttl, lifecycle.gc_grace]
+        .into_iter()
+        .flatten()
+        .min()?;
     Some((shorter / 4).clamp(SHORTEST, LONGEST))
 }
 
@@ -85,47 +91,100 @@ mod tests {
 
     use super::*;
 
-    const LIFECYCLE: Lifecycle =
-        Lifecycle { ttl: Some(Duration::from_secs(10)), gc_grace: Some(Duration::from_secs(5)) };
+    const LIFECYCLE: Lifecycle = Lifecycle {
+        ttl: Some(Duration::from_secs(10)),
+        gc_grace: Some(Duration::from_secs(5)),
+    };
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
     }
 
     fn idle(name: &str, seconds: i64) -> (&str, Idle) {
-        (name, Idle { since: at(seconds), retired: None })
+        (
+            name,
+            Idle {
+                since: at(seconds),
+                retired: None,
+            },
+        )
     }
 
     fn retired(name: &str, seconds: i64) -> (&str, Idle) {
-        (name, Idle { since: at(0), retired: Some(at(seconds)) })
+        (
+            name,
+            Idle {
+                since: at(0),
+                retired: Some(at(seconds)),
+            },
+        )
     }
 
     #[test]
     fn idle_instances_retire_and_retired_ones_go() {
-        let instances = [idle("old", 0), idle("fresh", 1), retired("long", 5), retired("short", 6)];
+        let instances = [
+            idle("old", 0),
+            idle("fresh", 1),
+            retired("long", 5),
+            retired("short", 6),
+        ];
         let due = due(instances.into_iter(), at(10), &LIFECYCLE);
-        assert_eq!(due, Due { retire: vec!["old"], delete: vec!["long"] });
+        assert_eq!(
+            due,
+            Due {
+                retire: vec!["old"],
+                delete: vec!["long"]
+            }
+        );
     }
 
     #[test]
     fn what_is_not_set_never_comes() {
-        let due = due([idle("old", 0), retired("long", 0)].into_iter(), at(1_000_000), &Lifecycle::default());
-        assert_eq!(due, Due { retire: vec![], delete: vec![] });
+        let due = due(
+            [idle("old", 0), retired("long", 0)].into_iter(),
+            at(1_000_000),
+            &Lifecycle::default(),
+        );
+        assert_eq!(
+            due,
+            Due {
+                retire: vec![],
+                delete: vec![]
+            }
+        );
         assert_eq!(interval(&Lifecycle::default()), None);
     }
 
     #[test]
     fn a_clock_that_was_set_back_makes_nothing_due() {
         let due = due([idle("old", 0)].into_iter(), at(-100), &LIFECYCLE);
-        assert_eq!(due, Due { retire: vec![], delete: vec![] });
+        assert_eq!(
+            due,
+            Due {
+                retire: vec![],
+                delete: vec![]
+            }
+        );
     }
 
     #[test]
     fn intervals_are_bounded() {
         assert_eq!(interval(&LIFECYCLE), Some(Duration::from_millis(1_250)));
         let none = Duration::ZERO;
-        assert_eq!(interval(&Lifecycle { ttl: Some(none), gc_grace: None }), Some(Duration::from_millis(100)));
+        assert_eq!(
+            interval(&Lifecycle {
+                ttl: Some(none),
+                gc_grace: None
+            }),
+            Some(Duration::from_millis(100))
+        );
         let day = Duration::from_secs(86_400);
-        assert_eq!(interval(&Lifecycle { ttl: Some(day), gc_grace: None }), Some(Duration::from_secs(60)));
+        assert_eq!(
+            interval(&Lifecycle {
+                ttl: Some(day),
+                gc_grace: None
+            }),
+            Some(Duration::from_secs(60))
+        );
     }
 }

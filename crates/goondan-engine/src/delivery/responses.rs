@@ -17,10 +17,16 @@ pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, To
     match result.finish_reason {
         FinishReason::TextResponse => Ok(result.output.clone().unwrap_or(Value::String(text))),
         FinishReason::MaxSteps if !text.is_empty() => Ok(Value::String(text)),
-        FinishReason::MaxSteps => Err(request_failed(target, "it reached its step limit without an answer")),
+        FinishReason::MaxSteps => Err(request_failed(
+            target,
+            "it reached its step limit without an answer",
+        )),
         FinishReason::Cancelled => Err(request_failed(target, "its turn was cancelled")),
         FinishReason::Error => {
-            let message = result.error.as_ref().map_or("its turn failed", |error| error.message.as_str());
+            let message = result
+                .error
+                .as_ref()
+                .map_or("its turn failed", |error| error.message.as_str());
             Err(request_failed(target, message))
         }
     }
@@ -122,7 +128,11 @@ mod tests {
             terms: terms.clone(),
         };
         let callers = vec![instance("above"), instance("asks")];
-        let event = AgentEvent { reply_to: Some(reply_to), callers, ..event("evt-1", &instance("asked")) };
+        let event = AgentEvent {
+            reply_to: Some(reply_to),
+            callers,
+            ..event("evt-1", &instance("asked"))
+        };
         let error = crate::turn::cancelled();
         let result = failed_result(event.turn_id(), error);
         let answer = answer(&event, &event.turn_trace(), &result, DateTime::UNIX_EPOCH).unwrap();

@@ -12,18 +12,29 @@ pub(crate) struct WaitGraph {
 
 impl WaitGraph {
     /// Notes that `caller` waits for `target`; or gives the chain that would close.
-    pub(crate) fn wait(&mut self, caller: &InstanceId, target: &InstanceId) -> Result<(), Vec<InstanceId>> {
+    pub(crate) fn wait(
+        &mut self,
+        caller: &InstanceId,
+        target: &InstanceId,
+    ) -> Result<(), Vec<InstanceId>> {
         if let Some(mut chain) = self.path(target, caller) {
             chain.push(target.clone());
             return Err(chain);
         }
-        *self.edges.entry(caller.clone()).or_default().entry(target.clone()).or_default() += 1;
+        *self
+            .edges
+            .entry(caller.clone())
+            .or_default()
+            .entry(target.clone())
+            .or_default() += 1;
         Ok(())
     }
 
     /// Notes that `caller` no longer waits for `target`.
     pub(crate) fn done(&mut self, caller: &InstanceId, target: &InstanceId) {
-        let Some(targets) = self.edges.get_mut(caller) else { return };
+        let Some(targets) = self.edges.get_mut(caller) else {
+            return;
+        };
         if let Some(count) = targets.get_mut(target) {
             *count -= 1;
             if *count == 0 {
@@ -42,7 +53,9 @@ impl WaitGraph {
 
     /// Whether a turn waits for `instance`.
     pub(crate) fn is_awaited(&self, instance: &InstanceId) -> bool {
-        self.edges.values().any(|targets| targets.contains_key(instance))
+        self.edges
+            .values()
+            .any(|targets| targets.contains_key(instance))
     }
 
     fn path(&self, from: &InstanceId, to: &InstanceId) -> Option<Vec<InstanceId>> {
@@ -83,13 +96,18 @@ mod tests {
 
     #[test]
     fn asking_oneself_is_a_ring_of_one() {
-        assert_eq!(WaitGraph::default().wait(&id("a"), &id("a")).unwrap_err(), [id("a"), id("a")]);
+        assert_eq!(
+            WaitGraph::default().wait(&id("a"), &id("a")).unwrap_err(),
+            [id("a"), id("a")]
+        );
     }
 
     #[test]
     fn another_key_is_another_instance() {
         let mut waits = WaitGraph::default();
-        waits.wait(&id("a"), &InstanceId::new("a", "other")).unwrap();
+        waits
+            .wait(&id("a"), &InstanceId::new("a", "other"))
+            .unwrap();
     }
 
     #[test]

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Middleware, context_message, inter_agent_response_format, logging, message_compaction, message_window,
-    required_tools_guard, tool_search,
+    Middleware, context_message, inter_agent_response_format, logging, message_compaction,
+    message_window, required_tools_guard, tool_search,
 };
 use crate::tooling::registry::Catalog;
 use goondan_core::JsonObject;
@@ -32,13 +32,34 @@ pub(super) struct ConfigProblem {
 
 /// All of them, sorted by name.
 const BUILTINS: &[Builtin] = &[
-    Builtin { name: context_message::NAME, make: context_message::make },
-    Builtin { name: inter_agent_response_format::NAME, make: inter_agent_response_format::make },
-    Builtin { name: logging::NAME, make: logging::make },
-    Builtin { name: message_compaction::NAME, make: message_compaction::make },
-    Builtin { name: message_window::NAME, make: message_window::make },
-    Builtin { name: required_tools_guard::NAME, make: required_tools_guard::make },
-    Builtin { name: tool_search::NAME, make: tool_search::make },
+    Builtin {
+        name: context_message::NAME,
+        make: context_message::make,
+    },
+    Builtin {
+        name: inter_agent_response_format::NAME,
+        make: inter_agent_response_format::make,
+    },
+    Builtin {
+        name: logging::NAME,
+        make: logging::make,
+    },
+    Builtin {
+        name: message_compaction::NAME,
+        make: message_compaction::make,
+    },
+    Builtin {
+        name: message_window::NAME,
+        make: message_window::make,
+    },
+    Builtin {
+        name: required_tools_guard::NAME,
+        make: required_tools_guard::make,
+    },
+    Builtin {
+        name: tool_search::NAME,
+        make: tool_search::make,
+    },
 ];
 
 /// The names of the built-in extensions, sorted.
@@ -56,7 +77,11 @@ pub(super) fn decode<C: DeserializeOwned>(config: JsonObject) -> Result<C, Confi
     serde_path_to_error::deserialize(Value::Object(config)).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { String::new() } else { path };
-        ConfigProblem { field, message: error.into_inner().to_string(), suggestion: None }
+        ConfigProblem {
+            field,
+            message: error.into_inner().to_string(),
+            suggestion: None,
+        }
     })
 }
 
@@ -67,7 +92,9 @@ mod tests {
     use super::*;
 
     fn problem(name: &str, config: Value) -> ConfigProblem {
-        let Value::Object(config) = config else { unreachable!("a config is an object") };
+        let Value::Object(config) = config else {
+            unreachable!("a config is an object")
+        };
         let made = (find(name).unwrap().make)(config, &Catalog::new(Vec::new()));
         made.err().expect("the config is wrong")
     }
@@ -86,26 +113,58 @@ mod tests {
         for name in names() {
             let problem = problem(name, json!({"nope": 1}));
             assert_eq!(problem.field, "nope", "{name}");
-            assert!(problem.message.starts_with("unknown field `nope`"), "{name}: {}", problem.message);
+            assert!(
+                problem.message.starts_with("unknown field `nope`"),
+                "{name}: {}",
+                problem.message
+            );
         }
     }
 
     #[test]
     fn a_bad_value_is_told_with_its_field() {
         for (name, config, field) in [
-            ("context-message", json!({"includeSwarmCatalog": "yes"}), "includeSwarmCatalog"),
-            ("inter-agent-response-format", json!({"includeRequestMetadata": 1}), "includeRequestMetadata"),
+            (
+                "context-message",
+                json!({"includeSwarmCatalog": "yes"}),
+                "includeSwarmCatalog",
+            ),
+            (
+                "inter-agent-response-format",
+                json!({"includeRequestMetadata": 1}),
+                "includeRequestMetadata",
+            ),
             ("logging", json!({"level": "loud"}), "level"),
             ("message-compaction", json!({"mode": "shrink"}), "mode"),
-            ("message-compaction", json!({"maxCharacters": 0}), "maxCharacters"),
+            (
+                "message-compaction",
+                json!({"maxCharacters": 0}),
+                "maxCharacters",
+            ),
             ("message-window", json!({"maxMessages": 0}), "maxMessages"),
-            ("message-window", json!({"maxMessages": "80"}), "maxMessages"),
-            ("required-tools-guard", json!({"requiredTools": ["a__b", 1]}), "requiredTools[1]"),
-            ("required-tools-guard", json!({"requiredTools": ["a__b"]}), "requiredTools[0]"),
+            (
+                "message-window",
+                json!({"maxMessages": "80"}),
+                "maxMessages",
+            ),
+            (
+                "required-tools-guard",
+                json!({"requiredTools": ["a__b", 1]}),
+                "requiredTools[1]",
+            ),
+            (
+                "required-tools-guard",
+                json!({"requiredTools": ["a__b"]}),
+                "requiredTools[0]",
+            ),
             ("tool-search", json!({"toolName": "search"}), "toolName"),
             ("tool-search", json!({"maxResults": -1}), "maxResults"),
         ] {
-            assert_eq!(problem(name, config.clone()).field, field, "{name}: {config}");
+            assert_eq!(
+                problem(name, config.clone()).field,
+                field,
+                "{name}: {config}"
+            );
         }
     }
 
@@ -114,12 +173,22 @@ mod tests {
     fn each_field_is_documented() {
         let docs = include_str!("../../../../docs/extensions.md");
         for name in names() {
-            let section = docs.split("\n## ").find(|section| section.starts_with(&format!("{name}\n")));
+            let section = docs
+                .split("\n## ")
+                .find(|section| section.starts_with(&format!("{name}\n")));
             let section = section.unwrap_or_else(|| panic!("{name} is not documented"));
             let message = problem(name, json!({"nope": 1})).message;
             let fields: Vec<&str> = message.split('`').skip(1).step_by(2).skip(1).collect();
-            let documented = section.lines().filter(|line| line.starts_with("| `")).count();
-            assert!(fields.iter().all(|field| section.contains(&format!("\n| `{field}` |"))), "{name}: {fields:?}");
+            let documented = section
+                .lines()
+                .filter(|line| line.starts_with("| `"))
+                .count();
+            assert!(
+                fields
+                    .iter()
+                    .all(|field| section.contains(&format!("\n| `{field}` |"))),
+                "{name}: {fields:?}"
+            );
             assert_eq!(documented, fields.len(), "{name}: {message}");
         }
     }

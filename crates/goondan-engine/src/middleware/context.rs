@@ -53,7 +53,10 @@ impl TurnContext {
 
     /// The agents of the running swarm, as this one sees them.
     pub fn agents(&self) -> AgentCatalog {
-        self.engine.generation.load().seen_from(&self.facts.instance.agent)
+        self.engine
+            .generation
+            .load()
+            .seen_from(&self.facts.instance.agent)
     }
 
     /// The causal chain that the turn belongs to.
@@ -68,32 +71,59 @@ impl TurnContext {
 
     /// Whether this turn made `message`. What shortens a conversation leaves those alone.
     pub fn is_own(&self, message: &Message) -> bool {
-        let number = message.id.strip_prefix(self.turn_id()).and_then(|rest| rest.strip_prefix("-m"));
+        let number = message
+            .id
+            .strip_prefix(self.turn_id())
+            .and_then(|rest| rest.strip_prefix("-m"));
         number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
     /// The messages that this turn has made so far, newest first.
     pub fn own_messages(&self) -> impl Iterator<Item = &Arc<Message>> {
-        self.conversation().messages().iter().rev().filter(|message| self.is_own(message))
+        self.conversation()
+            .messages()
+            .iter()
+            .rev()
+            .filter(|message| self.is_own(message))
     }
 
     /// What middleware notes for its later steps in this turn, by type. A turn that is resumed begins without notes, and its
     /// steps make them again.
     pub fn note<T: Any + Default + Send + Sync>(&mut self) -> &mut T {
-        let note = self.notes.0.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        let note = self
+            .notes
+            .0
+            .entry(TypeId::of::<T>())
+            .or_insert_with(|| Box::new(T::default()));
         note.downcast_mut().expect("a note lies under its own type")
     }
 
     /// Asks the agent's own model, without tools; the answer's text, or why there is none. The question is asked once in
     /// the life of the turn (rule C2b), its cost is the turn's, and nobody sees its text stream. An `Err` outside means
     /// that the turn has to end.
-    pub async fn ask_model(&mut self, question: Question<'_>) -> Result<Result<String, ModelError>, TurnError> {
+    pub async fn ask_model(
+        &mut self,
+        question: Question<'_>,
+    ) -> Result<Result<String, ModelError>, TurnError> {
         let agent = Arc::clone(&self.facts.agent);
         let effect_id = format!("{}/{}", question.extension, question.purpose);
-        let source = MessageSource::Extension { extension_name: question.extension.to_owned() };
+        let source = MessageSource::Extension {
+            extension_name: question.extension.to_owned(),
+        };
         let id = format!("{}-{effect_id}", self.turn_id());
-        let message = step::message(id, Role::User, vec![Part::Text { text: question.text }], source, self);
-        let trace = self.facts.trace.child(&format!("{}-{effect_id}", self.turn_id()));
+        let message = step::message(
+            id,
+            Role::User,
+            vec![Part::Text {
+                text: question.text,
+            }],
+            source,
+            self,
+        );
+        let trace = self
+            .facts
+            .trace
+            .child(&format!("{}-{effect_id}", self.turn_id()));
         let call = ModelCall {
             model: &agent.models[0],
             request: ModelRequest {
@@ -121,7 +151,11 @@ impl TurnContext {
         Ok(answer.map(|answer| {
             let usage = answer.usage.unwrap_or_default();
             self.progress.usage += usage;
-            self.engine.spend(Spending { usage, is_step: false, cost: answer.cost.clone() });
+            self.engine.spend(Spending {
+                usage,
+                is_step: false,
+                cost: answer.cost.clone(),
+            });
             self.progress.pay(answer.cost);
             answer.parts.iter().filter_map(Part::as_text).collect()
         }))
@@ -137,17 +171,29 @@ impl TurnContext {
             return Ok(kept.current.clone());
         }
         let effect_id = format!("{extension}/state");
-        let stored = if self.journal.has_outcome(&effect_id) { None } else { self.stored_state(extension).await? };
+        let stored = if self.journal.has_outcome(&effect_id) {
+            None
+        } else {
+            self.stored_state(extension).await?
+        };
         let effect = Effect {
             id: effect_id,
             kind: EffectKind::ExtensionState,
             intent: Value::Null,
             when_interrupted: WhenInterrupted::RunAgain,
         };
-        let outcome =
-            self.journal.run(effect, Box::pin(async { stored })).await.map_err(|error| store_failed(&error))?;
-        let Outcome::Done { value: found, .. } = outcome else { unreachable!("reading is run again") };
-        let kept = KeptState { stored: found.clone(), current: found.clone() };
+        let outcome = self
+            .journal
+            .run(effect, Box::pin(async { stored }))
+            .await
+            .map_err(|error| store_failed(&error))?;
+        let Outcome::Done { value: found, .. } = outcome else {
+            unreachable!("reading is run again")
+        };
+        let kept = KeptState {
+            stored: found.clone(),
+            current: found.clone(),
+        };
         self.states.0.insert(extension.to_owned(), kept);
         Ok(found)
     }
@@ -162,17 +208,29 @@ impl TurnContext {
     }
 
     async fn stored_state(&self, extension: &str) -> Result<Option<Value>, TurnError> {
-        let record = self.engine.store.get(self.instance(), extension).await.map_err(|error| store_failed(&error))?;
+        let record = self
+            .engine
+            .store
+            .get(self.instance(), extension)
+            .await
+            .map_err(|error| store_failed(&error))?;
         Ok(record.map(|record| record.value))
     }
 
     /// Keeps `state` for the later turns of this instance. It is written when the turn ends, whatever its outcome.
     pub fn set_state(&mut self, extension: &str, state: Value) {
         if !is_extension_state(extension) {
-            tracing::error!(extension, "nothing is kept under this name: names with a dot are the engine's");
+            tracing::error!(
+                extension,
+                "nothing is kept under this name: names with a dot are the engine's"
+            );
             return;
         }
-        self.states.0.entry(extension.to_owned()).or_default().current = Some(state);
+        self.states
+            .0
+            .entry(extension.to_owned())
+            .or_default()
+            .current = Some(state);
     }
 }
 
@@ -199,7 +257,11 @@ impl ExtensionStates {
     }
 
     /// Writes what has changed.
-    pub(crate) async fn save(&self, store: &dyn Store, instance: &InstanceId) -> Result<(), StoreError> {
+    pub(crate) async fn save(
+        &self,
+        store: &dyn Store,
+        instance: &InstanceId,
+    ) -> Result<(), StoreError> {
         for (extension, state) in self.changes() {
             update(store, instance, extension, |_| Some(state.clone())).await?;
         }

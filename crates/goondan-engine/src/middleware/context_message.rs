@@ -40,8 +40,13 @@ struct ContextMessage {
     config: Config,
 }
 
-pub(super) fn make(config: JsonObject, _tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    Ok(Arc::new(ContextMessage { config: decode(config)? }))
+pub(super) fn make(
+    config: JsonObject,
+    _tools: &Catalog,
+) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    Ok(Arc::new(ContextMessage {
+        config: decode(config)?,
+    }))
 }
 
 /// What a turn knows that segments are made of.
@@ -55,13 +60,25 @@ struct Facts<'a> {
 fn text(config: &Config, facts: &Facts<'_>) -> String {
     let tells_origin = config.include_inbound_context || config.include_call_context;
     let segments = [
-        config.include_agent_prompt.then(|| facts.prompt.map(str::to_owned)).flatten(),
-        config.include_swarm_catalog.then(|| catalog(&facts.agents, &config.swarm_catalog_instruction)),
+        config
+            .include_agent_prompt
+            .then(|| facts.prompt.map(str::to_owned))
+            .flatten(),
+        config
+            .include_swarm_catalog
+            .then(|| catalog(&facts.agents, &config.swarm_catalog_instruction)),
         config.include_inbound_context.then(|| inbound(facts.event)),
-        config.include_call_context.then(|| call(facts.event)).flatten(),
+        config
+            .include_call_context
+            .then(|| call(facts.event))
+            .flatten(),
         (config.include_route_summary && tells_origin).then(|| route(facts.event)),
     ];
-    segments.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    segments
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn catalog(agents: &AgentCatalog, instruction: &str) -> String {
@@ -86,7 +103,12 @@ fn inbound(event: &AgentEvent) -> String {
         ("event", event.id.clone()),
         ("type", event.event_type.clone()),
         ("conversation", event.target.instance_key.clone()),
-        ("time", event.created_at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)),
+        (
+            "time",
+            event
+                .created_at
+                .to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+        ),
     ];
     segment("runtime_inbound", &lines)
 }
@@ -94,7 +116,12 @@ fn inbound(event: &AgentEvent) -> String {
 /// Who calls; nothing for an input from outside.
 fn call(event: &AgentEvent) -> Option<String> {
     let caller = event.caller()?;
-    let chain = event.callers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" > ");
+    let chain = event
+        .callers
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(" > ");
     let answer = match &event.reply_to {
         Some(reply) if reply.async_ => "expected later",
         Some(_) => "the caller waits for it",
@@ -111,9 +138,17 @@ fn call(event: &AgentEvent) -> Option<String> {
 
 fn route(event: &AgentEvent) -> String {
     let sentence = match (event.caller(), &event.reply_to) {
-        (Some(caller), Some(_)) => format!("Agent {} asked; the final answer goes back to it.", caller.agent),
-        (Some(caller), None) => format!("Agent {} sent this and waits for no answer.", caller.agent),
-        (None, _) => "The input came from outside the swarm; the final answer goes to whoever sent it.".to_owned(),
+        (Some(caller), Some(_)) => format!(
+            "Agent {} asked; the final answer goes back to it.",
+            caller.agent
+        ),
+        (Some(caller), None) => {
+            format!("Agent {} sent this and waits for no answer.", caller.agent)
+        }
+        (None, _) => {
+            "The input came from outside the swarm; the final answer goes to whoever sent it."
+                .to_owned()
+        }
     };
     segment("runtime_route", &[("route", sentence)])
 }
@@ -130,7 +165,11 @@ fn segment(name: &str, lines: &[(&str, String)]) -> String {
 }
 
 fn marker(message: &Message) -> Option<&str> {
-    message.metadata.get(CONTEXT_MESSAGE).and_then(|marker| marker.get("sha256")).and_then(Value::as_str)
+    message
+        .metadata
+        .get(CONTEXT_MESSAGE)
+        .and_then(|marker| marker.get("sha256"))
+        .and_then(Value::as_str)
 }
 
 impl ContextMessage {
@@ -138,12 +177,21 @@ impl ContextMessage {
     async fn tell(&self, context: &mut TurnContext) -> Result<(), TurnError> {
         let text = {
             let prompt = context.agent().system.as_deref();
-            text(&self.config, &Facts { prompt, agents: context.agents(), event: context.event() })
+            text(
+                &self.config,
+                &Facts {
+                    prompt,
+                    agents: context.agents(),
+                    event: context.event(),
+                },
+            )
         };
         let hash = hex(&Sha256::digest(text.as_bytes()));
         let messages = context.conversation().messages();
-        let known: Vec<(String, bool)> =
-            messages.iter().filter_map(|message| Some((message.id.clone(), marker(message)? == hash))).collect();
+        let known: Vec<(String, bool)> = messages
+            .iter()
+            .filter_map(|message| Some((message.id.clone(), marker(message)? == hash)))
+            .collect();
         let is_told = known.iter().any(|(_, same)| *same);
         for (target_id, _) in known.into_iter().filter(|(_, same)| !same) {
             context.emit(MessageEvent::Remove { target_id }).await?;
@@ -151,7 +199,10 @@ impl ContextMessage {
         if is_told || text.is_empty() {
             return Ok(());
         }
-        let metadata = JsonObject::from_iter([(CONTEXT_MESSAGE.to_owned(), serde_json::json!({"sha256": hash}))]);
+        let metadata = JsonObject::from_iter([(
+            CONTEXT_MESSAGE.to_owned(),
+            serde_json::json!({"sha256": hash}),
+        )]);
         let message = context.new_message(Role::System, NAME, &text, metadata);
         context.emit(MessageEvent::Append { message }).await
     }
@@ -163,7 +214,11 @@ impl Middleware for ContextMessage {
         NAME
     }
 
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+    async fn turn(
+        &self,
+        context: &mut TurnContext,
+        next: TurnNext<'_>,
+    ) -> Result<TurnOutcome, TurnError> {
         self.tell(context).await?;
         next.run(context).await
     }
@@ -178,7 +233,10 @@ mod tests {
     use goondan_core::inbound::{EventTrace, ReplyTo};
 
     fn event(callers: &[&str], replies: bool) -> AgentEvent {
-        let callers: Vec<InstanceId> = callers.iter().map(|agent| InstanceId::new(*agent, "main\nx: y")).collect();
+        let callers: Vec<InstanceId> = callers
+            .iter()
+            .map(|agent| InstanceId::new(*agent, "main\nx: y"))
+            .collect();
         let reply_to = callers.last().filter(|_| replies).map(|caller| ReplyTo {
             caller: caller.clone(),
             turn_id: "turn-0".to_owned(),
@@ -196,7 +254,11 @@ mod tests {
             history: Vec::new(),
             metadata: JsonObject::new(),
             instructions: None,
-            trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None, caller: None },
+            trace: EventTrace {
+                trace_id: "0".repeat(32),
+                parent_span_id: None,
+                caller: None,
+            },
             callers,
             reply_to,
             terms: Default::default(),
@@ -211,7 +273,14 @@ mod tests {
             available_agents: vec!["boss".to_owned(), "worker".to_owned()],
             callable_agents: vec!["boss".to_owned()],
         };
-        text(config, &Facts { prompt: Some("You are terse."), agents, event })
+        text(
+            config,
+            &Facts {
+                prompt: Some("You are terse."),
+                agents,
+                event,
+            },
+        )
     }
 
     #[test]
@@ -229,13 +298,20 @@ mod tests {
 
     #[test]
     fn an_input_from_outside_has_no_caller() {
-        let config = Config { include_call_context: true, include_route_summary: true, ..Config::default() };
+        let config = Config {
+            include_call_context: true,
+            include_route_summary: true,
+            ..Config::default()
+        };
         insta::assert_snapshot!(told(&config, &event(&[], false)));
     }
 
     #[test]
     fn a_route_alone_says_nothing() {
-        let config = Config { include_route_summary: true, ..Config::default() };
+        let config = Config {
+            include_route_summary: true,
+            ..Config::default()
+        };
         assert_eq!(told(&config, &event(&["boss"], false)), "");
     }
 }

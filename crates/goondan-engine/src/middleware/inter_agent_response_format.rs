@@ -32,8 +32,13 @@ struct InterAgentResponseFormat {
     config: Config,
 }
 
-pub(super) fn make(config: JsonObject, _tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    Ok(Arc::new(InterAgentResponseFormat { config: decode(config)? }))
+pub(super) fn make(
+    config: JsonObject,
+    _tools: &Catalog,
+) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    Ok(Arc::new(InterAgentResponseFormat {
+        config: decode(config)?,
+    }))
 }
 
 /// What the metadata of an answer says. Metadata of another shape is left alone.
@@ -68,7 +73,9 @@ fn formatted(message: &Message, include_request_metadata: bool) -> Option<Messag
     let text = text(&response, &message.text(), include_request_metadata);
     let mut message = message.clone();
     message.data.content = vec![Part::Text { text }];
-    message.metadata.insert(FORMATTED.to_owned(), Value::Bool(true));
+    message
+        .metadata
+        .insert(FORMATTED.to_owned(), Value::Bool(true));
     Some(message)
 }
 
@@ -91,13 +98,23 @@ fn text(response: &Response, content: &str, include_request_metadata: bool) -> S
             ("trace", &response.trace_id),
             ("received", &response.received_at),
         ];
-        lines.extend(known.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value.as_ref()?))));
+        lines.extend(
+            known
+                .into_iter()
+                .filter_map(|(name, value)| Some(format!("{name}: {}", value.as_ref()?))),
+        );
     }
     let payload = match response.status {
         Status::Ok => payload(content),
         Status::Error => {
-            let code = response.error_code.as_deref().unwrap_or(Code::AGENT_REQUEST_FAILED.as_str());
-            format!("error({code}): {}", response.error_message.as_deref().unwrap_or("no message"))
+            let code = response
+                .error_code
+                .as_deref()
+                .unwrap_or(Code::AGENT_REQUEST_FAILED.as_str());
+            format!(
+                "error({code}): {}",
+                response.error_message.as_deref().unwrap_or("no message")
+            )
         }
     };
     format!("{}\n\n{payload}", lines.join("\n"))
@@ -119,16 +136,26 @@ impl Middleware for InterAgentResponseFormat {
         NAME
     }
 
-    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+    async fn step(
+        &self,
+        context: &mut StepContext<'_>,
+        next: StepNext<'_>,
+    ) -> Result<StepOutcome, TurnError> {
         let is_first = context.index == 0;
         let turn = context.turn();
         // What stands before the last step's answer was looked at then.
         let messages = turn.conversation().messages().iter().rev();
-        let unseen = messages.take_while(|message| is_first || message.data.role != Role::Assistant);
-        let formatted: Vec<Message> =
-            unseen.filter_map(|message| formatted(message, self.config.include_request_metadata)).collect();
+        let unseen =
+            messages.take_while(|message| is_first || message.data.role != Role::Assistant);
+        let formatted: Vec<Message> = unseen
+            .filter_map(|message| formatted(message, self.config.include_request_metadata))
+            .collect();
         for message in formatted.into_iter().rev() {
-            turn.emit(MessageEvent::Replace { target_id: message.id.clone(), message }).await?;
+            turn.emit(MessageEvent::Replace {
+                target_id: message.id.clone(),
+                message,
+            })
+            .await?;
         }
         next.run(context).await
     }
@@ -143,15 +170,21 @@ mod tests {
 
     fn answer(metadata: Value, content: &str) -> Message {
         let mut message = (*conversation("u")[0]).clone();
-        message.metadata.insert(INTER_AGENT_RESPONSE.to_owned(), metadata);
-        message.data.content = vec![Part::Text { text: content.to_owned() }];
+        message
+            .metadata
+            .insert(INTER_AGENT_RESPONSE.to_owned(), metadata);
+        message.data.content = vec![Part::Text {
+            text: content.to_owned(),
+        }];
         message
     }
 
     fn metadata(more: Value) -> Value {
-        let mut metadata =
-            json!({"requestId": "req-1", "fromAgentId": "worker:main", "toAgentId": "boss:main", "status": "ok"});
-        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut metadata = json!({"requestId": "req-1", "fromAgentId": "worker:main", "toAgentId": "boss:main", "status": "ok"});
+        metadata
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         metadata
     }
 
@@ -167,12 +200,19 @@ mod tests {
     #[test]
     fn a_failure_tells_its_code() {
         let more = json!({"status": "error", "errorCode": "AGENT_REQUEST_FAILED", "errorMessage": "it gave up", "traceId": "t1", "requestEventId": "evt-1"});
-        insta::assert_snapshot!(formatted(&answer(metadata(more), "{}"), true).unwrap().text());
+        insta::assert_snapshot!(
+            formatted(&answer(metadata(more), "{}"), true)
+                .unwrap()
+                .text()
+        );
     }
 
     #[test]
     fn other_metadata_is_left_alone() {
-        assert_eq!(formatted(&answer(json!({"status": "ok"}), "x"), false), None);
+        assert_eq!(
+            formatted(&answer(json!({"status": "ok"}), "x"), false),
+            None
+        );
         assert_eq!(formatted(&answer(json!("x"), "x"), false), None);
         assert_eq!(formatted(&conversation("u")[0], false), None);
     }

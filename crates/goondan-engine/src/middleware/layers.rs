@@ -23,7 +23,11 @@ use crate::tooling::reporter::ExtensionLog;
 use crate::turn::TurnContext;
 
 /// Limits of a tool that an extension offers: those of a Tool of which nothing is said.
-const LIMITS: ToolLimits = ToolLimits { error_message: 1_000, output: 100_000, timeout: Duration::from_secs(120) };
+const LIMITS: ToolLimits = ToolLimits {
+    error_message: 1_000,
+    output: 100_000,
+    timeout: Duration::from_secs(120),
+};
 
 /// The extensions of an agent, outermost first.
 #[derive(Clone)]
@@ -55,22 +59,40 @@ pub(crate) struct Hosted {
 impl Extensions {
     pub(crate) fn new(list: Vec<Wrapping>) -> Self {
         let built_in = list.iter().filter_map(|wrapping| match wrapping {
-            Wrapping::BuiltIn(middleware) | Wrapping::Outermost(middleware) => Some(Arc::clone(middleware)),
+            Wrapping::BuiltIn(middleware) | Wrapping::Outermost(middleware) => {
+                Some(Arc::clone(middleware))
+            }
             Wrapping::Hosted(_) => None,
         });
         let all: Arc<[Arc<dyn Middleware>]> = built_in.collect();
-        let built_in = Layers { turn: Arc::clone(&all), step: Arc::clone(&all), tool_call: all, ..Layers::default() };
-        Extensions { list: list.into(), built_in: Arc::new(built_in) }
+        let built_in = Layers {
+            turn: Arc::clone(&all),
+            step: Arc::clone(&all),
+            tool_call: all,
+            ..Layers::default()
+        };
+        Extensions {
+            list: list.into(),
+            built_in: Arc::new(built_in),
+        }
     }
 
     /// These inside of `outermost`.
     pub(crate) fn inside(&self, outermost: Arc<dyn Middleware>) -> Self {
-        Extensions::new([Wrapping::Outermost(outermost)].into_iter().chain(self.list.iter().cloned()).collect())
+        Extensions::new(
+            [Wrapping::Outermost(outermost)]
+                .into_iter()
+                .chain(self.list.iter().cloned())
+                .collect(),
+        )
     }
 
     /// The tools that the built-in ones add.
     pub(crate) fn tools(&self) -> impl Iterator<Item = Arc<RegisteredTool>> {
-        self.built_in.turn.iter().flat_map(|middleware| middleware.tools())
+        self.built_in
+            .turn
+            .iter()
+            .flat_map(|middleware| middleware.tools())
     }
 
     /// The layers of the built-in ones, for what happens outside of turns.
@@ -160,7 +182,11 @@ pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
             }
         }
     }
-    context.engine.bus.ears().seat(context.instance(), std::mem::take(&mut gathered.attached));
+    context
+        .engine
+        .bus
+        .ears()
+        .seat(context.instance(), std::mem::take(&mut gathered.attached));
     let layers = gathered.layers(transcript);
     Arc::make_mut(&mut context.facts).layers = Arc::new(layers);
     Ok(())
@@ -211,8 +237,12 @@ impl Gathered {
         seat: Arc<Seat>,
     ) -> Result<(), TurnError> {
         for (index, layer) in attached.layers().iter().enumerate() {
-            let middleware: Arc<dyn Middleware> =
-                Arc::new(HostedLayer::new(&hosted.name, Arc::clone(&attached), index, layer.kind));
+            let middleware: Arc<dyn Middleware> = Arc::new(HostedLayer::new(
+                &hosted.name,
+                Arc::clone(&attached),
+                index,
+                layer.kind,
+            ));
             let list = match layer.kind {
                 LayerKind::Turn => &mut self.turn,
                 LayerKind::Step => &mut self.step,
@@ -221,7 +251,8 @@ impl Gathered {
             list.push((layer.priority, middleware));
         }
         for tool in attached.tools() {
-            self.tools.push(registered(tool).map_err(|error| failed(&hosted.name, error))?);
+            self.tools
+                .push(registered(tool).map_err(|error| failed(&hosted.name, error))?);
         }
         self.seats.push((hosted.name.clone(), seat));
         self.attached.push(attached);
@@ -248,14 +279,24 @@ fn in_order(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middlew
 }
 
 fn registered(tool: OfferedTool) -> Result<Arc<RegisteredTool>, ToolError> {
-    let name: ToolName = tool.name.parse().map_err(|error: crate::tooling::registry::NotAToolName| {
-        ToolError::new(error.to_string()).code(Code::EXT_INIT).suggest("Call it `<extension>__<tool>`.")
-    })?;
+    let name: ToolName =
+        tool.name
+            .parse()
+            .map_err(|error: crate::tooling::registry::NotAToolName| {
+                ToolError::new(error.to_string())
+                    .code(Code::EXT_INIT)
+                    .suggest("Call it `<extension>__<tool>`.")
+            })?;
     let spec = ExportSpec {
         name: name.export().to_owned(),
         description: tool.description,
         parameters: tool.parameters,
         ..ExportSpec::default()
     };
-    Ok(Arc::new(RegisteredTool::new(name.resource(), spec, tool.handler, LIMITS)))
+    Ok(Arc::new(RegisteredTool::new(
+        name.resource(),
+        spec,
+        tool.handler,
+        LIMITS,
+    )))
 }

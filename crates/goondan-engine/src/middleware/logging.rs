@@ -33,7 +33,11 @@ struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { level: LogLevel::Info, include_tool_args: false, include_turn_metadata: true }
+        Config {
+            level: LogLevel::Info,
+            include_tool_args: false,
+            include_turn_metadata: true,
+        }
     }
 }
 
@@ -41,8 +45,13 @@ struct Logging {
     config: Config,
 }
 
-pub(super) fn make(config: JsonObject, _tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    Ok(Arc::new(Logging { config: decode(config)? }))
+pub(super) fn make(
+    config: JsonObject,
+    _tools: &Catalog,
+) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    Ok(Arc::new(Logging {
+        config: decode(config)?,
+    }))
 }
 
 /// A line of the target `gdn::agent`, where the config wants that level. The level of a line is a constant to `tracing`,
@@ -65,7 +74,9 @@ impl Logging {
             return None;
         }
         let event = context.event();
-        let caller = event.caller().map_or_else(|| "outside".to_owned(), ToString::to_string);
+        let caller = event
+            .caller()
+            .map_or_else(|| "outside".to_owned(), ToString::to_string);
         let metadata = serde_json::Value::Object(event.metadata.clone()).to_string();
         Some(format!(
             "event={} type={} from={caller} trace={} metadata={}",
@@ -83,7 +94,11 @@ impl Middleware for Logging {
         NAME
     }
 
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+    async fn turn(
+        &self,
+        context: &mut TurnContext,
+        next: TurnNext<'_>,
+    ) -> Result<TurnOutcome, TurnError> {
         let (instance, turn) = (context.instance().clone(), context.turn_id().to_owned());
         let origin = self.origin(context);
         line!(self, Info, %instance, turn, origin = origin.as_deref(), "turn started");
@@ -93,27 +108,52 @@ impl Middleware for Logging {
                 let (reason, steps) = (outcome.finish_reason, context.steps());
                 line!(self, Info, %instance, turn, ?reason, steps, "turn completed");
             }
-            Err(error) => line!(self, Error, %instance, turn, code = error.code, error = error.message, "turn failed"),
+            Err(error) => {
+                line!(self, Error, %instance, turn, code = error.code, error = error.message, "turn failed")
+            }
         }
         outcome
     }
 
-    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
-        let (instance, step) = (context.turn().instance().clone(), context.step_id().to_owned());
+    async fn step(
+        &self,
+        context: &mut StepContext<'_>,
+        next: StepNext<'_>,
+    ) -> Result<StepOutcome, TurnError> {
+        let (instance, step) = (
+            context.turn().instance().clone(),
+            context.step_id().to_owned(),
+        );
         line!(self, Info, %instance, step, "step started");
         let outcome = next.run(context).await;
         match &outcome {
-            Ok(outcome) => line!(self, Info, %instance, step, calls = outcome.results.len(), "step completed"),
-            Err(error) => line!(self, Error, %instance, step, code = error.code, error = error.message, "step failed"),
+            Ok(outcome) => {
+                line!(self, Info, %instance, step, calls = outcome.results.len(), "step completed")
+            }
+            Err(error) => {
+                line!(self, Error, %instance, step, code = error.code, error = error.message, "step failed")
+            }
         }
         outcome
     }
 
-    async fn tool_call(&self, context: &mut ToolCallContext, next: ToolCallNext<'_>) -> ToolCallResult {
+    async fn tool_call(
+        &self,
+        context: &mut ToolCallContext,
+        next: ToolCallNext<'_>,
+    ) -> ToolCallResult {
         let instance = context.instance().clone();
-        let (tool, call) = (context.call.tool_name.clone(), context.call.tool_call_id.clone());
-        let arguments = self.config.include_tool_args.then(|| context.call.input.to_string());
-        let arguments = arguments.as_deref().map(|arguments| head(arguments, MAX_DATA));
+        let (tool, call) = (
+            context.call.tool_name.clone(),
+            context.call.tool_call_id.clone(),
+        );
+        let arguments = self
+            .config
+            .include_tool_args
+            .then(|| context.call.input.to_string());
+        let arguments = arguments
+            .as_deref()
+            .map(|arguments| head(arguments, MAX_DATA));
         line!(self, Debug, %instance, tool, call, arguments, "tool called");
         let result = next.run(context).await;
         match &result.error {

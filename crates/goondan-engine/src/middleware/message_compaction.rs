@@ -82,10 +82,14 @@ impl Config {
     fn summary_room(&self) -> Size {
         match (self.append_summary, self.summary_by) {
             (false, _) => Size::default(),
-            (true, SummaryBy::Plain) => Size { messages: 1, characters: summary::room(&self.summary_prefix) },
-            (true, SummaryBy::Model) => {
-                Size { messages: 1, characters: summary::room(&self.summary_prefix) + self.summary_limit() }
-            }
+            (true, SummaryBy::Plain) => Size {
+                messages: 1,
+                characters: summary::room(&self.summary_prefix),
+            },
+            (true, SummaryBy::Model) => Size {
+                messages: 1,
+                characters: summary::room(&self.summary_prefix) + self.summary_limit(),
+            },
         }
     }
 }
@@ -94,12 +98,21 @@ struct MessageCompaction {
     config: Config,
 }
 
-pub(super) fn make(config: JsonObject, _tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    Ok(Arc::new(MessageCompaction { config: decode(config)? }))
+pub(super) fn make(
+    config: JsonObject,
+    _tools: &Catalog,
+) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    Ok(Arc::new(MessageCompaction {
+        config: decode(config)?,
+    }))
 }
 
 /// The places of the messages that go; none where the conversation is small enough, or where only a summary would go.
-fn outdated(config: &Config, messages: &[Arc<Message>], stays: impl Fn(&Message) -> bool) -> Vec<usize> {
+fn outdated(
+    config: &Config,
+    messages: &[Arc<Message>],
+    stays: impl Fn(&Message) -> bool,
+) -> Vec<usize> {
     let mut trim = Trim::new(messages, stays);
     if !config.is_too_much(trim.left()) {
         return Vec::new();
@@ -122,7 +135,9 @@ fn outdated(config: &Config, messages: &[Arc<Message>], stays: impl Fn(&Message)
         trim.drop_leading_answers();
     }
     let gone = trim.gone();
-    let only_summaries = gone.iter().all(|index| summary::is_summary(&messages[*index]));
+    let only_summaries = gone
+        .iter()
+        .all(|index| summary::is_summary(&messages[*index]));
     if only_summaries { Vec::new() } else { gone }
 }
 
@@ -130,7 +145,9 @@ fn outdated(config: &Config, messages: &[Arc<Message>], stays: impl Fn(&Message)
 fn retained(messages: &[Arc<Message>], count: usize) -> usize {
     let mut start = messages.len().saturating_sub(count);
     while start > 0
-        && messages.get(start).is_some_and(|message| matches!(message.data.role, Role::Assistant | Role::Tool))
+        && messages
+            .get(start)
+            .is_some_and(|message| matches!(message.data.role, Role::Assistant | Role::Tool))
     {
         start -= 1;
     }
@@ -140,14 +157,21 @@ fn retained(messages: &[Arc<Message>], count: usize) -> usize {
 impl MessageCompaction {
     async fn compact(&self, context: &mut TurnContext) -> Result<(), TurnError> {
         let messages = context.conversation().messages();
-        let gone = outdated(&self.config, messages, |message| is_pinned(message) || context.is_own(message));
-        let gone: Vec<Arc<Message>> = gone.into_iter().map(|index| Arc::clone(&messages[index])).collect();
+        let gone = outdated(&self.config, messages, |message| {
+            is_pinned(message) || context.is_own(message)
+        });
+        let gone: Vec<Arc<Message>> = gone
+            .into_iter()
+            .map(|index| Arc::clone(&messages[index]))
+            .collect();
         let mut targets = gone.iter().map(|message| message.id.clone());
         if self.config.append_summary
             && let Some(target_id) = targets.next()
         {
             let message = self.summary(context, &gone).await?;
-            context.emit(MessageEvent::Replace { target_id, message }).await?;
+            context
+                .emit(MessageEvent::Replace { target_id, message })
+                .await?;
         }
         for target_id in targets {
             context.emit(MessageEvent::Remove { target_id }).await?;
@@ -156,9 +180,17 @@ impl MessageCompaction {
     }
 
     /// The message that takes the place of the first of the `gone` messages.
-    async fn summary(&self, context: &mut TurnContext, gone: &[Arc<Message>]) -> Result<Message, TurnError> {
+    async fn summary(
+        &self,
+        context: &mut TurnContext,
+        gone: &[Arc<Message>],
+    ) -> Result<Message, TurnError> {
         let removed = Removed::of(gone);
-        let written = if self.config.asks_model() { self.written_by_model(context, gone).await? } else { None };
+        let written = if self.config.asks_model() {
+            self.written_by_model(context, gone).await?
+        } else {
+            None
+        };
         let text = summary::text(&self.config.summary_prefix, &removed, written.as_deref());
         let metadata = summary::metadata(self.mode_name(), &removed, written.is_some());
         Ok(context.new_message(Role::System, NAME, &text, metadata))
@@ -179,7 +211,9 @@ impl MessageCompaction {
         };
         match context.ask_model(question).await? {
             Ok(text) if text.trim().is_empty() => Ok(None),
-            Ok(text) => Ok(Some(goondan_core::limits::head(text.trim(), limit).to_owned())),
+            Ok(text) => Ok(Some(
+                goondan_core::limits::head(text.trim(), limit).to_owned(),
+            )),
             Err(error) => {
                 tracing::warn!(instance = %context.instance(), %error, "the model wrote no summary; only numbers are kept");
                 Ok(None)
@@ -201,7 +235,11 @@ impl Middleware for MessageCompaction {
         NAME
     }
 
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+    async fn turn(
+        &self,
+        context: &mut TurnContext,
+        next: TurnNext<'_>,
+    ) -> Result<TurnOutcome, TurnError> {
         self.compact(context).await?;
         next.run(context).await
     }
@@ -216,53 +254,93 @@ mod tests {
 
     fn config(max_messages: usize, retain_last_messages: usize, summary_by: SummaryBy) -> Config {
         let max_messages = NonZeroUsize::new(max_messages).unwrap();
-        Config { max_messages, retain_last_messages, summary_by, ..Config::default() }
+        Config {
+            max_messages,
+            retain_last_messages,
+            summary_by,
+            ..Config::default()
+        }
     }
 
     fn compacted(words: &str, config: &Config) -> String {
         let messages = conversation(words);
         let last = messages.last().map(|message| message.id.clone());
-        let gone = outdated(config, &messages, |message| is_pinned(message) || Some(&message.id) == last.as_ref());
+        let gone = outdated(config, &messages, |message| {
+            is_pinned(message) || Some(&message.id) == last.as_ref()
+        });
         kept(&messages, &gone)
     }
 
     #[test]
     fn nothing_goes_while_both_limits_hold() {
-        assert_eq!(compacted("u a u a u", &config(5, 0, SummaryBy::Plain)), "u0 a1 u2 a3 u4");
+        assert_eq!(
+            compacted("u a u a u", &config(5, 0, SummaryBy::Plain)),
+            "u0 a1 u2 a3 u4"
+        );
     }
 
     #[test]
     fn a_plain_summary_takes_the_place_of_as_little_as_possible() {
-        assert_eq!(compacted("u a u a u", &config(4, 2, SummaryBy::Plain)), "u2 a3 u4");
+        assert_eq!(
+            compacted("u a u a u", &config(4, 2, SummaryBy::Plain)),
+            "u2 a3 u4"
+        );
     }
 
     #[test]
     fn a_written_summary_takes_the_place_of_all_but_the_last() {
-        assert_eq!(compacted("u a u a u a u a u", &config(8, 1, SummaryBy::Model)), "u8");
-        assert_eq!(compacted("u a u a u a u a u", &config(8, 3, SummaryBy::Model)), "u6 a7 u8");
+        assert_eq!(
+            compacted("u a u a u a u a u", &config(8, 1, SummaryBy::Model)),
+            "u8"
+        );
+        assert_eq!(
+            compacted("u a u a u a u a u", &config(8, 3, SummaryBy::Model)),
+            "u6 a7 u8"
+        );
     }
 
     #[test]
     fn what_is_retained_begins_with_a_question() {
-        assert_eq!(compacted("u a u c r a u", &config(6, 2, SummaryBy::Model)), "u2 c3 r4 a5 u6");
+        assert_eq!(
+            compacted("u a u c r a u", &config(6, 2, SummaryBy::Model)),
+            "u2 c3 r4 a5 u6"
+        );
     }
 
     #[test]
     fn what_is_retained_goes_where_the_limits_need_it() {
-        assert_eq!(compacted("u c r a u", &config(3, 4, SummaryBy::Plain)), "u4");
+        assert_eq!(
+            compacted("u c r a u", &config(3, 4, SummaryBy::Plain)),
+            "u4"
+        );
     }
 
     #[test]
     fn truncate_leaves_only_what_must_stay() {
-        let config = Config { mode: Mode::Truncate, ..config(4, 4, SummaryBy::Plain) };
+        let config = Config {
+            mode: Mode::Truncate,
+            ..config(4, 4, SummaryBy::Plain)
+        };
         assert_eq!(compacted("u s! u a u", &config), "s!1 u4");
     }
 
     #[test]
     fn characters_count_like_messages() {
-        let config =
-            Config { max_characters: NonZeroUsize::new(30).unwrap(), append_summary: false, ..Config::default() };
-        assert_eq!(compacted("u a u a u", &Config { retain_last_messages: 0, ..config }), "u2 a3 u4");
+        let config = Config {
+            max_characters: NonZeroUsize::new(30).unwrap(),
+            append_summary: false,
+            ..Config::default()
+        };
+        assert_eq!(
+            compacted(
+                "u a u a u",
+                &Config {
+                    retain_last_messages: 0,
+                    ..config
+                }
+            ),
+            "u2 a3 u4"
+        );
     }
 
     proptest! {

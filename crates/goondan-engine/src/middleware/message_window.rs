@@ -27,7 +27,9 @@ struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { max_messages: DEFAULT_MAX_MESSAGES }
+        Config {
+            max_messages: DEFAULT_MAX_MESSAGES,
+        }
     }
 }
 
@@ -35,13 +37,22 @@ struct MessageWindow {
     max_messages: usize,
 }
 
-pub(super) fn make(config: JsonObject, _tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+pub(super) fn make(
+    config: JsonObject,
+    _tools: &Catalog,
+) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     let config: Config = decode(config)?;
-    Ok(Arc::new(MessageWindow { max_messages: config.max_messages.get() }))
+    Ok(Arc::new(MessageWindow {
+        max_messages: config.max_messages.get(),
+    }))
 }
 
 /// The places of the messages that go.
-fn outside(messages: &[Arc<Message>], max_messages: usize, stays: impl Fn(&Message) -> bool) -> Vec<usize> {
+fn outside(
+    messages: &[Arc<Message>],
+    max_messages: usize,
+    stays: impl Fn(&Message) -> bool,
+) -> Vec<usize> {
     let mut trim = Trim::new(messages, stays);
     trim.drop_orphans();
     if trim.left().messages > max_messages {
@@ -57,10 +68,19 @@ impl Middleware for MessageWindow {
         NAME
     }
 
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+    async fn turn(
+        &self,
+        context: &mut TurnContext,
+        next: TurnNext<'_>,
+    ) -> Result<TurnOutcome, TurnError> {
         let messages = context.conversation().messages();
-        let gone = outside(messages, self.max_messages, |message| is_pinned(message) || context.is_own(message));
-        let targets: Vec<String> = gone.into_iter().map(|index| messages[index].id.clone()).collect();
+        let gone = outside(messages, self.max_messages, |message| {
+            is_pinned(message) || context.is_own(message)
+        });
+        let targets: Vec<String> = gone
+            .into_iter()
+            .map(|index| messages[index].id.clone())
+            .collect();
         for target_id in targets {
             context.emit(MessageEvent::Remove { target_id }).await?;
         }

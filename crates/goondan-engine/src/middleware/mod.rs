@@ -58,17 +58,29 @@ pub trait Middleware: Send + Sync {
     }
 
     /// Around a whole turn. The user message is there already.
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+    async fn turn(
+        &self,
+        context: &mut TurnContext,
+        next: TurnNext<'_>,
+    ) -> Result<TurnOutcome, TurnError> {
         next.run(context).await
     }
 
     /// Around one step: one model call and the tool calls that it asks for.
-    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+    async fn step(
+        &self,
+        context: &mut StepContext<'_>,
+        next: StepNext<'_>,
+    ) -> Result<StepOutcome, TurnError> {
         next.run(context).await
     }
 
     /// Around one tool call. Calls of one step run at the same time.
-    async fn tool_call(&self, context: &mut ToolCallContext, next: ToolCallNext<'_>) -> ToolCallResult {
+    async fn tool_call(
+        &self,
+        context: &mut ToolCallContext,
+        next: ToolCallNext<'_>,
+    ) -> ToolCallResult {
         next.run(context).await
     }
 }
@@ -79,7 +91,9 @@ struct Rest<'a>(&'a [Arc<dyn Middleware>]);
 
 impl<'a> Rest<'a> {
     fn split(self) -> Option<(&'a Arc<dyn Middleware>, Rest<'a>)> {
-        self.0.split_first().map(|(first, rest)| (first, Rest(rest)))
+        self.0
+            .split_first()
+            .map(|(first, rest)| (first, Rest(rest)))
     }
 }
 

@@ -34,9 +34,16 @@ struct RequiredToolsGuard {
     reminder: String,
 }
 
-pub(super) fn make(config: JsonObject, tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+pub(super) fn make(
+    config: JsonObject,
+    tools: &Catalog,
+) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     let config: Config = decode(config)?;
-    if let Some(index) = config.required_tools.iter().position(|name| tools.get(name).is_none()) {
+    if let Some(index) = config
+        .required_tools
+        .iter()
+        .position(|name| tools.get(name).is_none())
+    {
         let known = tools.names().collect::<Vec<_>>().join(", ");
         return Err(ConfigProblem {
             field: format!("{TOOLS}[{index}]"),
@@ -53,14 +60,22 @@ pub(super) fn make(config: JsonObject, tools: &Catalog) -> Result<Arc<dyn Middle
 }
 
 fn default_reminder(tools: &BTreeSet<String>) -> String {
-    let names = tools.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let names = tools
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     format!("Before you answer, call at least one of these tools successfully: {names}.")
 }
 
 impl RequiredToolsGuard {
     fn is_satisfied(&self, turn: &TurnContext) -> bool {
-        let mut results = turn.own_messages().flat_map(|message| message.tool_results());
-        results.any(|result| result.status == ToolCallStatus::Ok && self.tools.contains(&result.tool_name))
+        let mut results = turn
+            .own_messages()
+            .flat_map(|message| message.tool_results());
+        results.any(|result| {
+            result.status == ToolCallStatus::Ok && self.tools.contains(&result.tool_name)
+        })
     }
 }
 
@@ -70,12 +85,19 @@ impl Middleware for RequiredToolsGuard {
         NAME
     }
 
-    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+    async fn step(
+        &self,
+        context: &mut StepContext<'_>,
+        next: StepNext<'_>,
+    ) -> Result<StepOutcome, TurnError> {
         let mut outcome = next.run(context).await?;
         // An empty answer has a reminder of its own.
         let would_end = !outcome.should_continue && outcome.message.is_some();
         if would_end && !self.tools.is_empty() && !self.is_satisfied(context.turn()) {
-            context.turn().append_text(Role::User, NAME, &self.reminder).await?;
+            context
+                .turn()
+                .append_text(Role::User, NAME, &self.reminder)
+                .await?;
             outcome.should_continue = true;
         }
         Ok(outcome)

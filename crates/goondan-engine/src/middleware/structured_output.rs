@@ -21,7 +21,9 @@ use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::JsonObject;
 use goondan_core::event::{FinishReason, SwarmEvent, TurnError};
 use goondan_core::message::{Message, MessageSource, Part, Role};
-use goondan_core::ports::tool::{ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::ports::tool::{
+    ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput,
+};
 use goondan_core::reserved::ANSWER_TOOL as TOOL;
 use goondan_core::schema::ArgumentSchema;
 
@@ -59,21 +61,36 @@ impl StructuredOutput {
     /// `is_sent`: the provider is sent the schema.
     pub(crate) fn new(schema: &Value, is_sent: bool) -> Self {
         let tool = (!is_sent).then(|| Arc::new(answer_tool(schema)));
-        StructuredOutput { schema: Arc::new(ArgumentSchema::new(schema.clone())), tool }
+        StructuredOutput {
+            schema: Arc::new(ArgumentSchema::new(schema.clone())),
+            tool,
+        }
     }
 
     /// The answer that a step has given, or what is wrong with it; `None` where the turn goes on anyway.
     fn answer(&self, outcome: &StepOutcome) -> Option<Result<Value, String>> {
         let Some(tool) = &self.tool else {
-            let text = outcome.message.as_ref().filter(|_| !outcome.should_continue)?.text();
+            let text = outcome
+                .message
+                .as_ref()
+                .filter(|_| !outcome.should_continue)?
+                .text();
             return Some(self.read(&text));
         };
-        match outcome.results.iter().find(|result| result.tool_name == tool.name.as_str()) {
-            Some(result) if result.status == ToolCallStatus::Ok => Some(Ok(result.output.clone().unwrap_or_default())),
+        match outcome
+            .results
+            .iter()
+            .find(|result| result.tool_name == tool.name.as_str())
+        {
+            Some(result) if result.status == ToolCallStatus::Ok => {
+                Some(Ok(result.output.clone().unwrap_or_default()))
+            }
             // The model reads in the result of its call what is wrong.
             Some(_) => Some(Err(String::new())),
             None if outcome.should_continue || outcome.message.is_none() => None,
-            None => Some(Err(format!("Give your answer by calling `{TOOL}`, and not as text."))),
+            None => Some(Err(format!(
+                "Give your answer by calling `{TOOL}`, and not as text."
+            ))),
         }
     }
 
@@ -95,9 +112,13 @@ impl StructuredOutput {
         let answers = context.message.tool_calls().count();
         let checked = match answers {
             1 => dispatch::checked_arguments(&self.schema, call),
-            _ => Err(ToolError::new("the answer was not taken: other tools were called beside it")
-                .code(Code::TOOL_INVALID_ARGS)
-                .suggest(format!("Call `{TOOL}` alone, once the results of all other calls are there."))),
+            _ => Err(
+                ToolError::new("the answer was not taken: other tools were called beside it")
+                    .code(Code::TOOL_INVALID_ARGS)
+                    .suggest(format!(
+                        "Call `{TOOL}` alone, once the results of all other calls are there."
+                    )),
+            ),
         };
         match checked {
             Ok(answer) => ToolCallResult {
@@ -125,7 +146,11 @@ impl Middleware for StructuredOutput {
         self.tool.iter().cloned().collect()
     }
 
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+    async fn turn(
+        &self,
+        context: &mut TurnContext,
+        next: TurnNext<'_>,
+    ) -> Result<TurnOutcome, TurnError> {
         let mut outcome = next.run(context).await?;
         if outcome.finish_reason == FinishReason::MaxSteps {
             // What was said last is no answer.
@@ -134,7 +159,11 @@ impl Middleware for StructuredOutput {
         Ok(outcome)
     }
 
-    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+    async fn step(
+        &self,
+        context: &mut StepContext<'_>,
+        next: StepNext<'_>,
+    ) -> Result<StepOutcome, TurnError> {
         let mut outcome = next.run(context).await?;
         match self.answer(&outcome) {
             None => context.turn().note::<Refused>().0 = 0,
@@ -153,7 +182,11 @@ impl Middleware for StructuredOutput {
         Ok(outcome)
     }
 
-    async fn tool_call(&self, context: &mut ToolCallContext, next: ToolCallNext<'_>) -> ToolCallResult {
+    async fn tool_call(
+        &self,
+        context: &mut ToolCallContext,
+        next: ToolCallNext<'_>,
+    ) -> ToolCallResult {
         match context.call.tool_name == TOOL && self.tool.is_some() {
             // Giving an answer needs no permission.
             true => self.submit(context),
@@ -171,7 +204,11 @@ fn answer_tool(schema: &Value) -> RegisteredTool {
         idempotent: true,
         ..ExportSpec::named(EXPORT)
     };
-    let limits = ToolLimits { error_message: 1_000, output: usize::MAX, timeout: Duration::from_secs(10) };
+    let limits = ToolLimits {
+        error_message: 1_000,
+        output: usize::MAX,
+        timeout: Duration::from_secs(10),
+    };
     RegisteredTool::new(RESOURCE, spec, Arc::new(Taken), limits)
 }
 
@@ -179,13 +216,20 @@ fn answer_tool(schema: &Value) -> RegisteredTool {
 async fn say(context: &mut StepContext<'_>, answer: &Value) -> Result<Arc<Message>, TurnError> {
     let text = answer.to_string();
     let is_new = context.is_new.load(Ordering::Relaxed);
-    let source = MessageSource::Assistant { step_id: context.step_id().to_owned() };
+    let source = MessageSource::Assistant {
+        step_id: context.step_id().to_owned(),
+    };
     let turn = context.turn();
     if is_new {
         let (instance, turn_id) = (turn.instance().clone(), turn.turn_id().to_owned());
-        turn.engine.bus.publish(SwarmEvent::Text { instance, turn_id, delta: text.clone() });
+        turn.engine.bus.publish(SwarmEvent::Text {
+            instance,
+            turn_id,
+            delta: text.clone(),
+        });
     }
-    turn.append(Role::Assistant, vec![Part::Text { text }], source).await
+    turn.append(Role::Assistant, vec![Part::Text { text }], source)
+        .await
 }
 
 /// Tells the model what is wrong, unless it was told too often.
@@ -193,8 +237,14 @@ async fn refuse(turn: &mut TurnContext, problem: &str) -> Result<(), TurnError> 
     let refused = turn.note::<Refused>();
     refused.0 += 1;
     if refused.0 >= MOST_ATTEMPTS {
-        let message = format!("the model gave {MOST_ATTEMPTS} answers in a row that do not fit the agent's `output`");
-        let message = if problem.is_empty() { message } else { format!("{message}; it was told: {problem}") };
+        let message = format!(
+            "the model gave {MOST_ATTEMPTS} answers in a row that do not fit the agent's `output`"
+        );
+        let message = if problem.is_empty() {
+            message
+        } else {
+            format!("{message}; it was told: {problem}")
+        };
         return Err(TurnError::new(Code::MODEL_OUTPUT, message)
             .suggest("Say in the prompt what the fields mean, make the schema simpler, or use another model."));
     }
@@ -207,8 +257,12 @@ async fn refuse(turn: &mut TurnContext, problem: &str) -> Result<(), TurnError> 
 /// JSON without the fence of Markdown that some models put around it.
 fn without_fence(text: &str) -> &str {
     let text = text.trim();
-    let inside = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
-    inside.map_or(text, |inside| inside.strip_prefix("json").unwrap_or(inside).trim())
+    let inside = text
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"));
+    inside.map_or(text, |inside| {
+        inside.strip_prefix("json").unwrap_or(inside).trim()
+    })
 }
 
 #[cfg(test)]
@@ -220,11 +274,19 @@ mod tests {
         assert_eq!(without_fence("```json\n{\"a\": 1}\n```\n"), "{\"a\": 1}");
         assert_eq!(without_fence(" ```\n[]\n``` "), "[]");
         assert_eq!(without_fence("{\"a\": \"```\"}"), "{\"a\": \"```\"}");
-        assert_eq!(without_fence("Here: ```json\n{}\n```"), "Here: ```json\n{}\n```");
+        assert_eq!(
+            without_fence("Here: ```json\n{}\n```"),
+            "Here: ```json\n{}\n```"
+        );
     }
 
     #[test]
     fn the_name_of_the_tool_is_made_of_its_parts() {
-        assert_eq!(answer_tool(&serde_json::json!({"type": "object"})).name.as_str(), TOOL);
+        assert_eq!(
+            answer_tool(&serde_json::json!({"type": "object"}))
+                .name
+                .as_str(),
+            TOOL
+        );
     }
 }

@@ -27,10 +27,17 @@ pub(super) struct Removed {
 impl Removed {
     /// Of these messages. A summary counts as what it stands for.
     pub(super) fn of(messages: &[Arc<Message>]) -> Self {
-        let mut removed = Removed { messages: 0, characters: 0 };
+        let mut removed = Removed {
+            messages: 0,
+            characters: 0,
+        };
         for message in messages {
             let earlier = message.metadata.get(COMPACTION);
-            let number = |key: &str| earlier.and_then(|earlier| earlier.get(key)).and_then(Value::as_u64);
+            let number = |key: &str| {
+                earlier
+                    .and_then(|earlier| earlier.get(key))
+                    .and_then(Value::as_u64)
+            };
             let size = Size::of(message);
             removed.messages += number("removedMessages").unwrap_or(1);
             removed.characters += number("removedCharacters").unwrap_or(size.characters as u64);
@@ -51,10 +58,15 @@ pub(super) fn room(prefix: &str) -> usize {
 
 /// The text of a summary; without `written` it tells numbers alone.
 pub(super) fn text(prefix: &str, removed: &Removed, written: Option<&str>) -> String {
-    let Removed { messages, characters } = removed;
+    let Removed {
+        messages,
+        characters,
+    } = removed;
     let text = match written {
         Some(written) => format!("{prefix} Summary of {messages} earlier messages:\n{written}"),
-        None => format!("{prefix} {messages} earlier messages ({characters} characters) are no longer shown."),
+        None => format!(
+            "{prefix} {messages} earlier messages ({characters} characters) are no longer shown."
+        ),
     };
     text.trim_start().to_owned()
 }
@@ -93,7 +105,9 @@ pub(super) fn transcript(messages: &[Arc<Message>]) -> String {
     }
     let skipped = text.chars().count().saturating_sub(MAX_TRANSCRIPT);
     match text.char_indices().nth(skipped) {
-        Some((start, _)) if skipped > 0 => format!("[the beginning is left out]\n{}", &text[start..]),
+        Some((start, _)) if skipped > 0 => {
+            format!("[the beginning is left out]\n{}", &text[start..])
+        }
         _ => text,
     }
 }
@@ -110,13 +124,27 @@ fn speaker(message: &Message) -> &'static str {
 fn told(part: &Part) -> String {
     match part {
         Part::Text { text } => shortened(text),
-        Part::ToolCall(call) => format!("calls {} with {}", call.tool_name, shortened(&call.input.to_string())),
+        Part::ToolCall(call) => format!(
+            "calls {} with {}",
+            call.tool_name,
+            shortened(&call.input.to_string())
+        ),
         Part::ToolResult(result) => match (&result.error, &result.output) {
-            (Some(error), _) => format!("{} failed: {}", result.tool_name, shortened(&error.to_model_text())),
-            (None, Some(Value::String(text))) => format!("{} returned {}", result.tool_name, shortened(text)),
+            (Some(error), _) => format!(
+                "{} failed: {}",
+                result.tool_name,
+                shortened(&error.to_model_text())
+            ),
+            (None, Some(Value::String(text))) => {
+                format!("{} returned {}", result.tool_name, shortened(text))
+            }
             (None, output) => {
                 let output = output.as_ref().unwrap_or(&Value::Null);
-                format!("{} returned {}", result.tool_name, shortened(&output.to_string()))
+                format!(
+                    "{} returned {}",
+                    result.tool_name,
+                    shortened(&output.to_string())
+                )
             }
         },
         Part::File(file) => format!("[a file of type {}]", file.media_type),
@@ -125,7 +153,11 @@ fn told(part: &Part) -> String {
 
 fn shortened(text: &str) -> String {
     let shown = head(text, MAX_PART);
-    if shown.len() < text.len() { format!("{shown} […]") } else { shown.to_owned() }
+    if shown.len() < text.len() {
+        format!("{shown} […]")
+    } else {
+        shown.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +167,10 @@ mod tests {
 
     #[test]
     fn a_plain_summary_fits_its_room() {
-        let removed = Removed { messages: u64::MAX, characters: u64::MAX };
+        let removed = Removed {
+            messages: u64::MAX,
+            characters: u64::MAX,
+        };
         assert!(text("[x]", &removed, None).chars().count() <= room("[x]"));
         assert!(text("[x]", &removed, Some("")).chars().count() <= room("[x]"));
     }
@@ -143,11 +178,23 @@ mod tests {
     #[test]
     fn a_summary_counts_as_what_it_stands_for() {
         let mut messages = conversation("s u");
-        let earlier = Removed { messages: 10, characters: 500 };
-        let summary = Message { metadata: metadata("remove", &earlier, true), ..(*messages[0]).clone() };
+        let earlier = Removed {
+            messages: 10,
+            characters: 500,
+        };
+        let summary = Message {
+            metadata: metadata("remove", &earlier, true),
+            ..(*messages[0]).clone()
+        };
         messages[0] = Arc::new(summary);
         assert!(is_summary(&messages[0]) && !is_summary(&messages[1]));
-        assert_eq!(Removed::of(&messages), Removed { messages: 11, characters: 509 });
+        assert_eq!(
+            Removed::of(&messages),
+            Removed {
+                messages: 11,
+                characters: 509
+            }
+        );
     }
 
     #[test]
@@ -158,12 +205,17 @@ mod tests {
     #[test]
     fn a_long_transcript_shows_its_end() {
         let mut messages = conversation("u u");
-        let long = Part::Text { text: "ä".repeat(MAX_PART + 5) };
+        let long = Part::Text {
+            text: "ä".repeat(MAX_PART + 5),
+        };
         let mut first = (*messages[0]).clone();
         first.data.content = vec![long; MAX_TRANSCRIPT / MAX_PART + 1];
         messages[0] = Arc::new(first);
         let text = transcript(&messages);
-        assert!(text.starts_with("[the beginning is left out]") && text.ends_with("User: message 1\n\n"));
+        assert!(
+            text.starts_with("[the beginning is left out]")
+                && text.ends_with("User: message 1\n\n")
+        );
         assert!(text.contains("ä […]"));
     }
 }

@@ -23,7 +23,9 @@ use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
 use goondan_core::limits::head;
 use goondan_core::ports::model::ToolDefinition;
-use goondan_core::ports::tool::{ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::ports::tool::{
+    ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput,
+};
 
 pub(super) const NAME: &str = "tool-search";
 
@@ -108,23 +110,49 @@ struct Selection {
 #[derive(Default)]
 struct Found(BTreeMap<String, Selection>);
 
-pub(super) fn make(config: JsonObject, tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+pub(super) fn make(
+    config: JsonObject,
+    tools: &Catalog,
+) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     let config: Config = decode(config)?;
     let name = tool_name(&config.tool_name, tools)?;
     let is_there = |name: &String| tools.get(name).is_some();
-    let deferred: BTreeSet<String> = config.deferred_tools.iter().filter(|name| is_there(name)).cloned().collect();
+    let deferred: BTreeSet<String> = config
+        .deferred_tools
+        .iter()
+        .filter(|name| is_there(name))
+        .cloned()
+        .collect();
     // What is offered anyway need not be looked for.
     let hidden = |tool: &ToolDefinition| deferred.is_empty() || deferred.contains(&tool.name);
     let searched = match deferred.is_empty() {
         true => Arc::clone(tools.definitions()),
-        false => tools.definitions().iter().filter(|tool| hidden(tool)).cloned().collect(),
+        false => tools
+            .definitions()
+            .iter()
+            .filter(|tool| hidden(tool))
+            .cloned()
+            .collect(),
     };
-    let handler = Search { tools: searched, max_results: config.max_results.get(), is_lenient: !deferred.is_empty() };
+    let handler = Search {
+        tools: searched,
+        max_results: config.max_results.get(),
+        is_lenient: !deferred.is_empty(),
+    };
     let spec = export(name.export(), &config, &deferred);
     // The results are bounded by `maxResults`.
-    let limits = ToolLimits { error_message: 1_000, output: usize::MAX, timeout: Duration::from_secs(10) };
+    let limits = ToolLimits {
+        error_message: 1_000,
+        output: usize::MAX,
+        timeout: Duration::from_secs(10),
+    };
     Ok(Arc::new(ToolSearch {
-        tool: Arc::new(RegisteredTool::new(name.resource(), spec, Arc::new(handler), limits)),
+        tool: Arc::new(RegisteredTool::new(
+            name.resource(),
+            spec,
+            Arc::new(handler),
+            limits,
+        )),
         persist_selection: config.persist_selection,
         initial_tools: config.initial_tools,
         deferred,
@@ -138,9 +166,14 @@ fn tool_name(name: &str, tools: &Catalog) -> Result<ToolName, ConfigProblem> {
         message,
         suggestion: Some(suggestion.to_owned()),
     };
-    let parsed: ToolName = name.parse().map_err(|error: crate::tooling::registry::NotAToolName| {
-        problem(error.to_string(), "leave it out, or write a name such as tool-search__search")
-    })?;
+    let parsed: ToolName =
+        name.parse()
+            .map_err(|error: crate::tooling::registry::NotAToolName| {
+                problem(
+                    error.to_string(),
+                    "leave it out, or write a name such as tool-search__search",
+                )
+            })?;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !begins || !name.chars().all(is_allowed) || name.len() > MAX_TOOL_NAME {
@@ -150,7 +183,10 @@ fn tool_name(name: &str, tools: &Catalog) -> Result<ToolName, ConfigProblem> {
         ));
     }
     if tools.get(name).is_some() {
-        return Err(problem(format!("the agent has another tool `{name}`"), "choose another name"));
+        return Err(problem(
+            format!("the agent has another tool `{name}`"),
+            "choose another name",
+        ));
     }
     Ok(parsed)
 }
@@ -159,9 +195,14 @@ fn tool_name(name: &str, tools: &Catalog) -> Result<ToolName, ConfigProblem> {
 fn hidden_words(deferred: &BTreeSet<String>) -> String {
     let mut by_resource: BTreeMap<&str, usize> = BTreeMap::new();
     for name in deferred {
-        *by_resource.entry(name.split("__").next().unwrap_or_default()).or_default() += 1;
+        *by_resource
+            .entry(name.split("__").next().unwrap_or_default())
+            .or_default() += 1;
     }
-    let counts: Vec<String> = by_resource.iter().map(|(name, count)| format!("{name} ({count})")).collect();
+    let counts: Vec<String> = by_resource
+        .iter()
+        .map(|(name, count)| format!("{name} ({count})"))
+        .collect();
     format!(
         "Looks for more tools by words in their names and descriptions, or by a name. There are more of: {}. Those that \
          it finds can be called from the next step on.",
@@ -215,8 +256,14 @@ struct Search {
 #[async_trait]
 impl ToolHandler for Search {
     async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
-        let query = input.get("query").and_then(Value::as_str).unwrap_or_default();
-        let limit = input.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
+        let query = input
+            .get("query")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let limit = input
+            .get("limit")
+            .and_then(Value::as_u64)
+            .and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(self.max_results).min(self.max_results);
         let mut found = search(&self.tools, query, limit);
         if found.is_empty() && self.is_lenient {
@@ -238,35 +285,60 @@ fn search<'a>(tools: &'a [ToolDefinition], query: &str, limit: usize) -> Vec<&'a
     let mut found: Vec<(usize, &ToolDefinition)> = Vec::new();
     for tool in tools {
         let (name, description) = (tool.name.to_lowercase(), tool.description.to_lowercase());
-        if words.iter().all(|word| name.contains(word) || description.contains(word)) {
+        if words
+            .iter()
+            .all(|word| name.contains(word) || description.contains(word))
+        {
             let not_in_name = words.iter().filter(|word| !name.contains(**word)).count();
             found.push((not_in_name, tool));
         }
     }
     found.sort_by_key(|(not_in_name, _)| *not_in_name);
-    found.into_iter().map(|(_, tool)| tool).take(limit).collect()
+    found
+        .into_iter()
+        .map(|(_, tool)| tool)
+        .take(limit)
+        .collect()
 }
 
 /// The tools in which any word of `query` occurs, those in which most do first.
-fn search_any<'a>(tools: &'a [ToolDefinition], query: &str, limit: usize) -> Vec<&'a ToolDefinition> {
+fn search_any<'a>(
+    tools: &'a [ToolDefinition],
+    query: &str,
+    limit: usize,
+) -> Vec<&'a ToolDefinition> {
     let query = query.to_lowercase();
     // A short word is in everything.
-    let words: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2).collect();
+    let words: Vec<&str> = query
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 2)
+        .collect();
     let score = |tool: &ToolDefinition| {
         let (name, description) = (tool.name.to_lowercase(), tool.description.to_lowercase());
-        let of_word = |word: &&str| 2 * usize::from(name.contains(*word)) + usize::from(description.contains(*word));
+        let of_word = |word: &&str| {
+            2 * usize::from(name.contains(*word)) + usize::from(description.contains(*word))
+        };
         words.iter().map(of_word).sum::<usize>()
     };
-    let mut found: Vec<(usize, &ToolDefinition)> =
-        tools.iter().map(|tool| (score(tool), tool)).filter(|(score, _)| *score > 0).collect();
+    let mut found: Vec<(usize, &ToolDefinition)> = tools
+        .iter()
+        .map(|tool| (score(tool), tool))
+        .filter(|(score, _)| *score > 0)
+        .collect();
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    found.into_iter().map(|(_, tool)| tool).take(limit).collect()
+    found
+        .into_iter()
+        .map(|(_, tool)| tool)
+        .take(limit)
+        .collect()
 }
 
 impl ToolSearch {
     /// What the searches among the calls of a step have found; `None` where there are none.
     fn found_in(&self, results: &[ToolCallResult]) -> Option<Selection> {
-        let searches = results.iter().filter(|result| result.tool_name == self.tool.name.as_str());
+        let searches = results
+            .iter()
+            .filter(|result| result.tool_name == self.tool.name.as_str());
         let found = searches
             .filter(|result| result.status == ToolCallStatus::Ok)
             .filter_map(|result| Selection::deserialize(result.output.as_ref()?).ok());
@@ -286,14 +358,22 @@ impl ToolSearch {
         if let Some(found) = self.found_in_turn(turn) {
             return Ok(found);
         }
-        let kept = if self.persist_selection { turn.state(NAME).await? } else { None };
-        Ok(kept.and_then(|kept| Selection::deserialize(kept).ok()).unwrap_or_default())
+        let kept = if self.persist_selection {
+            turn.state(NAME).await?
+        } else {
+            None
+        };
+        Ok(kept
+            .and_then(|kept| Selection::deserialize(kept).ok())
+            .unwrap_or_default())
     }
 
     /// What a step offers: the same catalog as before where it is chosen in the same way.
     fn narrowed(&self, catalog: &Catalog, selection: &Selection) -> Catalog {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |known: &Offered| Arc::ptr_eq(&known.of, catalog.definitions()) && known.selection == *selection;
+        let is_same = |known: &Offered| {
+            Arc::ptr_eq(&known.of, catalog.definitions()) && known.selection == *selection
+        };
         if let Some(known) = offered.iter().find(|known| is_same(known)) {
             return known.catalog.clone();
         }
@@ -302,20 +382,30 @@ impl ToolSearch {
             offered.remove(0);
         }
         let of = Arc::clone(catalog.definitions());
-        offered.push(Offered { of, selection: selection.clone(), catalog: made.clone() });
+        offered.push(Offered {
+            of,
+            selection: selection.clone(),
+            catalog: made.clone(),
+        });
         made
     }
 
     fn choose(&self, catalog: &Catalog, selection: &Selection) -> Catalog {
         let is_search = |tool: &RegisteredTool| tool.name == self.tool.name;
-        let is_selected = |tool: &RegisteredTool| selection.selected_tools.contains(tool.name.as_str());
+        let is_selected =
+            |tool: &RegisteredTool| selection.selected_tools.contains(tool.name.as_str());
         if !self.deferred.is_empty() {
-            return catalog.filtered(|tool| is_selected(tool) || !self.deferred.contains(tool.name.as_str()));
+            return catalog
+                .filtered(|tool| is_selected(tool) || !self.deferred.contains(tool.name.as_str()));
         }
         let narrowed = catalog.filtered(|tool| is_search(tool) || is_selected(tool));
         // Of a selection nothing may be left after a reload.
         let is_empty = narrowed.names().all(|name| name == self.tool.name.as_str());
-        if is_empty && self.initial_tools == InitialTools::All { catalog.clone() } else { narrowed }
+        if is_empty && self.initial_tools == InitialTools::All {
+            catalog.clone()
+        } else {
+            narrowed
+        }
     }
 }
 
@@ -329,7 +419,11 @@ impl Middleware for ToolSearch {
         vec![Arc::clone(&self.tool)]
     }
 
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+    async fn turn(
+        &self,
+        context: &mut TurnContext,
+        next: TurnNext<'_>,
+    ) -> Result<TurnOutcome, TurnError> {
         let outcome = next.run(context).await;
         if self.persist_selection
             && let Some(selection) = self.found_in_turn(context)
@@ -339,7 +433,11 @@ impl Middleware for ToolSearch {
         outcome
     }
 
-    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+    async fn step(
+        &self,
+        context: &mut StepContext<'_>,
+        next: StepNext<'_>,
+    ) -> Result<StepOutcome, TurnError> {
         let selection = self.selection(context.turn()).await?;
         context.catalog = self.narrowed(&context.catalog, &selection);
         let outcome = next.run(context).await?;
@@ -347,7 +445,11 @@ impl Middleware for ToolSearch {
             if !self.deferred.is_empty() {
                 found.selected_tools.extend(selection.selected_tools);
             }
-            context.turn().note::<Found>().0.insert(self.tool.name.to_string(), found);
+            context
+                .turn()
+                .note::<Found>()
+                .0
+                .insert(self.tool.name.to_string(), found);
         }
         Ok(outcome)
     }
@@ -371,7 +473,10 @@ mod tests {
     }
 
     fn found(query: &str, limit: usize) -> Vec<String> {
-        search(&tools(), query, limit).into_iter().map(|tool| tool.name.clone()).collect()
+        search(&tools(), query, limit)
+            .into_iter()
+            .map(|tool| tool.name.clone())
+            .collect()
     }
 
     #[test]

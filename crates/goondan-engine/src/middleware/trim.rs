@@ -25,7 +25,10 @@ pub(super) struct Size {
 
 impl Size {
     pub(super) fn of(message: &Message) -> Self {
-        Size { messages: 1, characters: message.data.content.iter().map(characters).sum() }
+        Size {
+            messages: 1,
+            characters: message.data.content.iter().map(characters).sum(),
+        }
     }
 }
 
@@ -57,8 +60,15 @@ fn characters(part: &Part) -> usize {
         Part::Text { text } => text.chars().count(),
         Part::ToolCall(call) => call.tool_name.len() + call.input.to_string().chars().count(),
         Part::ToolResult(result) => {
-            let output = result.output.as_ref().map_or(0, |output| output.to_string().chars().count());
-            output + result.error.as_ref().map_or(0, |error| error.message.chars().count())
+            let output = result
+                .output
+                .as_ref()
+                .map_or(0, |output| output.to_string().chars().count());
+            output
+                + result
+                    .error
+                    .as_ref()
+                    .map_or(0, |error| error.message.chars().count())
         }
         Part::File(_) => 0,
     }
@@ -92,19 +102,33 @@ impl Trim {
         // The last answer that called under an id: ids are unique in a step, not in a conversation.
         let mut callers: HashMap<&str, usize> = HashMap::new();
         for (index, message) in messages.iter().enumerate() {
-            let caller = message.tool_results().find_map(|result| callers.get(result.tool_call_id.as_str()).copied());
+            let caller = message
+                .tool_results()
+                .find_map(|result| callers.get(result.tool_call_id.as_str()).copied());
             let at = caller.unwrap_or_else(|| {
                 let is_orphan = message.data.role == Role::Tool;
-                groups.push(Group { role: Some(message.data.role), is_orphan, ..Group::default() });
+                groups.push(Group {
+                    role: Some(message.data.role),
+                    is_orphan,
+                    ..Group::default()
+                });
                 groups.len() - 1
             });
-            callers.extend(message.tool_calls().map(|call| (call.tool_call_id.as_str(), at)));
+            callers.extend(
+                message
+                    .tool_calls()
+                    .map(|call| (call.tool_call_id.as_str(), at)),
+            );
             groups[at].members.push(index);
             groups[at].size += Size::of(message);
             groups[at].stays |= stays(message);
         }
         let left = groups.iter().map(|group| group.size).sum();
-        Trim { groups, left, length: messages.len() }
+        Trim {
+            groups,
+            left,
+            length: messages.len(),
+        }
     }
 
     /// What would stay.
@@ -114,14 +138,20 @@ impl Trim {
 
     /// Drops results whose call is not there.
     pub(super) fn drop_orphans(&mut self) {
-        let orphans = self.groups.iter_mut().filter(|group| group.is_orphan && !group.stays);
+        let orphans = self
+            .groups
+            .iter_mut()
+            .filter(|group| group.is_orphan && !group.stays);
         orphans.for_each(|group| group.drop_from(&mut self.left));
     }
 
     /// Drops the oldest groups, as long as what is left is `too_much`. What the last `retained` messages belong to stays.
     pub(super) fn drop_oldest(&mut self, retained: usize, too_much: impl Fn(Size) -> bool) {
         let end = self.length.saturating_sub(retained);
-        let old = self.groups.iter_mut().filter(|group| group.members.last().is_some_and(|last| *last < end));
+        let old = self
+            .groups
+            .iter_mut()
+            .filter(|group| group.members.last().is_some_and(|last| *last < end));
         for group in old.filter(|group| !group.stays) {
             if !too_much(self.left) {
                 return;
@@ -132,8 +162,14 @@ impl Trim {
 
     /// Drops answers at the beginning whose question is gone: providers want a conversation to begin with a question.
     pub(super) fn drop_leading_answers(&mut self) {
-        let left = self.groups.iter_mut().filter(|group| !group.gone && group.role != Some(Role::System));
-        for group in left.take_while(|group| group.role != Some(Role::User)).filter(|group| !group.stays) {
+        let left = self
+            .groups
+            .iter_mut()
+            .filter(|group| !group.gone && group.role != Some(Role::System));
+        for group in left
+            .take_while(|group| group.role != Some(Role::User))
+            .filter(|group| !group.stays)
+        {
             group.drop_from(&mut self.left);
         }
     }
@@ -141,7 +177,9 @@ impl Trim {
     /// The places of what goes, oldest first.
     pub(super) fn gone(&self) -> Vec<usize> {
         let gone = self.groups.iter().filter(|group| group.gone);
-        let mut places: Vec<usize> = gone.flat_map(|group| group.members.iter().copied()).collect();
+        let mut places: Vec<usize> = gone
+            .flat_map(|group| group.members.iter().copied())
+            .collect();
         places.sort_unstable();
         places
     }
@@ -171,17 +209,30 @@ pub(super) mod testing {
 
     /// One message a word. All calls have the same id, as those of a scripted model may.
     pub(in crate::middleware) fn conversation(words: &str) -> Vec<Arc<Message>> {
-        words.split_whitespace().enumerate().map(|(index, word)| Arc::new(message(index, word))).collect()
+        words
+            .split_whitespace()
+            .enumerate()
+            .map(|(index, word)| Arc::new(message(index, word)))
+            .collect()
     }
 
     fn message(index: usize, word: &str) -> Message {
-        let text = Part::Text { text: format!("message {index}") };
+        let text = Part::Text {
+            text: format!("message {index}"),
+        };
         let (tool_call_id, tool_name) = ("c1".to_owned(), "a__b".to_owned());
         let (role, content) = match &word[..1] {
             "u" => (Role::User, text),
             "a" => (Role::Assistant, text),
             "s" => (Role::System, text),
-            "c" => (Role::Assistant, Part::ToolCall(ToolCall { tool_call_id, tool_name, input: json!({"n": index}) })),
+            "c" => (
+                Role::Assistant,
+                Part::ToolCall(ToolCall {
+                    tool_call_id,
+                    tool_name,
+                    input: json!({"n": index}),
+                }),
+            ),
             "r" => {
                 let (status, output) = (ToolCallStatus::Ok, Some(json!(index)));
                 (
@@ -198,10 +249,15 @@ pub(super) mod testing {
             }
             other => panic!("no such word: {other}"),
         };
-        let pinned = word.ends_with('!').then(|| (PINNED.to_owned(), Value::Bool(true)));
+        let pinned = word
+            .ends_with('!')
+            .then(|| (PINNED.to_owned(), Value::Bool(true)));
         Message {
             id: format!("{word}{index}"),
-            data: MessageData { role, content: vec![content] },
+            data: MessageData {
+                role,
+                content: vec![content],
+            },
             metadata: JsonObject::from_iter(pinned),
             created_at: DateTime::UNIX_EPOCH,
             source: MessageSource::User,
@@ -210,14 +266,27 @@ pub(super) mod testing {
 
     /// Conversations as turns make them: questions, answers, and calls with their results.
     pub(in crate::middleware) fn conversations() -> impl Strategy<Value = Vec<Arc<Message>>> {
-        let words = prop_oneof![Just("u"), Just("u!"), Just("a"), Just("s"), Just("c r"), Just("c r!"), Just("c! r")];
+        let words = prop_oneof![
+            Just("u"),
+            Just("u!"),
+            Just("a"),
+            Just("s"),
+            Just("c r"),
+            Just("c r!"),
+            Just("c! r")
+        ];
         proptest::collection::vec(words, 0..30).prop_map(|words| conversation(&words.join(" ")))
     }
 
     /// The ids of what stays.
     pub(in crate::middleware) fn kept(messages: &[Arc<Message>], gone: &[usize]) -> String {
-        let kept = messages.iter().enumerate().filter(|(index, _)| !gone.contains(index));
-        kept.map(|(_, message)| message.id.as_str()).collect::<Vec<_>>().join(" ")
+        let kept = messages
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !gone.contains(index));
+        kept.map(|(_, message)| message.id.as_str())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// Each call that stays is followed by its result, and each result that stays follows its call.
@@ -225,10 +294,18 @@ pub(super) mod testing {
         let gone: BTreeSet<usize> = gone.iter().copied().collect();
         let mut open: HashMap<&str, usize> = HashMap::new();
         for (index, message) in messages.iter().enumerate() {
-            open.extend(message.tool_calls().map(|call| (call.tool_call_id.as_str(), index)));
+            open.extend(
+                message
+                    .tool_calls()
+                    .map(|call| (call.tool_call_id.as_str(), index)),
+            );
             for result in message.tool_results() {
                 let caller = open[result.tool_call_id.as_str()];
-                assert_eq!(gone.contains(&caller), gone.contains(&index), "{caller} and {index} were torn apart");
+                assert_eq!(
+                    gone.contains(&caller),
+                    gone.contains(&index),
+                    "{caller} and {index} were torn apart"
+                );
             }
         }
     }

@@ -48,7 +48,10 @@ impl AgentPlan {
     /// The same agent with another model, and with no other.
     #[must_use]
     pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
-        AgentPlan { models: Arc::new([model.clone()]), ..self.clone() }
+        AgentPlan {
+            models: Arc::new([model.clone()]),
+            ..self.clone()
+        }
     }
 
     /// The same agent whose answers fit `schema`. It must not state a form of its own.
@@ -56,7 +59,11 @@ impl AgentPlan {
     pub fn with_output(&self, schema: &Arc<Value>) -> AgentPlan {
         let is_sent = self.models.iter().all(|model| model.is_schema_sent);
         let mut guard = StructuredOutput::new(schema, is_sent);
-        if guard.tools().iter().any(|tool| self.registry.get(tool.name.as_str()).is_some()) {
+        if guard
+            .tools()
+            .iter()
+            .any(|tool| self.registry.get(tool.name.as_str()).is_some())
+        {
             // The agent has a tool of that name: the model is held to the schema by what it is told of its answers.
             guard = StructuredOutput::new(schema, true);
         }
@@ -71,6 +78,8 @@ impl AgentPlan {
 
     /// What its costs are counted in, where a Model states prices.
     pub fn currency(&self) -> Option<&str> {
-        self.models.iter().find_map(|model| Some(model.pricing.as_ref()?.currency.as_str()))
+        self.models
+            .iter()
+            .find_map(|model| Some(model.pricing.as_ref()?.currency.as_str()))
     }
 }

@@ -6,8 +6,18 @@ use goondan_spec::diagnostic::Position;
 use goondan_spec::kinds::{Entry, Model, Tool};
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
-pub(super) fn no_such_export(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {
-    let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
+pub(super) fn no_such_export(
+    bundle: &Bundle,
+    tool: &Resource<Tool>,
+    set: &ToolSet,
+    name: &str,
+) -> Diagnostic {
+    let has = set
+        .exports
+        .iter()
+        .map(|(own, _)| own.name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
     // What a server has changes without anybody touching the project.
     let (code, whose) = match &tool.spec.entry {
         Entry::Mcp(_) => (Code::MCP_CATALOG, "MCP server"),
@@ -26,15 +36,30 @@ pub(super) fn no_such_export(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolS
 
 /// The `name` of the item of `spec.exports` that selects an export.
 fn export_field(tool: &Resource<Tool>, name: &str) -> String {
-    let index = tool.spec.overrides.iter().position(|stated| stated.name == name);
-    index.map_or_else(|| "spec.exports".to_owned(), |index| format!("spec.exports[{index}].name"))
+    let index = tool
+        .spec
+        .overrides
+        .iter()
+        .position(|stated| stated.name == name);
+    index.map_or_else(
+        || "spec.exports".to_owned(),
+        |index| format!("spec.exports[{index}].name"),
+    )
 }
 
-pub(super) fn tool_problem(bundle: &Bundle, tool: &Resource<Tool>, error: &OpenError) -> Diagnostic {
+pub(super) fn tool_problem(
+    bundle: &Bundle,
+    tool: &Resource<Tool>,
+    error: &OpenError,
+) -> Diagnostic {
     let (code, field) = match &error.export {
         Some(export) => (Code::SCHEMA_INVALID, export_field(tool, export)),
-        None if matches!(tool.spec.entry, Entry::Mcp(_)) => (Code::SCHEMA_INVALID, "spec.mcp".to_owned()),
-        None if matches!(tool.spec.entry, Entry::A2a(_)) => (Code::SCHEMA_INVALID, "spec.a2a".to_owned()),
+        None if matches!(tool.spec.entry, Entry::Mcp(_)) => {
+            (Code::SCHEMA_INVALID, "spec.mcp".to_owned())
+        }
+        None if matches!(tool.spec.entry, Entry::A2a(_)) => {
+            (Code::SCHEMA_INVALID, "spec.a2a".to_owned())
+        }
         None => (Code::ENTRY_NOT_FOUND, "spec.entry".to_owned()),
     };
     let mut diagnostic = Diagnostic::new(code, error.to_string());
@@ -42,18 +67,31 @@ pub(super) fn tool_problem(bundle: &Bundle, tool: &Resource<Tool>, error: &OpenE
     at_tool(bundle, diagnostic, tool, field)
 }
 
-pub(super) fn model_problem(bundle: &Bundle, model: &Resource<Model>, error: &ModelError) -> Diagnostic {
+pub(super) fn model_problem(
+    bundle: &Bundle,
+    model: &Resource<Model>,
+    error: &ModelError,
+) -> Diagnostic {
     let code = match error.kind {
         ModelErrorKind::NoKey => Code::ENV_MISSING,
         _ => Code::SCHEMA_INVALID,
     };
     let mut diagnostic = Diagnostic::new(code, format!("{}.", error.message.trim_end_matches('.')));
     diagnostic.suggestion.clone_from(&error.suggestion);
-    error.locate(at(diagnostic, &model.id, model.origin.as_ref(), "spec"), bundle, &model.id)
+    error.locate(
+        at(diagnostic, &model.id, model.origin.as_ref(), "spec"),
+        bundle,
+        &model.id,
+    )
 }
 
 /// `diagnostic`, pointing at a field of a tool, or at its name where the place of the field is not known.
-pub(super) fn at_tool(bundle: &Bundle, diagnostic: Diagnostic, tool: &Resource<Tool>, field: String) -> Diagnostic {
+pub(super) fn at_tool(
+    bundle: &Bundle,
+    diagnostic: Diagnostic,
+    tool: &Resource<Tool>,
+    field: String,
+) -> Diagnostic {
     let mut diagnostic = at(diagnostic, &tool.id, tool.origin.as_ref(), &field);
     diagnostic.position = bundle.place(&tool.id, &field).or(diagnostic.position);
     diagnostic

@@ -59,13 +59,20 @@ pub(super) async fn answer(
     asked: Asked<'_>,
 ) -> Result<ApprovalAnswer, ToolError> {
     let work = async {
-        let answer = context.engine.outcome_of(ask(context, tool, arguments, asked)).await;
+        let answer = context
+            .engine
+            .outcome_of(ask(context, tool, arguments, asked))
+            .await;
         let (answer, scope, covers) = match answer {
             ApprovalAnswer::Allow { scope, covers } => ("allow", Some(scope), covers),
             ApprovalAnswer::Deny => ("deny", None, Covers::Call),
             ApprovalAnswer::NobodyThere => ("nobody", None, Covers::Call),
         };
-        Recorded { answer: answer.to_owned(), scope, covers }
+        Recorded {
+            answer: answer.to_owned(),
+            scope,
+            covers,
+        }
     };
     let recorded = match &context.approval {
         None => Some(work.await),
@@ -79,14 +86,19 @@ pub(super) async fn answer(
             match journal.run(effect, Box::pin(work)).await {
                 Ok(Outcome::Done { value, .. }) => Some(value),
                 Ok(Outcome::Interrupted) => None,
-                Err(error) => return Err(ToolError::new(format!("the approval could not be recorded: {error}"))),
+                Err(error) => {
+                    return Err(ToolError::new(format!(
+                        "the approval could not be recorded: {error}"
+                    )));
+                }
             }
         }
     };
     Ok(match recorded {
-        Some(recorded) if recorded.answer == "allow" => {
-            ApprovalAnswer::Allow { scope: recorded.scope.unwrap_or(Scope::Once), covers: recorded.covers }
-        }
+        Some(recorded) if recorded.answer == "allow" => ApprovalAnswer::Allow {
+            scope: recorded.scope.unwrap_or(Scope::Once),
+            covers: recorded.covers,
+        },
         Some(recorded) if recorded.answer == "nobody" => ApprovalAnswer::NobodyThere,
         _ => ApprovalAnswer::Deny,
     })
@@ -99,7 +111,10 @@ async fn ask(
     asked: Asked<'_>,
 ) -> ApprovalAnswer {
     let approval_id = id_of(context);
-    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
+    let (tool_call_id, tool_name) = (
+        context.call.tool_call_id.clone(),
+        context.call.tool_name.clone(),
+    );
     context.publish(RuntimeEventKind::ApprovalRequested {
         approval_id: approval_id.clone(),
         tool_call_id: tool_call_id.clone(),
@@ -112,13 +127,22 @@ async fn ask(
         tool_call_id: tool_call_id.clone(),
         tool_name: tool_name.clone(),
         arguments: arguments.clone(),
-        preview: preview(context, tool, arguments).await.map(|text| context.engine.redactor.text(&text).into_owned()),
+        preview: preview(context, tool, arguments)
+            .await
+            .map(|text| context.engine.redactor.text(&text).into_owned()),
         reason: Some(format!("Agent/{}: {}", asked.agent, asked.why)),
         offers: asked.offers.to_vec(),
     };
-    let mut question = Question { context, request: Some((approval_id, tool_call_id, tool_name)) };
+    let mut question = Question {
+        context,
+        request: Some((approval_id, tool_call_id, tool_name)),
+    };
     let answer = {
-        let lives = [&context.life, &context.facts.life, &context.engine.lives.run];
+        let lives = [
+            &context.life,
+            &context.facts.life,
+            &context.engine.lives.run,
+        ];
         let _asking = lives.map(Life::ask);
         // Turns that wait for a person take no room: others may begin.
         let _ = context.engine.commands.send(Command::Room);
@@ -128,7 +152,9 @@ async fn ask(
         }
     };
     match answer {
-        Some(ApprovalAnswer::Allow { scope, covers }) => question.resolve("allow", Some((scope, covers))),
+        Some(ApprovalAnswer::Allow { scope, covers }) => {
+            question.resolve("allow", Some((scope, covers)))
+        }
         Some(ApprovalAnswer::Deny) => question.resolve("deny", None),
         Some(ApprovalAnswer::NobodyThere) => question.resolve("nobody", None),
         None => question.resolve(WITHDRAWN, None),
@@ -148,7 +174,9 @@ struct Question<'a> {
 
 impl Question<'_> {
     fn resolve(&mut self, answer: &str, held: Option<(Scope, Covers)>) {
-        let Some((approval_id, tool_call_id, tool_name)) = self.request.take() else { return };
+        let Some((approval_id, tool_call_id, tool_name)) = self.request.take() else {
+            return;
+        };
         let answer = answer.to_owned();
         self.context.publish(RuntimeEventKind::ApprovalResolved {
             approval_id,
@@ -156,7 +184,9 @@ impl Question<'_> {
             tool_name,
             answer,
             scope: held.map(|(scope, _)| scope),
-            covers: held.map(|(_, covers)| covers).filter(|covers| *covers != Covers::Call),
+            covers: held
+                .map(|(_, covers)| covers)
+                .filter(|covers| *covers != Covers::Call),
         });
     }
 }
@@ -170,14 +200,32 @@ impl Drop for Question<'_> {
 }
 
 /// What the call would do: in the tool's words, else its command lines.
-async fn preview(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Option<String> {
+async fn preview(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+) -> Option<String> {
     let tool_context = tool_context(context, tool, context.cancel.child_token());
     let telling = AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
-    let told = tokio::time::timeout(PREVIEW_TIME, telling).await.ok()?.ok().flatten();
+    let told = tokio::time::timeout(PREVIEW_TIME, telling)
+        .await
+        .ok()?
+        .ok()
+        .flatten();
     let text = told.or_else(|| {
-        let lines = tool.marked_arguments.commands.iter().filter_map(|name| arguments.get(name)?.as_str());
-        lines.map(|line| format!("$ {line}")).reduce(|all, line| format!("{all}\n{line}"))
+        let lines = tool
+            .marked_arguments
+            .commands
+            .iter()
+            .filter_map(|name| arguments.get(name)?.as_str());
+        lines
+            .map(|line| format!("$ {line}"))
+            .reduce(|all, line| format!("{all}\n{line}"))
     })?;
     let shown = goondan_core::limits::head(&text, LONGEST_PREVIEW);
-    Some(if shown.len() < text.len() { format!("{shown}\n… {} more bytes", text.len() - shown.len()) } else { text })
+    Some(if shown.len() < text.len() {
+        format!("{shown}\n… {} more bytes", text.len() - shown.len())
+    } else {
+        text
+    })
 }

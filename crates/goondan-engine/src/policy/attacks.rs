@@ -153,11 +153,20 @@ const BYPASSES: &[&str] = &[
 
 #[test]
 fn command_lines_that_pass_for_allowed_ones() {
-    let rules = [("git *", Action::Allow), ("echo *", Action::Allow), ("ls", Action::Allow)];
+    let rules = [
+        ("git *", Action::Allow),
+        ("echo *", Action::Allow),
+        ("ls", Action::Allow),
+    ];
     let rows = || BYPASSES.iter().chain(ASKED);
-    let through: Vec<_> = rows().filter(|line| shell_action(Action::Deny, &rules, line) == Action::Allow).collect();
+    let through: Vec<_> = rows()
+        .filter(|line| shell_action(Action::Deny, &rules, line) == Action::Allow)
+        .collect();
     assert!(through.is_empty(), "{through:#?}");
-    println!("attacks: shell, past a list of what is allowed: {} refused", rows().count());
+    println!(
+        "attacks: shell, past a list of what is allowed: {} refused",
+        rows().count()
+    );
 }
 
 /// Lines that run `rm`, or may.
@@ -240,24 +249,49 @@ const HIDDEN: &[&str] = &[
 #[test]
 fn command_lines_that_hide_a_denied_command() {
     let rules = [("rm *", Action::Deny)];
-    let through: Vec<_> =
-        HIDDEN.iter().filter(|line| shell_action(Action::Allow, &rules, line) == Action::Allow).collect();
+    let through: Vec<_> = HIDDEN
+        .iter()
+        .filter(|line| shell_action(Action::Allow, &rules, line) == Action::Allow)
+        .collect();
     assert!(through.is_empty(), "{through:#?}");
-    println!("attacks: shell, around a list of what is denied: {} refused", HIDDEN.len());
+    println!(
+        "attacks: shell, around a list of what is denied: {} refused",
+        HIDDEN.len()
+    );
 }
 
-fn about_path(rules: &[(&str, Action)], default: Action, folder: Option<&Path>, path: &str) -> Action {
-    let rules = rules.iter().map(|(pattern, action)| rule(None, None, &[("path", pattern)], *action)).collect();
-    let permissions = Permissions { default, rules, sandbox: None };
-    let marked = MarkedArguments { paths: vec!["path".to_owned()], ..MarkedArguments::default() };
+fn about_path(
+    rules: &[(&str, Action)],
+    default: Action,
+    folder: Option<&Path>,
+    path: &str,
+) -> Action {
+    let rules = rules
+        .iter()
+        .map(|(pattern, action)| rule(None, None, &[("path", pattern)], *action))
+        .collect();
+    let permissions = Permissions {
+        default,
+        rules,
+        sandbox: None,
+    };
+    let marked = MarkedArguments {
+        paths: vec!["path".to_owned()],
+        ..MarkedArguments::default()
+    };
     let arguments = json!({"path": path}).as_object().cloned().unwrap();
     let paths = match folder {
         Some(folder) => PathArguments::within(folder, &marked, &arguments),
         None => PathArguments::of(&marked, &arguments),
     };
     let needs = Default::default();
-    let question =
-        PolicyQuestion { tool_name: "fs__write", needs: &needs, arguments: &arguments, marked: &marked, paths: &paths };
+    let question = PolicyQuestion {
+        tool_name: "fs__write",
+        needs: &needs,
+        arguments: &arguments,
+        marked: &marked,
+        paths: &paths,
+    };
     decide(Some(&permissions), question).action
 }
 
@@ -278,15 +312,41 @@ fn paths_in_other_spellings() {
         "./a/..//keep/x",
     ];
     for path in denied {
-        assert_eq!(about_path(&[("keep/*", Action::Deny)], Action::Allow, None, path), Action::Deny, "{path}");
-        assert_eq!(about_path(&[("./keep/*", Action::Ask)], Action::Allow, None, path), Action::Ask, "{path}");
+        assert_eq!(
+            about_path(&[("keep/*", Action::Deny)], Action::Allow, None, path),
+            Action::Deny,
+            "{path}"
+        );
+        assert_eq!(
+            about_path(&[("./keep/*", Action::Ask)], Action::Allow, None, path),
+            Action::Ask,
+            "{path}"
+        );
     }
-    let not_allowed = ["keep/../x", "keep/../../x", "keep/a/../../x", "./keep/../x", "keep/..", "keep/.", "../keep/x"];
+    let not_allowed = [
+        "keep/../x",
+        "keep/../../x",
+        "keep/a/../../x",
+        "./keep/../x",
+        "keep/..",
+        "keep/.",
+        "../keep/x",
+    ];
     for path in not_allowed {
-        assert_eq!(about_path(&[("keep/*", Action::Allow)], Action::Deny, None, path), Action::Deny, "{path}");
+        assert_eq!(
+            about_path(&[("keep/*", Action::Allow)], Action::Deny, None, path),
+            Action::Deny,
+            "{path}"
+        );
     }
-    assert_eq!(about_path(&[("keep/*", Action::Allow)], Action::Deny, None, "./keep/x"), Action::Allow);
-    println!("attacks: paths, spelled otherwise for a policy: {} refused", denied.len() + not_allowed.len());
+    assert_eq!(
+        about_path(&[("keep/*", Action::Allow)], Action::Deny, None, "./keep/x"),
+        Action::Allow
+    );
+    println!(
+        "attacks: paths, spelled otherwise for a policy: {} refused",
+        denied.len() + not_allowed.len()
+    );
 }
 
 #[cfg(unix)]
@@ -298,30 +358,60 @@ fn paths_by_way_of_links() {
     std::fs::create_dir_all(folder.join("keep")).unwrap();
     std::fs::create_dir_all(folder.join("a/b")).unwrap();
     std::fs::create_dir_all(dir.path().join("out")).unwrap();
-    for (target, link) in
-        [("keep", "to-keep"), ("to-keep", "chain"), ("keep/new", "dangling"), ("a/b", "deep"), ("../out", "keep/leave")]
-    {
+    for (target, link) in [
+        ("keep", "to-keep"),
+        ("to-keep", "chain"),
+        ("keep/new", "dangling"),
+        ("a/b", "deep"),
+        ("../out", "keep/leave"),
+    ] {
         symlink(target, folder.join(link)).unwrap();
     }
     symlink(folder.join("keep"), folder.join("absolute")).unwrap();
     let absolute = folder.join("keep/x").display().to_string();
     let around = format!("{}/a/../keep/x", folder.display());
-    let denied =
-        ["to-keep/x", "chain/x", "dangling", "absolute/x", "deep/../../keep/x", "../work/keep/x", &absolute, &around];
+    let denied = [
+        "to-keep/x",
+        "chain/x",
+        "dangling",
+        "absolute/x",
+        "deep/../../keep/x",
+        "../work/keep/x",
+        &absolute,
+        &around,
+    ];
     for path in denied {
-        let action = about_path(&[("keep/*", Action::Deny)], Action::Allow, Some(&folder), path);
+        let action = about_path(
+            &[("keep/*", Action::Deny)],
+            Action::Allow,
+            Some(&folder),
+            path,
+        );
         assert_eq!(action, Action::Deny, "{path}");
     }
     let not_allowed = ["keep/leave/x", "keep/leave", "keep/../a/x"];
     for path in not_allowed {
-        let action = about_path(&[("keep/*", Action::Allow)], Action::Deny, Some(&folder), path);
+        let action = about_path(
+            &[("keep/*", Action::Allow)],
+            Action::Deny,
+            Some(&folder),
+            path,
+        );
         assert_eq!(action, Action::Deny, "{path}");
     }
     for path in ["keep/x", "to-keep/x/../y", &absolute] {
-        let action = about_path(&[("keep/*", Action::Allow)], Action::Deny, Some(&folder), path);
+        let action = about_path(
+            &[("keep/*", Action::Allow)],
+            Action::Deny,
+            Some(&folder),
+            path,
+        );
         assert_eq!(action == Action::Allow, !path.starts_with("to-"), "{path}");
     }
-    println!("attacks: paths, through links around a policy: {} refused", denied.len() + not_allowed.len());
+    println!(
+        "attacks: paths, through links around a policy: {} refused",
+        denied.len() + not_allowed.len()
+    );
 }
 
 /// What rules over paths say about a call whose arguments have these formats.
@@ -333,21 +423,43 @@ fn about_marked(
     arguments: serde_json::Value,
 ) -> Action {
     let arguments = arguments.as_object().cloned().unwrap_or_default();
-    let rules = rules.iter().map(|(pattern, action)| rule(None, None, &[("path", pattern)], *action)).collect();
-    let permissions = Permissions { default, rules, sandbox: None };
+    let rules = rules
+        .iter()
+        .map(|(pattern, action)| rule(None, None, &[("path", pattern)], *action))
+        .collect();
+    let permissions = Permissions {
+        default,
+        rules,
+        sandbox: None,
+    };
     let paths = PathArguments::within(folder, marked, &arguments);
     let needs = Default::default();
-    let question = PolicyQuestion { tool_name: "fs__x", needs: &needs, arguments: &arguments, marked, paths: &paths };
+    let question = PolicyQuestion {
+        tool_name: "fs__x",
+        needs: &needs,
+        arguments: &arguments,
+        marked,
+        paths: &paths,
+    };
     decide(Some(&permissions), question).action
 }
 
 #[test]
 fn paths_in_a_patch_and_in_lists() {
     let dir = tempfile::tempdir().unwrap();
-    let patched = MarkedArguments { patches: vec!["patch".to_owned()], ..MarkedArguments::default() };
+    let patched = MarkedArguments {
+        patches: vec!["patch".to_owned()],
+        ..MarkedArguments::default()
+    };
     let about = |rules: &[(&str, Action)], default, body: &str| {
         let patch = format!("*** Begin Patch\n{body}\n*** End Patch");
-        about_marked(rules, default, dir.path(), &patched, json!({"patch": patch}))
+        about_marked(
+            rules,
+            default,
+            dir.path(),
+            &patched,
+            json!({"patch": patch}),
+        )
     };
     let denied = [
         "*** Add File: keep/x\n+a",
@@ -364,32 +476,90 @@ fn paths_in_a_patch_and_in_lists() {
         &format!("*** Delete File: {}/keep/x", dir.path().display()),
     ];
     for body in denied {
-        assert_eq!(about(&[("keep/*", Action::Deny)], Action::Allow, body), Action::Deny, "{body}");
+        assert_eq!(
+            about(&[("keep/*", Action::Deny)], Action::Allow, body),
+            Action::Deny,
+            "{body}"
+        );
     }
-    let not_allowed =
-        ["*** Delete File: a", "*** Delete File: keep/x\n*** Delete File: a", "*** Delete File: keep/../a"];
+    let not_allowed = [
+        "*** Delete File: a",
+        "*** Delete File: keep/x\n*** Delete File: a",
+        "*** Delete File: keep/../a",
+    ];
     for body in not_allowed {
-        assert_eq!(about(&[("keep/*", Action::Allow)], Action::Deny, body), Action::Deny, "{body}");
+        assert_eq!(
+            about(&[("keep/*", Action::Allow)], Action::Deny, body),
+            Action::Deny,
+            "{body}"
+        );
     }
     let two = "*** Delete File: keep/x\n*** Update File: also/y\n*** Move to: keep/y\n";
-    assert_eq!(about(&[("keep/*", Action::Allow), ("also/*", Action::Allow)], Action::Deny, two), Action::Allow);
-    let listed = MarkedArguments { paths: vec!["path".to_owned()], ..MarkedArguments::default() };
+    assert_eq!(
+        about(
+            &[("keep/*", Action::Allow), ("also/*", Action::Allow)],
+            Action::Deny,
+            two
+        ),
+        Action::Allow
+    );
+    let listed = MarkedArguments {
+        paths: vec!["path".to_owned()],
+        ..MarkedArguments::default()
+    };
     let list = |rules: &[(&str, Action)], default, paths| {
         about_marked(rules, default, dir.path(), &listed, json!({"path": paths}))
     };
-    assert_eq!(list(&[("keep/*", Action::Deny)], Action::Allow, json!(["a", "b/../keep/x"])), Action::Deny);
-    assert_eq!(list(&[("keep/*", Action::Allow)], Action::Ask, json!(["keep/a", "b"])), Action::Ask);
-    assert_eq!(list(&[("keep/*", Action::Allow)], Action::Ask, json!(["keep/a", "./keep/b"])), Action::Allow);
-    println!("attacks: paths, in patches and lists for a policy: {} refused", denied.len() + not_allowed.len() + 2);
+    assert_eq!(
+        list(
+            &[("keep/*", Action::Deny)],
+            Action::Allow,
+            json!(["a", "b/../keep/x"])
+        ),
+        Action::Deny
+    );
+    assert_eq!(
+        list(
+            &[("keep/*", Action::Allow)],
+            Action::Ask,
+            json!(["keep/a", "b"])
+        ),
+        Action::Ask
+    );
+    assert_eq!(
+        list(
+            &[("keep/*", Action::Allow)],
+            Action::Ask,
+            json!(["keep/a", "./keep/b"])
+        ),
+        Action::Allow
+    );
+    println!(
+        "attacks: paths, in patches and lists for a policy: {} refused",
+        denied.len() + not_allowed.len() + 2
+    );
 }
 
 #[test]
 fn paths_below_a_folder_that_is_searched() {
     let dir = tempfile::tempdir().unwrap();
-    let marked = MarkedArguments { trees: vec!["path".to_owned()], ..MarkedArguments::default() };
+    let marked = MarkedArguments {
+        trees: vec!["path".to_owned()],
+        ..MarkedArguments::default()
+    };
     let about = |pattern, default, path: &str| {
-        let action = if default == Action::Deny { Action::Allow } else { Action::Deny };
-        about_marked(&[(pattern, action)], default, dir.path(), &marked, json!({"path": path}))
+        let action = if default == Action::Deny {
+            Action::Allow
+        } else {
+            Action::Deny
+        };
+        about_marked(
+            &[(pattern, action)],
+            default,
+            dir.path(),
+            &marked,
+            json!({"path": path}),
+        )
     };
     let absolute = dir.path().join("a").display().to_string();
     let doubtful = [
@@ -401,14 +571,30 @@ fn paths_below_a_folder_that_is_searched() {
         ("a/k?", "a/b/.."),
     ];
     for (pattern, path) in doubtful {
-        assert_eq!(about(pattern, Action::Allow, path), Action::Ask, "{pattern} {path}");
+        assert_eq!(
+            about(pattern, Action::Allow, path),
+            Action::Ask,
+            "{pattern} {path}"
+        );
     }
     assert_eq!(about("a/keep/*", Action::Allow, "a/keep/b"), Action::Deny);
-    for (pattern, path) in [("a/keep/*", "b"), ("/etc/*", "."), ("../x", "."), ("ab", "a")] {
-        assert_eq!(about(pattern, Action::Allow, path), Action::Allow, "{pattern} {path}");
+    for (pattern, path) in [
+        ("a/keep/*", "b"),
+        ("/etc/*", "."),
+        ("../x", "."),
+        ("ab", "a"),
+    ] {
+        assert_eq!(
+            about(pattern, Action::Allow, path),
+            Action::Allow,
+            "{pattern} {path}"
+        );
     }
     assert_eq!(about("a/*", Action::Deny, "a/b"), Action::Allow);
-    println!("attacks: paths, below what is searched for a policy: {} refused", doubtful.len() + 1);
+    println!(
+        "attacks: paths, below what is searched for a policy: {} refused",
+        doubtful.len() + 1
+    );
 }
 
 #[test]
@@ -416,14 +602,30 @@ fn paths_outside_are_seen_from_the_working_folder() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("work");
     std::fs::create_dir_all(&folder).unwrap();
-    let absolute = dir.path().canonicalize().unwrap().join("shared/x").display().to_string();
+    let absolute = dir
+        .path()
+        .canonicalize()
+        .unwrap()
+        .join("shared/x")
+        .display()
+        .to_string();
     for path in ["../shared/x", "a/../../shared/x", &absolute] {
-        for (rules, expected) in
-            [("../shared/*", Action::Allow), ("../other/*", Action::Ask), ("shared/*", Action::Ask)]
-        {
+        for (rules, expected) in [
+            ("../shared/*", Action::Allow),
+            ("../other/*", Action::Ask),
+            ("shared/*", Action::Ask),
+        ] {
             let action = about_path(&[(rules, Action::Allow)], Action::Ask, Some(&folder), path);
             assert_eq!(action, expected, "{rules} {path}");
         }
-        assert_eq!(about_path(&[("../shared/./*", Action::Deny)], Action::Allow, Some(&folder), path), Action::Deny);
+        assert_eq!(
+            about_path(
+                &[("../shared/./*", Action::Deny)],
+                Action::Allow,
+                Some(&folder),
+                path
+            ),
+            Action::Deny
+        );
     }
 }

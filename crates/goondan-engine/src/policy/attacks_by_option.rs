@@ -87,12 +87,23 @@ const ORDINARY: &[&str] = &[
 
 #[test]
 fn command_lines_with_options_that_run_programs() {
-    let programs = ["git *", "tar *", "find *", "rsync *", "fd *", "cat *", "echo *"];
+    let programs = [
+        "git *", "tar *", "find *", "rsync *", "fd *", "cat *", "echo *",
+    ];
     let rules = programs.map(|pattern| (pattern, Action::Allow));
     let action = |line: &&&str| shell_action(Action::Deny, &rules, line);
-    let through: Vec<_> = BY_OPTION.iter().filter(|line| action(line) == Action::Allow).collect();
+    let through: Vec<_> = BY_OPTION
+        .iter()
+        .filter(|line| action(line) == Action::Allow)
+        .collect();
     assert!(through.is_empty(), "{through:#?}");
-    let refused: Vec<_> = ORDINARY.iter().filter(|line| action(line) != Action::Allow).collect();
+    let refused: Vec<_> = ORDINARY
+        .iter()
+        .filter(|line| action(line) != Action::Allow)
+        .collect();
     assert!(refused.is_empty(), "{refused:#?}");
-    println!("attacks: shell, by options of allowed programs: {} refused", BY_OPTION.len());
+    println!(
+        "attacks: shell, by options of allowed programs: {} refused",
+        BY_OPTION.len()
+    );
 }

@@ -71,7 +71,13 @@ impl Decision {
                 mode.contain_file(file, contained.clone());
             } else if let Some(contained) = &part.contained {
                 mode.contain(part.part.command.unwrap_or(0), contained.clone());
-            } else if matches!(part.because, Because::Rule { by_pattern: true, .. }) {
+            } else if matches!(
+                part.because,
+                Because::Rule {
+                    by_pattern: true,
+                    ..
+                }
+            ) {
                 mode.make_direct();
             }
         }
@@ -110,47 +116,116 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
         let judged = about_part(permissions, question, &asked);
         let contained = contained(permissions, question, &asked, &judged);
         let part = asked.part.clone();
-        let Judged { action, because, in_doubt, .. } = judged;
-        parts.push(PartDecision { part, action, because, contained, in_doubt });
+        let Judged {
+            action,
+            because,
+            in_doubt,
+            ..
+        } = judged;
+        parts.push(PartDecision {
+            part,
+            action,
+            because,
+            contained,
+            in_doubt,
+        });
     };
     for (name, part) in variables(question) {
-        let argument = question.marked.commands.first().map_or(name, String::as_str);
-        judge(Asked { argument, line: None, number: None, stays: true, part: &part });
+        let argument = question
+            .marked
+            .commands
+            .first()
+            .map_or(name, String::as_str);
+        judge(Asked {
+            argument,
+            line: None,
+            number: None,
+            stays: true,
+            part: &part,
+        });
     }
     for (argument, part) in programs(question) {
-        judge(Asked { argument, line: None, number: None, stays: true, part: &part });
+        judge(Asked {
+            argument,
+            line: None,
+            number: None,
+            stays: true,
+            part: &part,
+        });
     }
     let folder = folder_outside(question);
     let commands = &question.marked.commands;
-    let lines = commands.iter().filter_map(|name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
+    let lines = commands
+        .iter()
+        .filter_map(|name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
     for (argument, line) in lines {
         if let Some(part) = &folder {
-            judge(Asked { argument, line: None, number: None, stays: true, part });
+            judge(Asked {
+                argument,
+                line: None,
+                number: None,
+                stays: true,
+                part,
+            });
         }
         for part in shell::parts(line) {
-            judge(Asked { argument, line: Some(line), number: None, stays: folder.is_none(), part: &part });
+            judge(Asked {
+                argument,
+                line: Some(line),
+                number: None,
+                stays: folder.is_none(),
+                part: &part,
+            });
         }
     }
     for (argument, number, given) in question.paths.listed() {
         let part = Part::path(given);
-        judge(Asked { argument, line: None, number: Some(number), stays: true, part: &part });
+        judge(Asked {
+            argument,
+            line: None,
+            number: Some(number),
+            stays: true,
+            part: &part,
+        });
     }
-    let strictest = parts.iter().rev().max_by_key(|part| strictness(part.action));
+    let strictest = parts
+        .iter()
+        .rev()
+        .max_by_key(|part| strictness(part.action));
     match strictest {
         Some(part) => {
             let in_doubt = parts.iter().any(|part| part.in_doubt);
-            Decision { action: part.action, because: part.because.clone(), parts, in_doubt }
+            Decision {
+                action: part.action,
+                because: part.because.clone(),
+                parts,
+                in_doubt,
+            }
         }
         None => {
-            let Judged { action, because, in_doubt, .. } = about_call(permissions, question, None);
-            Decision { action, because, parts, in_doubt }
+            let Judged {
+                action,
+                because,
+                in_doubt,
+                ..
+            } = about_call(permissions, question, None);
+            Decision {
+                action,
+                because,
+                parts,
+                in_doubt,
+            }
         }
     }
 }
 
 /// The folder in which a command line runs, where that lies outside of the working folder.
 fn folder_outside(question: PolicyQuestion<'_>) -> Option<Part> {
-    let outside = question.marked.folders.iter().find(|name| !question.paths.is_inside(name))?;
+    let outside = question
+        .marked
+        .folders
+        .iter()
+        .find(|name| !question.paths.is_inside(name))?;
     Some(Part::folder(question.arguments.get(outside)?.as_str()?))
 }
 
@@ -158,21 +233,33 @@ fn folder_outside(question: PolicyQuestion<'_>) -> Option<Part> {
 /// line, as assignments before it do.
 fn variables<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, Part)> + 'a {
     let names = question.marked.environments.iter();
-    names.filter_map(move |name| Some((name, question.arguments.get(name)?.as_object()?))).flat_map(
-        |(argument, variables)| {
-            variables.iter().map(|(name, value)| (argument.as_str(), Part::variable(name, &as_text(value))))
-        },
-    )
+    names
+        .filter_map(move |name| Some((name, question.arguments.get(name)?.as_object()?)))
+        .flat_map(|(argument, variables)| {
+            variables
+                .iter()
+                .map(|(name, value)| (argument.as_str(), Part::variable(name, &as_text(value))))
+        })
 }
 
 /// Programs that read a script as what it is. Which of them does so changes nothing about what was judged.
-const SHELLS: [&str; 6] = ["/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "bash", "sh"];
+const SHELLS: [&str; 6] = [
+    "/bin/bash",
+    "/bin/sh",
+    "/usr/bin/bash",
+    "/usr/bin/sh",
+    "bash",
+    "sh",
+];
 
 /// Other programs that a call names, and the arguments that they stand in.
 fn programs<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, Part)> + 'a {
     let named = question.marked.programs.iter();
-    let named = named.filter_map(move |name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
-    named.filter(|(_, program)| !SHELLS.contains(program)).map(|(name, program)| (name, Part::program(program)))
+    let named = named
+        .filter_map(move |name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
+    named
+        .filter(|(_, program)| !SHELLS.contains(program))
+        .map(|(name, program)| (name, Part::program(program)))
 }
 
 /// The stricter of two actions: a callee never gets more than its callers have.
@@ -215,7 +302,11 @@ struct Judged<'p> {
     in_doubt: bool,
 }
 
-fn about_part<'p>(permissions: Option<&'p Permissions>, question: PolicyQuestion<'_>, asked: &Asked<'_>) -> Judged<'p> {
+fn about_part<'p>(
+    permissions: Option<&'p Permissions>,
+    question: PolicyQuestion<'_>,
+    asked: &Asked<'_>,
+) -> Judged<'p> {
     let (needed, inside) = match asked.part.what {
         What::Read { inside } => (Permission::Read, inside),
         What::Write { inside } => (Permission::Write, inside),
@@ -225,11 +316,25 @@ fn about_part<'p>(permissions: Option<&'p Permissions>, question: PolicyQuestion
     // enough: what the tool needs anyhow must suffice.
     let mut needs = question.needs.clone();
     needs.insert(needed);
-    let opening = about_call(permissions, PolicyQuestion { needs: &needs, ..question }, Some(asked));
+    let opening = about_call(
+        permissions,
+        PolicyQuestion {
+            needs: &needs,
+            ..question
+        },
+        Some(asked),
+    );
     if inside && asked.stays {
         // What a command that may run reads by itself, it may be given.
         let is_asked = needed == Permission::Read && opening.action == Action::Ask;
-        return Judged { action: if is_asked { Action::Allow } else { opening.action }, ..opening };
+        return Judged {
+            action: if is_asked {
+                Action::Allow
+            } else {
+                opening.action
+            },
+            ..opening
+        };
     }
     let running = about_call(permissions, question, Some(asked));
     // Both must allow it, so what contains either contains it.
@@ -247,35 +352,71 @@ fn about_call<'p>(
     asked: Option<&Asked<'_>>,
 ) -> Judged<'p> {
     let Some(permissions) = permissions else {
-        return Judged { action: unstated(question.needs), because: Because::Unstated, rule: None, in_doubt: false };
+        return Judged {
+            action: unstated(question.needs),
+            because: Because::Unstated,
+            rule: None,
+            in_doubt: false,
+        };
     };
     let mut doubt = None;
-    let mut judged = Judged { action: permissions.default, because: Because::Default, rule: None, in_doubt: false };
+    let mut judged = Judged {
+        action: permissions.default,
+        because: Because::Default,
+        rule: None,
+        in_doubt: false,
+    };
     for (number, rule) in permissions.rules.iter().enumerate().rev() {
         match fits(rule, question, asked) {
             Fit::Yes => {
                 let number = rule.written.0.is_some().then_some(number);
                 let by_pattern = allows_by_pattern(rule, asked);
-                let because = Because::Rule { number, written: rule.written.clone(), by_pattern };
-                judged = Judged { action: rule.action, because, rule: Some(rule), in_doubt: false };
+                let because = Because::Rule {
+                    number,
+                    written: rule.written.clone(),
+                    by_pattern,
+                };
+                judged = Judged {
+                    action: rule.action,
+                    because,
+                    rule: Some(rule),
+                    in_doubt: false,
+                };
                 break;
             }
-            Fit::Perhaps => doubt = doubt.or_else(|| Some(Because::Doubt { written: rule.written.clone() })),
+            Fit::Perhaps => {
+                doubt = doubt.or_else(|| {
+                    Some(Because::Doubt {
+                        written: rule.written.clone(),
+                    })
+                })
+            }
             Fit::No => {}
         }
     }
     match doubt {
-        Some(because) if judged.action == Action::Allow => {
-            Judged { action: Action::Ask, because, rule: None, in_doubt: true }
-        }
-        doubt => Judged { in_doubt: doubt.is_some(), ..judged },
+        Some(because) if judged.action == Action::Allow => Judged {
+            action: Action::Ask,
+            because,
+            rule: None,
+            in_doubt: true,
+        },
+        doubt => Judged {
+            in_doubt: doubt.is_some(),
+            ..judged
+        },
     }
 }
 
 /// Whether a rule allows a command for what it looks like, and not a whole line for what it is.
 fn allows_by_pattern(rule: &PermissionRule, asked: Option<&Asked<'_>>) -> bool {
-    let Some(asked) = asked.filter(|asked| asked.line.is_some() && rule.action == Action::Allow) else { return false };
-    rule.args.get(asked.argument).is_some_and(|pattern| !asked.is_whole(pattern))
+    let Some(asked) = asked.filter(|asked| asked.line.is_some() && rule.action == Action::Allow)
+    else {
+        return false;
+    };
+    rule.args
+        .get(asked.argument)
+        .is_some_and(|pattern| !asked.is_whole(pattern))
 }
 
 /// What contains a command, or the opening of a file, that a pattern allows.
@@ -285,12 +426,21 @@ fn contained(
     asked: &Asked<'_>,
     judged: &Judged<'_>,
 ) -> Option<Containment> {
-    Some(containment(permissions, question, containing(asked, judged)?))
+    Some(containment(
+        permissions,
+        question,
+        containing(asked, judged)?,
+    ))
 }
 
 /// The sandbox of the pattern that allows a part. A rule that names the very place of a redirection opens it.
 fn containing(asked: &Asked<'_>, judged: &Judged<'_>) -> Option<Sandbox> {
-    let Because::Rule { by_pattern: true, .. } = judged.because else { return None };
+    let Because::Rule {
+        by_pattern: true, ..
+    } = judged.because
+    else {
+        return None;
+    };
     let rule = judged.rule?;
     match &asked.part.file {
         Some(file) if names_place(rule.args.get(asked.argument)?, file) => return None,
@@ -308,7 +458,9 @@ fn containing(asked: &Asked<'_>, judged: &Judged<'_>) -> Option<Sandbox> {
 fn names_place(pattern: &str, file: &str) -> bool {
     let spelled = pattern.split(['*', '?']).next().unwrap_or_default();
     let sign = file.split_inclusive(' ').next().unwrap_or_default();
-    spelled.strip_prefix(sign).is_some_and(|path| path.contains(|c| !matches!(c, '.' | '/' | ' ' | '\'' | '"')))
+    spelled
+        .strip_prefix(sign)
+        .is_some_and(|path| path.contains(|c| !matches!(c, '.' | '/' | ' ' | '\'' | '"')))
 }
 
 /// What contains a command that somebody allows by a pattern.
@@ -319,7 +471,8 @@ pub(super) fn containment(
 ) -> Containment {
     sandbox.programs.get_or_insert_default();
     sandbox.network |= opens_network(permissions, question.tool_name);
-    let writes = by_permission(permissions, question.tool_name, Permission::Write) != (Action::Deny, true);
+    let writes =
+        by_permission(permissions, question.tool_name, Permission::Write) != (Action::Deny, true);
     Containment { sandbox, writes }
 }
 
@@ -329,12 +482,21 @@ pub fn opens_network(permissions: Option<&Permissions>, tool_name: &str) -> bool
 }
 
 /// What a policy says about a permission of a tool whatever the arguments are, and whether a rule says so.
-fn by_permission(permissions: Option<&Permissions>, tool_name: &str, one: Permission) -> (Action, bool) {
-    let Some(permissions) = permissions else { return (unstated(&BTreeSet::from([one])), false) };
+fn by_permission(
+    permissions: Option<&Permissions>,
+    tool_name: &str,
+    one: Permission,
+) -> (Action, bool) {
+    let Some(permissions) = permissions else {
+        return (unstated(&BTreeSet::from([one])), false);
+    };
     let is_about = |rule: &&PermissionRule| {
         rule.args.is_empty()
             && rule.permission.is_none_or(|permission| permission == one)
-            && rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, tool_name))
+            && rule
+                .tool
+                .as_ref()
+                .is_none_or(|tool| pattern::matches(tool, tool_name))
     };
     let rule = permissions.rules.iter().rev().find(is_about);
     rule.map_or((permissions.default, false), |rule| (rule.action, true))
@@ -350,8 +512,13 @@ pub(super) enum Fit {
 }
 
 fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Asked<'_>>) -> Fit {
-    let is_about = rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, question.tool_name))
-        && rule.permission.is_none_or(|permission| question.needs.contains(&permission));
+    let is_about = rule
+        .tool
+        .as_ref()
+        .is_none_or(|tool| pattern::matches(tool, question.tool_name))
+        && rule
+            .permission
+            .is_none_or(|permission| question.needs.contains(&permission));
     // What a rule allows by its arguments it does not allow with any variable, or with any program to read them.
     let is_silent = |asked: &Asked<'_>| {
         matches!(asked.part.what, What::Variable | What::Program)
@@ -374,7 +541,11 @@ fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Aske
 }
 
 fn fits_text(expected: &str, value: Option<&Value>) -> Fit {
-    if value.is_some_and(|value| pattern::matches(expected, &as_text(value))) { Fit::Yes } else { Fit::No }
+    if value.is_some_and(|value| pattern::matches(expected, &as_text(value))) {
+        Fit::Yes
+    } else {
+        Fit::No
+    }
 }
 
 /// Whether the pattern of a rule is about a part. What allows must match for certain and as a whole; what restricts is
@@ -388,8 +559,21 @@ fn fits_part(action: Action, expected: &str, asked: &Asked<'_>) -> Fit {
     match action {
         Action::Allow if !is_hidden && pattern::always_matches(expected, &part.whole) => Fit::Yes,
         Action::Allow => Fit::No,
-        _ if part.names.iter().any(|name| pattern::always_matches(expected, name)) => Fit::Yes,
-        _ if is_hidden || part.names.iter().any(|name| pattern::may_match(expected, name)) => Fit::Perhaps,
+        _ if part
+            .names
+            .iter()
+            .any(|name| pattern::always_matches(expected, name)) =>
+        {
+            Fit::Yes
+        }
+        _ if is_hidden
+            || part
+                .names
+                .iter()
+                .any(|name| pattern::may_match(expected, name)) =>
+        {
+            Fit::Perhaps
+        }
         _ => Fit::No,
     }
 }

@@ -42,15 +42,25 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// What there is to be seen of a call now.
-    pub(crate) async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Seen {
+    pub(crate) async fn of(
+        context: &ToolCallContext,
+        tool: &RegisteredTool,
+        arguments: &JsonObject,
+    ) -> Seen {
         Seen {
             tool: tool.name.to_string(),
             args: kept_arguments(tool, arguments),
             folder: folder(context),
-            programs: programs(context, tool, arguments).await.map(|mut programs| {
-                programs.extend(tool.handler.code().map(|code| (CODE.to_owned(), code.to_owned())));
-                programs
-            }),
+            programs: programs(context, tool, arguments)
+                .await
+                .map(|mut programs| {
+                    programs.extend(
+                        tool.handler
+                            .code()
+                            .map(|code| (CODE.to_owned(), code.to_owned())),
+                    );
+                    programs
+                }),
             files: named_files(context, tool, arguments).await,
         }
     }
@@ -78,9 +88,13 @@ impl Seen {
 /// The arguments of a call as a grant holds them: what has the value of its default is left out.
 fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
     let properties = tool.schema.as_value().get("properties");
-    let default = |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
-    let kept = arguments.iter().filter(|(name, value)| default(name) != Some(*value));
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let default =
+        |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
+    let kept = arguments
+        .iter()
+        .filter(|(name, value)| default(name) != Some(*value));
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// The working folder of a call as a grant holds it. The folder that a conversation has for itself goes by its role: else
@@ -91,7 +105,10 @@ fn folder(context: &ToolCallContext) -> String {
     if *folder == context.engine.store.workdir(instance) {
         return format!("own folder of {}", instance.agent);
     }
-    real_path(folder).unwrap_or_else(|_| folder.clone()).display().to_string()
+    real_path(folder)
+        .unwrap_or_else(|_| folder.clone())
+        .display()
+        .to_string()
 }
 
 /// What is in the files that a call runs, by their paths: those that its arguments name, and those that the tool names.
@@ -107,8 +124,9 @@ async fn programs(
     let named = tool.marked_arguments.paths.iter().filter(|_| runs);
     let named = named.filter_map(|name| arguments.get(name)?.as_str());
     let named: Vec<PathBuf> = named.map(|path| context.facts.workdir.join(path)).collect();
-    let read =
-        tokio::task::spawn_blocking(move || contents(named.into_iter().filter(|path| path.is_file()).chain(own)));
+    let read = tokio::task::spawn_blocking(move || {
+        contents(named.into_iter().filter(|path| path.is_file()).chain(own))
+    });
     read.await.ok().flatten()
 }
 
@@ -119,14 +137,19 @@ async fn named_files(
     arguments: &JsonObject,
 ) -> Option<BTreeMap<String, String>> {
     let texts = |names: &[String]| -> Vec<String> {
-        names.iter().filter_map(|name| Some(arguments.get(name)?.as_str()?.to_owned())).collect()
+        names
+            .iter()
+            .filter_map(|name| Some(arguments.get(name)?.as_str()?.to_owned()))
+            .collect()
     };
     let marked = &tool.marked_arguments;
     let (lines, workdir) = (texts(&marked.commands), context.facts.workdir.clone());
     if lines.is_empty() {
         return Some(BTreeMap::new());
     }
-    let given = texts(&marked.folders).into_iter().map(|folder| workdir.join(folder));
+    let given = texts(&marked.folders)
+        .into_iter()
+        .map(|folder| workdir.join(folder));
     let folders: Vec<PathBuf> = given.chain([workdir.clone()]).collect();
     let read = tokio::task::spawn_blocking(move || {
         let found = contents(named::files(&lines, &folders)?.into_iter())?;
@@ -135,7 +158,9 @@ async fn named_files(
         Some(
             found
                 .into_iter()
-                .map(|(path, content)| (path.strip_prefix(&own).unwrap_or(&path).to_owned(), content))
+                .map(|(path, content)| {
+                    (path.strip_prefix(&own).unwrap_or(&path).to_owned(), content)
+                })
                 .collect(),
         )
     });
@@ -143,7 +168,9 @@ async fn named_files(
 }
 
 fn contents(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<String, String>> {
-    paths.map(|path| Some((path.display().to_string(), content(&path)?))).collect()
+    paths
+        .map(|path| Some((path.display().to_string(), content(&path)?)))
+        .collect()
 }
 
 /// What tells a file's content from others.
@@ -152,7 +179,14 @@ fn content(path: &Path) -> Option<String> {
     let (mut hash, mut length, mut piece) = (Sha256::new(), 0, vec![0; 64 * 1024]);
     loop {
         match file.read(&mut piece).ok()? {
-            0 => return Some(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+            0 => {
+                return Some(
+                    hash.finalize()
+                        .iter()
+                        .map(|byte| format!("{byte:02x}"))
+                        .collect(),
+                );
+            }
             read => {
                 length += read as u64;
                 if length > LARGEST {
@@ -167,7 +201,12 @@ fn content(path: &Path) -> Option<String> {
 /// Approvals that hold always, and those of this conversation.
 pub(crate) async fn held(context: &ToolCallContext) -> Vec<Grant> {
     let mut grants = context.engine.approvals.grants();
-    match context.engine.store.get(&context.facts.instance, APPROVALS).await {
+    match context
+        .engine
+        .store
+        .get(&context.facts.instance, APPROVALS)
+        .await
+    {
         Ok(own) => grants.extend(of_record(own.map(|record| record.value))),
         Err(error) => tracing::warn!(%error, "the approvals of the conversation can't be read"),
     }
@@ -176,8 +215,13 @@ pub(crate) async fn held(context: &ToolCallContext) -> Vec<Grant> {
 
 /// What has another shape is of an older version, and holds no more.
 fn of_record(found: Option<Value>) -> Vec<Grant> {
-    let Some(Value::Array(grants)) = found else { return Vec::new() };
-    grants.into_iter().filter_map(|grant| serde_json::from_value(grant).ok()).collect()
+    let Some(Value::Array(grants)) = found else {
+        return Vec::new();
+    };
+    grants
+        .into_iter()
+        .filter_map(|grant| serde_json::from_value(grant).ok())
+        .collect()
 }
 
 /// Keeps grants for as long as `scope` says, and tells what was kept. Where that fails the call at hand runs all the same.
@@ -191,7 +235,13 @@ pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Ve
                 all.extend(grants.iter().cloned());
                 Some(json!(all))
             };
-            update(&*context.engine.store, &context.facts.instance, APPROVALS, with_these).await
+            update(
+                &*context.engine.store,
+                &context.facts.instance,
+                APPROVALS,
+                with_these,
+            )
+            .await
         }
         Scope::Always => {
             let engine = Arc::clone(&context.engine);
@@ -206,7 +256,9 @@ pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Ve
             scope,
             grants: told,
         }),
-        Err(error) => tracing::warn!(%error, "an approval holds for this call alone: it could not be kept"),
+        Err(error) => {
+            tracing::warn!(%error, "an approval holds for this call alone: it could not be kept")
+        }
     }
 }
 
@@ -231,7 +283,10 @@ mod tests {
     fn what_is_too_large_is_not_known() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
-        std::fs::File::create(&path).unwrap().set_len(LARGEST + 1).unwrap();
+        std::fs::File::create(&path)
+            .unwrap()
+            .set_len(LARGEST + 1)
+            .unwrap();
         assert_eq!(content(&path), None);
     }
 }

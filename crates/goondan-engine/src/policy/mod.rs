@@ -17,7 +17,9 @@ pub mod redact;
 pub(crate) mod taint;
 mod unquoted;
 
-pub use decide::{Because, Decision, PartDecision, PolicyQuestion, decide, opens_network, stricter};
+pub use decide::{
+    Because, Decision, PartDecision, PolicyQuestion, decide, opens_network, stricter,
+};
 pub use paths::PathArguments;
 pub use places::{AskedAbout, Places};
 pub use protected::Ground;

@@ -42,18 +42,40 @@ pub(super) fn files(lines: &[String], folders: &[PathBuf]) -> Option<BTreeSet<Pa
         Some((below, home)) => home.join(below),
         None => folder.join(word),
     };
-    let below = |folder: &PathBuf| named.words.iter().map(|word| place(folder, word)).collect::<Vec<_>>();
+    let below = |folder: &PathBuf| {
+        named
+            .words
+            .iter()
+            .map(|word| place(folder, word))
+            .collect::<Vec<_>>()
+    };
     let mut all = folders.to_vec();
-    let mut known: BTreeSet<PathBuf> = all.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let mut known: BTreeSet<PathBuf> = all
+        .iter()
+        .filter_map(|folder| folder.canonicalize().ok())
+        .collect();
     // A line may go into a folder before it names a file there, and from there into the next one.
     for _ in 0..named.changes.max(1) {
-        let inside: Vec<PathBuf> = all.iter().flat_map(below).filter(|path| path.is_dir()).collect();
-        all.extend(inside.into_iter().filter(|path| path.canonicalize().is_ok_and(|real| known.insert(real))));
+        let inside: Vec<PathBuf> = all
+            .iter()
+            .flat_map(below)
+            .filter(|path| path.is_dir())
+            .collect();
+        all.extend(
+            inside
+                .into_iter()
+                .filter(|path| path.canonicalize().is_ok_and(|real| known.insert(real))),
+        );
         if all.len() > MOST_FOLDERS {
             return None;
         }
     }
-    Some(all.iter().flat_map(below).filter(|path| path.is_file()).collect())
+    Some(
+        all.iter()
+            .flat_map(below)
+            .filter(|path| path.is_file())
+            .collect(),
+    )
 }
 
 /// The words of lines that may name files which decide what runs.
@@ -71,7 +93,10 @@ impl Named {
             Ok(script) => self.script(line, &script),
             Err(_) => {
                 let words = unquoted::words(line)?;
-                self.changes += words.iter().filter(|word| ["cd", "pushd"].contains(&word.as_str())).count();
+                self.changes += words
+                    .iter()
+                    .filter(|word| ["cd", "pushd"].contains(&word.as_str()))
+                    .count();
                 words.iter().for_each(|word| self.word(word));
                 self.text(line, 0);
             }
@@ -83,8 +108,12 @@ impl Named {
         let parts = shell::parts(line);
         let commands = script.commands();
         // Nothing stands before the name, such as a variable that has the program load something.
-        let is_about_names =
-            |part: &Part| text(&part.whole).split_whitespace().next().is_some_and(|name| NAMES_ALONE.contains(&name));
+        let is_about_names = |part: &Part| {
+            text(&part.whole)
+                .split_whitespace()
+                .next()
+                .is_some_and(|name| NAMES_ALONE.contains(&name))
+        };
         let counts = |part: &&Part| match part.what {
             What::Hidden { .. } => true,
             What::Command => shell::form(part).is_none() && !is_about_names(part),
@@ -96,13 +125,27 @@ impl Named {
             // Where another folder is gone into, all files below it are named from there.
             let is_change = command.folder().is_some();
             self.changes += usize::from(is_change);
-            if is_hidden || is_change || counting.iter().any(|part| part.command == Some(command.number)) {
-                command.words.iter().for_each(|word| self.word(&known(word)));
-                command.assignments.iter().for_each(|(_, value)| self.word(value));
+            if is_hidden
+                || is_change
+                || counting
+                    .iter()
+                    .any(|part| part.command == Some(command.number))
+            {
+                command
+                    .words
+                    .iter()
+                    .for_each(|word| self.word(&known(word)));
+                command
+                    .assignments
+                    .iter()
+                    .for_each(|(_, value)| self.word(value));
             }
         }
-        let read = parts.iter().filter_map(|part| part.file.as_ref()?.strip_prefix("< "));
-        read.filter(|_| !counting.is_empty()).for_each(|path| self.word(path));
+        let read = parts
+            .iter()
+            .filter_map(|part| part.file.as_ref()?.strip_prefix("< "));
+        read.filter(|_| !counting.is_empty())
+            .for_each(|path| self.word(path));
     }
 
     /// Adds a word as a program may read it: whole, its parts, and what is in it if it is a text of its own.
@@ -113,17 +156,33 @@ impl Named {
 
     /// Adds a word, and what is left of it where a program cuts it or takes an option from its beginning.
     fn pieces(&mut self, word: &str) {
-        const ENDS: [&[char]; 7] = [&['='], &[','], &[':'], &['=', ','], &['=', ':'], &[',', ':'], &['=', ',', ':']];
+        const ENDS: [&[char]; 7] = [
+            &['='],
+            &[','],
+            &[':'],
+            &['=', ','],
+            &['=', ':'],
+            &[',', ':'],
+            &['=', ',', ':'],
+        ];
         let wholes = [Some(word), word.split_once('=').map(|(_, rest)| rest)];
         let cut = |whole: &'_ str| -> Vec<String> {
             let cut = ENDS.iter().flat_map(|ends| whole.split(*ends));
-            std::iter::once(whole).chain(cut).map(str::to_owned).collect()
+            std::iter::once(whole)
+                .chain(cut)
+                .map(str::to_owned)
+                .collect()
         };
         for piece in wholes.into_iter().flatten().flat_map(cut) {
             let behind_letter = piece.strip_prefix('-').and_then(|rest| rest.get(1..));
             let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
             let all = [Some(piece.as_str()), behind_letter, Some(behind_signs)];
-            self.words.extend(all.into_iter().flatten().filter(|piece| !piece.is_empty()).map(str::to_owned));
+            self.words.extend(
+                all.into_iter()
+                    .flatten()
+                    .filter(|piece| !piece.is_empty())
+                    .map(str::to_owned),
+            );
         }
     }
 
@@ -155,12 +214,21 @@ impl Named {
 
 /// What is known of a word.
 fn known(word: &Word) -> String {
-    let of = |piece: &Piece| if let Piece::Text(text) = piece { text.clone() } else { "*".to_owned() };
+    let of = |piece: &Piece| {
+        if let Piece::Text(text) = piece {
+            text.clone()
+        } else {
+            "*".to_owned()
+        }
+    };
     word.pieces.iter().map(of).collect()
 }
 
 fn text(atoms: &[Atom]) -> String {
-    atoms.iter().map(|atom| if let Atom::Char(c) = atom { *c } else { '*' }).collect()
+    atoms
+        .iter()
+        .map(|atom| if let Atom::Char(c) = atom { *c } else { '*' })
+        .collect()
 }
 
 #[cfg(test)]
@@ -179,7 +247,15 @@ mod tests {
         }
         let named = |line: &str| -> Vec<String> {
             let files = files(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
-            files.iter().map(|file| file.strip_prefix(&folder).unwrap_or(file).display().to_string()).collect()
+            files
+                .iter()
+                .map(|file| {
+                    file.strip_prefix(&folder)
+                        .unwrap_or(file)
+                        .display()
+                        .to_string()
+                })
+                .collect()
         };
         for line in [
             "sh run.sh",
@@ -196,14 +272,31 @@ mod tests {
             "make -frun.sh",
             "java @run.sh",
         ] {
-            assert!(named(line).iter().any(|file| file.ends_with("run.sh")), "{line}: {:?}", named(line));
+            assert!(
+                named(line).iter().any(|file| file.ends_with("run.sh")),
+                "{line}: {:?}",
+                named(line)
+            );
         }
         assert_eq!(named("cd sub && python3 run.py"), ["sub/run.py"]);
         assert_eq!(named("LD_PRELOAD=run.sh touch x"), ["run.sh"]);
-        for line in ["cat notes.txt", "git diff run.sh", "ls", "make test", "touch run.sh", "rm -f run.sh"] {
+        for line in [
+            "cat notes.txt",
+            "git diff run.sh",
+            "ls",
+            "make test",
+            "touch run.sh",
+            "rm -f run.sh",
+        ] {
             assert_eq!(named(line), Vec::<String>::new(), "{line}");
         }
-        assert_eq!(files(&[(0..6000).map(|n| format!(" w{n}")).collect::<String>()], &[folder]), None);
+        assert_eq!(
+            files(
+                &[(0..6000).map(|n| format!(" w{n}")).collect::<String>()],
+                &[folder]
+            ),
+            None
+        );
     }
 
     #[test]
@@ -211,7 +304,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().to_owned();
         fs::create_dir_all(folder.join("one/two")).unwrap();
-        for file in ["run.sh", "a,b.sh", "my run.sh", "a=b.sh", "it's.sh", "a:b.sh", "one/two/c.sh"] {
+        for file in [
+            "run.sh",
+            "a,b.sh",
+            "my run.sh",
+            "a=b.sh",
+            "it's.sh",
+            "a:b.sh",
+            "one/two/c.sh",
+        ] {
             fs::write(folder.join(file), "x").unwrap();
         }
         let named = |line: &str| files(&[line.to_owned()], std::slice::from_ref(&folder));
@@ -240,9 +341,17 @@ mod tests {
             ("X=1; cd one; cd two; sh c.sh", "one/two/c.sh"),
         ] {
             let found = named(line).unwrap_or_default();
-            assert!(found.iter().any(|path| path.ends_with(file)), "{line}: {found:?}");
+            assert!(
+                found.iter().any(|path| path.ends_with(file)),
+                "{line}: {found:?}"
+            );
         }
-        for line in ["sh $'r\\x75n.sh'", "sh <<'E'\n. './my run.sh'\nE", "X=1; sh \"${x:-\"my run.sh\"}\"", "a 'b"] {
+        for line in [
+            "sh $'r\\x75n.sh'",
+            "sh <<'E'\n. './my run.sh'\nE",
+            "X=1; sh \"${x:-\"my run.sh\"}\"",
+            "a 'b",
+        ] {
             assert_eq!(named(line), None, "{line}");
         }
         assert!(named("for i in 1 2; do echo $i; done").is_some());

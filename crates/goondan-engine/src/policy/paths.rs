@@ -22,7 +22,10 @@ pub struct PathArguments {
 
 impl Default for PathArguments {
     fn default() -> Self {
-        PathArguments { paths: BTreeMap::new(), style: PathStyle::HERE }
+        PathArguments {
+            paths: BTreeMap::new(),
+            style: PathStyle::HERE,
+        }
     }
 }
 
@@ -81,11 +84,17 @@ impl PathArguments {
         let style = PathStyle::HERE;
         Self::collect(style, marked, arguments, |given| {
             let whole = real_folder.join(given);
-            let real = if given.contains('\0') { None } else { real_path(&whole).ok() };
+            let real = if given.contains('\0') {
+                None
+            } else {
+                real_path(&whole).ok()
+            };
             Places {
                 given: given.to_owned(),
                 folded: names(style, &real_folder, &fold(&whole)),
-                real: real.map(|real| names(style, &real_folder, &real)).unwrap_or_default(),
+                real: real
+                    .map(|real| names(style, &real_folder, &real))
+                    .unwrap_or_default(),
                 is_odd: style.is_odd(given),
                 elsewhere: Vec::new(),
             }
@@ -108,17 +117,28 @@ impl PathArguments {
             places.elsewhere = [&*places.folded, &*places.real].concat();
             (places.folded, places.real) = (folded, real);
         }
-        PathArguments { paths, style: self.style }
+        PathArguments {
+            paths,
+            style: self.style,
+        }
     }
 
     /// Whether all that an argument names lies below the working folder of the call, or is it. What is not there does.
     pub(super) fn is_inside(&self, name: &str) -> bool {
-        let leaves = |name: &String| name == ".." || name.starts_with("../") || Path::new(name).is_absolute();
-        let is_inside = |one: &Places| {
-            let inside = |names: &Vec<String>| names.iter().chain(&one.elsewhere).any(|name| !leaves(name));
-            !one.is_odd && [&one.folded, &one.real].into_iter().all(|names| names.is_empty() || inside(names))
+        let leaves = |name: &String| {
+            name == ".." || name.starts_with("../") || Path::new(name).is_absolute()
         };
-        self.paths.get(name).is_none_or(|paths| paths.each.iter().all(is_inside))
+        let is_inside = |one: &Places| {
+            let inside =
+                |names: &Vec<String>| names.iter().chain(&one.elsewhere).any(|name| !leaves(name));
+            !one.is_odd
+                && [&one.folded, &one.real]
+                    .into_iter()
+                    .all(|names| names.is_empty() || inside(names))
+        };
+        self.paths
+            .get(name)
+            .is_none_or(|paths| paths.each.iter().all(is_inside))
     }
 
     /// Whether there are none.
@@ -134,13 +154,20 @@ impl PathArguments {
     ) -> Self {
         let mut all: BTreeMap<String, Paths> = BTreeMap::new();
         let texts = |names: &'_ [String]| -> Vec<(String, &Value)> {
-            names.iter().filter_map(|name| Some((name.clone(), arguments.get(name)?))).collect()
+            names
+                .iter()
+                .filter_map(|name| Some((name.clone(), arguments.get(name)?)))
+                .collect()
         };
         for (name, value) in texts(&marked.paths) {
             let paths = all.entry(name).or_default();
             paths.is_list |= value.is_array();
-            let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-            paths.each.extend(items.iter().filter_map(Value::as_str).map(&places));
+            let items = value
+                .as_array()
+                .map_or(std::slice::from_ref(value), Vec::as_slice);
+            paths
+                .each
+                .extend(items.iter().filter_map(Value::as_str).map(&places));
         }
         for (name, value) in texts(&marked.trees) {
             let paths = all.entry(name).or_default();
@@ -150,7 +177,13 @@ impl PathArguments {
         for (_, value) in texts(&marked.patches) {
             let paths = all.entry(PATCHED.to_owned()).or_default();
             paths.is_list = true;
-            paths.each.extend(value.as_str().into_iter().flat_map(patch::paths).map(&places));
+            paths.each.extend(
+                value
+                    .as_str()
+                    .into_iter()
+                    .flat_map(patch::paths)
+                    .map(&places),
+            );
         }
         all.retain(|_, paths| !paths.each.is_empty());
         PathArguments { paths: all, style }
@@ -158,19 +191,38 @@ impl PathArguments {
 
     /// How many paths the arguments of a call name.
     pub fn count(marked: &MarkedArguments, arguments: &JsonObject) -> usize {
-        let values =
-            |names: &[String]| -> Vec<&Value> { names.iter().filter_map(|name| arguments.get(name)).collect() };
-        let listed = values(&marked.paths).into_iter().map(|value| value.as_array().map_or(1, Vec::len));
-        let patched = values(&marked.patches).into_iter().filter_map(Value::as_str);
-        listed.sum::<usize>() + marked.trees.len() + patched.map(|text| patch::paths(text).count()).sum::<usize>()
+        let values = |names: &[String]| -> Vec<&Value> {
+            names
+                .iter()
+                .filter_map(|name| arguments.get(name))
+                .collect()
+        };
+        let listed = values(&marked.paths)
+            .into_iter()
+            .map(|value| value.as_array().map_or(1, Vec::len));
+        let patched = values(&marked.patches)
+            .into_iter()
+            .filter_map(Value::as_str);
+        listed.sum::<usize>()
+            + marked.trees.len()
+            + patched
+                .map(|text| patch::paths(text).count())
+                .sum::<usize>()
     }
 
     /// Every path: its argument, how it is written, and where it may lead. Nothing where the working folder is not known.
     pub fn absolute(&self) -> impl Iterator<Item = (&str, &str, Vec<&Path>)> {
-        let all = self.paths.iter().flat_map(|(name, paths)| paths.each.iter().map(move |places| (name, places)));
+        let all = self
+            .paths
+            .iter()
+            .flat_map(|(name, paths)| paths.each.iter().map(move |places| (name, places)));
         all.map(|(name, places)| {
             let names = places.folded.iter().chain(&places.real).map(Path::new);
-            (name.as_str(), places.given.as_str(), names.filter(|path| path.is_absolute()).collect())
+            (
+                name.as_str(),
+                places.given.as_str(),
+                names.filter(|path| path.is_absolute()).collect(),
+            )
         })
     }
 
@@ -178,14 +230,24 @@ impl PathArguments {
     pub(super) fn listed(&self) -> impl Iterator<Item = (&str, usize, &str)> {
         let lists = self.paths.iter().filter(|(_, paths)| paths.is_list);
         lists.flat_map(|(name, paths)| {
-            paths.each.iter().enumerate().map(|(number, places)| (name.as_str(), number, places.given.as_str()))
+            paths
+                .each
+                .iter()
+                .enumerate()
+                .map(|(number, places)| (name.as_str(), number, places.given.as_str()))
         })
     }
 
     /// Whether a rule's pattern is about the argument `name`, or with a `number` about that one of its paths; nothing
     /// where that is no path. What allows must match wherever all of the paths lead; for what restricts, any spelling of
     /// one of them will do.
-    pub(super) fn fit(&self, name: &str, number: Option<usize>, expected: &str, action: Action) -> Option<Fit> {
+    pub(super) fn fit(
+        &self,
+        name: &str,
+        number: Option<usize>,
+        expected: &str,
+        action: Action,
+    ) -> Option<Fit> {
         let (paths, style) = (self.paths.get(name)?, self.style);
         let expected = &self::name(style, &fold(Path::new(&*style.separated(expected))));
         let chosen = match number {
@@ -194,16 +256,25 @@ impl PathArguments {
         };
         Some(match action {
             Action::Allow => {
-                let any = |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
-                let is_sure = |one: &Places| any(&one.folded) && (one.real.is_empty() || any(&one.real));
-                if chosen.iter().all(|one| is_sure(one) && !one.is_odd) { Fit::Yes } else { Fit::No }
+                let any =
+                    |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
+                let is_sure =
+                    |one: &Places| any(&one.folded) && (one.real.is_empty() || any(&one.real));
+                if chosen.iter().all(|one| is_sure(one) && !one.is_odd) {
+                    Fit::Yes
+                } else {
+                    Fit::No
+                }
             }
             // Whether letters count is the file system's to say: what restricts takes both for the same where they may be.
             Action::Ask | Action::Deny => {
                 let expected = &*style.folded(expected);
                 let is = |name: &str| pattern::matches(expected, &style.folded(name));
                 let is_about = |one: &Places| is(&one.given) || one.all().any(|name| is(name));
-                let is_above = |one: &Places| one.all().any(|folder| may_be_below(&style.folded(folder), expected));
+                let is_above = |one: &Places| {
+                    one.all()
+                        .any(|folder| may_be_below(&style.folded(folder), expected))
+                };
                 match () {
                     () if chosen.iter().any(is_about) => Fit::Yes,
                     () if chosen.iter().any(|one| one.is_odd) => Fit::Perhaps,
@@ -221,24 +292,42 @@ fn may_be_below(folder: &str, expected: &str) -> bool {
         return !expected.starts_with('/') && !expected.starts_with("..");
     }
     let below = format!("{}/", folder.trim_end_matches('/'));
-    pattern::may_match(expected, &[pattern::atoms(&below), vec![Atom::Any]].concat())
+    pattern::may_match(
+        expected,
+        &[pattern::atoms(&below), vec![Atom::Any]].concat(),
+    )
 }
 
 /// The names of an absolute path: as it is seen from the folder, with `..` where it lies outside, and absolute.
 fn names(style: PathStyle, folder: &Path, path: &Path) -> Vec<String> {
-    let shared = folder.components().zip(path.components()).take_while(|(a, b)| is_same(style, *a, *b)).count();
-    let up = folder.components().skip(shared).map(|_| Component::ParentDir);
+    let shared = folder
+        .components()
+        .zip(path.components())
+        .take_while(|(a, b)| is_same(style, *a, *b))
+        .count();
+    let up = folder
+        .components()
+        .skip(shared)
+        .map(|_| Component::ParentDir);
     let seen: PathBuf = up.chain(path.components().skip(shared)).collect();
     vec![name(style, &seen), name(style, path)]
 }
 
 fn is_same(style: PathStyle, a: Component<'_>, b: Component<'_>) -> bool {
-    let folded = |part: Component<'_>| style.folded(&part.as_os_str().to_string_lossy()).into_owned();
+    let folded = |part: Component<'_>| {
+        style
+            .folded(&part.as_os_str().to_string_lossy())
+            .into_owned()
+    };
     a == b || (style != PathStyle::Unix && folded(a) == folded(b))
 }
 
 fn name(style: PathStyle, path: &Path) -> String {
-    if path.as_os_str().is_empty() { ".".to_owned() } else { style.separated(&path.to_string_lossy()).into_owned() }
+    if path.as_os_str().is_empty() {
+        ".".to_owned()
+    } else {
+        style.separated(&path.to_string_lossy()).into_owned()
+    }
 }
 
 /// A path without `.`, without `..` where there is something to go back from, without doubled or trailing slashes.

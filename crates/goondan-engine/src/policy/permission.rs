@@ -41,14 +41,19 @@ pub(crate) async fn permit(
     let places = places(context, tool, arguments).await?;
     let needs = &tool.spec.permissions;
     let mut judged = verdicts(context, tool, needs, arguments, &places).await;
-    let modes = judged.iter_mut().map(|verdict| std::mem::take(&mut verdict.run_mode));
+    let modes = judged
+        .iter_mut()
+        .map(|verdict| std::mem::take(&mut verdict.run_mode));
     let run_mode = modes.fold(RunMode::Shell, RunMode::and);
     let run_mode = run_mode.and(permit_needed(context, tool, arguments, judged).await?);
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let with = needs.iter().copied().chain([optional]).collect();
         let verdicts = verdicts(context, tool, &with, arguments, &places).await;
-        if verdicts.iter().all(|verdict| verdict.action == Action::Allow) {
+        if verdicts
+            .iter()
+            .all(|verdict| verdict.action == Action::Allow)
+        {
             granted.insert(optional);
         }
     }
@@ -62,16 +67,29 @@ async fn permit_needed(
     arguments: &JsonObject,
     verdicts: Vec<Verdict>,
 ) -> Result<RunMode, ToolError> {
-    if let Some(denying) = verdicts.iter().find(|verdict| verdict.action == Action::Deny) {
-        let why = format!("the policy of Agent/{} denies it ({})", denying.agent, denying.why);
+    if let Some(denying) = verdicts
+        .iter()
+        .find(|verdict| verdict.action == Action::Deny)
+    {
+        let why = format!(
+            "the policy of Agent/{} denies it ({})",
+            denying.agent, denying.why
+        );
         return Err(denied(context, tool, &why, Way::Rule, None));
     }
-    let asking: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.action == Action::Ask).collect();
+    let asking: Vec<&Verdict> = verdicts
+        .iter()
+        .filter(|verdict| verdict.action == Action::Ask)
+        .collect();
     if asking.is_empty() {
         return Ok(RunMode::Shell);
     }
     let seen = Seen::of(context, tool, arguments).await;
-    let held = if seen.is_known() { grants::held(context).await } else { Vec::new() };
+    let held = if seen.is_known() {
+        grants::held(context).await
+    } else {
+        Vec::new()
+    };
     let has_sandbox = context.engine.has_sandbox;
     let (mut run_mode, mut wanted) = (RunMode::Shell, Vec::new());
     for verdict in asking {
@@ -81,32 +99,74 @@ async fn permit_needed(
             None => wanted.push((verdict, grant)),
         }
     }
-    let Some(&(first, _)) = wanted.first() else { return Ok(run_mode) };
+    let Some(&(first, _)) = wanted.first() else {
+        return Ok(run_mode);
+    };
     let reaches: Vec<&Reach> = wanted.iter().map(|(verdict, _)| &verdict.reach).collect();
-    let offers = if seen.is_known() { reach::offers(&reaches, has_sandbox) } else { Vec::new() };
-    let asked = Asked { agent: &first.agent, why: &first.why, offers: &offers };
+    let offers = if seen.is_known() {
+        reach::offers(&reaches, has_sandbox)
+    } else {
+        Vec::new()
+    };
+    let asked = Asked {
+        agent: &first.agent,
+        why: &first.why,
+        offers: &offers,
+    };
     match asking::answer(context, tool, arguments, asked).await? {
         ApprovalAnswer::Allow { .. } if Seen::of(context, tool, arguments).await != seen => {
-            Err(denied(context, tool, "the files that it runs were changed while it was asked about", Way::Ask, None))
+            Err(denied(
+                context,
+                tool,
+                "the files that it runs were changed while it was asked about",
+                Way::Ask,
+                None,
+            ))
         }
         ApprovalAnswer::Allow { scope, covers } => {
             let is_offered = offers.iter().any(|offer| offer.covers == covers);
-            let covers = if is_offered && scope != Scope::Once { covers } else { Covers::Call };
-            let grants = wanted.iter().filter_map(|(verdict, call)| verdict.reach.grants(covers, call, has_sandbox));
+            let covers = if is_offered && scope != Scope::Once {
+                covers
+            } else {
+                Covers::Call
+            };
+            let grants = wanted
+                .iter()
+                .filter_map(|(verdict, call)| verdict.reach.grants(covers, call, has_sandbox));
             let grants: Vec<Grant> = grants.flatten().collect();
             if seen.is_known() {
                 grants::remember(context, scope, grants).await;
             }
-            Ok(wanted.iter().fold(run_mode, |mode, (verdict, _)| mode.and(verdict.reach.mode(covers))))
+            Ok(wanted.iter().fold(run_mode, |mode, (verdict, _)| {
+                mode.and(verdict.reach.mode(covers))
+            }))
         }
         ApprovalAnswer::Deny if context.cancel.is_cancelled() => {
-            let message = format!("{} was cancelled while somebody was asked about it", tool.name);
+            let message = format!(
+                "{} was cancelled while somebody was asked about it",
+                tool.name
+            );
             Err(ToolError::new(message).code(Code::TOOL_CANCELLED))
         }
-        ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked", Way::Ask, None)),
+        ApprovalAnswer::Deny => Err(denied(
+            context,
+            tool,
+            "it was refused when asked",
+            Way::Ask,
+            None,
+        )),
         ApprovalAnswer::NobodyThere => {
-            let why = format!("it needs an approval and nobody is there to ask (Agent/{}: {})", first.agent, first.why);
-            Err(denied(context, tool, &why, Way::Approve, first.rule.as_deref()))
+            let why = format!(
+                "it needs an approval and nobody is there to ask (Agent/{}: {})",
+                first.agent, first.why
+            );
+            Err(denied(
+                context,
+                tool,
+                &why,
+                Way::Approve,
+                first.rule.as_deref(),
+            ))
         }
     }
 }
@@ -144,16 +204,31 @@ async fn verdicts(
 ) -> Vec<Verdict> {
     let marked = &tool.marked_arguments;
     let own_paths = places.arguments();
-    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths: own_paths };
+    let question = PolicyQuestion {
+        tool_name: tool.name.as_str(),
+        needs,
+        arguments,
+        marked,
+        paths: own_paths,
+    };
     let verdict = |agent: &AgentPlan, paths: &PathArguments| {
-        let (question, permissions) = (PolicyQuestion { paths, ..question }, agent.permissions.as_ref());
+        let (question, permissions) = (
+            PolicyQuestion { paths, ..question },
+            agent.permissions.as_ref(),
+        );
         let decision = policy::decide(permissions, question);
         let asked = places.asked_about(permissions, question, &decision);
-        asked.map(|asked| of_place(&agent.name, asked)).unwrap_or_else(|| {
-            let asks = decision.action == Action::Ask;
-            let reach = asks.then(|| Reach::of(permissions, question, &decision, tool.builtin.is_some()));
-            Verdict { reach: reach.unwrap_or_default(), ..verdict(&agent.name, &decision) }
-        })
+        asked
+            .map(|asked| of_place(&agent.name, asked))
+            .unwrap_or_else(|| {
+                let asks = decision.action == Action::Ask;
+                let reach = asks
+                    .then(|| Reach::of(permissions, question, &decision, tool.builtin.is_some()));
+                Verdict {
+                    reach: reach.unwrap_or_default(),
+                    ..verdict(&agent.name, &decision)
+                }
+            })
     };
     let mut verdicts = vec![verdict(&context.facts.agent, own_paths)];
     let generation = context.engine.generation.load();
@@ -163,7 +238,11 @@ async fn verdicts(
             // Nobody knows any more what it was allowed.
             None => Verdict {
                 agent: caller.to_owned(),
-                action: if needs.is_empty() { Action::Allow } else { Action::Ask },
+                action: if needs.is_empty() {
+                    Action::Allow
+                } else {
+                    Action::Ask
+                },
                 why: "the agent is no longer part of the swarm".to_owned(),
                 run_mode: RunMode::Shell,
                 rule: None,
@@ -191,24 +270,43 @@ async fn verdicts(
 }
 
 /// Where the paths of a call lead. The file system is asked where it may block.
-async fn places(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Result<Places, ToolError> {
+async fn places(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+) -> Result<Places, ToolError> {
     let marked = &tool.marked_arguments;
     let redirections = Redirections::of(marked, arguments, MOST_PATHS);
-    let has_paths = !marked.paths.is_empty() || !marked.trees.is_empty() || !marked.patches.is_empty();
+    let has_paths =
+        !marked.paths.is_empty() || !marked.trees.is_empty() || !marked.patches.is_empty();
     if !has_paths && redirections.is_empty() {
         return Ok(Places::default());
     }
     if PathArguments::count(marked, arguments) > MOST_PATHS {
         return Err(too_many_paths());
     }
-    let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
+    let (folder, known, owned) = (
+        context.facts.workdir.clone(),
+        marked.clone(),
+        arguments.clone(),
+    );
     let own_folder = context.engine.store.workdir(&context.facts.instance);
-    let (generation, is_builtin) = (context.engine.generation.load_full(), tool.builtin.is_some());
+    let (generation, is_builtin) = (
+        context.engine.generation.load_full(),
+        tool.builtin.is_some(),
+    );
     let asked = tokio::task::spawn_blocking(move || {
-        let ground = Ground { bundle: &generation.bundle, workdir: &folder, own_folder: &own_folder, is_builtin };
+        let ground = Ground {
+            bundle: &generation.bundle,
+            workdir: &folder,
+            own_folder: &own_folder,
+            is_builtin,
+        };
         Places::with(&ground, &known, &owned, &redirections)
     });
-    Ok(asked.await.unwrap_or_else(|_| Places::by_text(marked, arguments)))
+    Ok(asked
+        .await
+        .unwrap_or_else(|_| Places::by_text(marked, arguments)))
 }
 
 /// The paths as the rules of an agent above the turn see them: from its own folder. `out/*` allows what is there, and
@@ -257,7 +355,9 @@ pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
 /// As [`sandboxes`], of a whole turn.
 pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnFacts) -> Vec<Sandbox> {
     let generation = engine.generation.load();
-    let callers = facts.narrowing_agents().filter_map(|(caller, _)| generation.agent(caller));
+    let callers = facts
+        .narrowing_agents()
+        .filter_map(|(caller, _)| generation.agent(caller));
     let all = std::iter::once(&facts.agent).chain(callers);
     let mut sandboxes: Vec<Sandbox> = Vec::new();
     for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
@@ -269,7 +369,11 @@ pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnFacts) -> Vec<Sandbox> {
 }
 
 fn verdict(agent: &str, decision: &Decision) -> Verdict {
-    let why = if decision.action == Action::Allow { String::new() } else { why(decision) };
+    let why = if decision.action == Action::Allow {
+        String::new()
+    } else {
+        why(decision)
+    };
     Verdict {
         agent: agent.to_owned(),
         action: decision.action,
@@ -283,7 +387,10 @@ fn verdict(agent: &str, decision: &Decision) -> Verdict {
 
 /// What restricts the call.
 fn why(decision: &Decision) -> String {
-    let about = decision.parts.iter().find(|part| part.action == decision.action && part.action != Action::Allow);
+    let about = decision
+        .parts
+        .iter()
+        .find(|part| part.action == decision.action && part.action != Action::Allow);
     let rule = match &decision.because {
         Because::Unstated => "it states no permissions".to_owned(),
         Because::Default => "no rule matches, so its `default` decides".to_owned(),
@@ -292,7 +399,9 @@ fn why(decision: &Decision) -> String {
             None => "without a `default`, execute and network are asked for".to_owned(),
         },
     };
-    about.map_or(rule.clone(), |part| format!("`{}`: {rule}", part.part.shown))
+    about.map_or(rule.clone(), |part| {
+        format!("`{}`: {rule}", part.part.shown)
+    })
 }
 
 /// How a refused call could run after all.
@@ -306,16 +415,31 @@ enum Way {
     Approve,
 }
 
-fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way, rule: Option<&str>) -> ToolError {
+fn denied(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    why: &str,
+    way: Way,
+    rule: Option<&str>,
+) -> ToolError {
     let agent = &context.facts.instance.agent;
     let rule = format!(
         "add `{}` to `spec.permissions.rules` of Agent/{agent}{}",
-        rule.map_or_else(|| format!("{{tool: \"{}\", action: allow}}", tool.name), str::to_owned),
-        if context.facts.callers.is_empty() { "" } else { " and of the agents that call it" }
+        rule.map_or_else(
+            || format!("{{tool: \"{}\", action: allow}}", tool.name),
+            str::to_owned
+        ),
+        if context.facts.callers.is_empty() {
+            ""
+        } else {
+            " and of the agents that call it"
+        }
     );
     let suggestion = match way {
         Way::Rule => {
-            format!("Whoever runs the swarm can allow it: {rule}. `gdn policy explain` says which rule decides.")
+            format!(
+                "Whoever runs the swarm can allow it: {rule}. `gdn policy explain` says which rule decides."
+            )
         }
         Way::Ask => "Do it another way, or say why it is needed and try again.".to_owned(),
         Way::Approve => format!(
@@ -323,5 +447,7 @@ fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way,
              approval there can be permanent), or answer every ask of a run with `--yes`."
         ),
     };
-    ToolError::new(format!("{} was not run: {why}", tool.name)).code(Code::TOOL_DENIED).suggest(suggestion)
+    ToolError::new(format!("{} was not run: {why}", tool.name))
+        .code(Code::TOOL_DENIED)
+        .suggest(suggestion)
 }

@@ -33,7 +33,12 @@ pub struct AskedAbout {
 impl Places {
     /// Where they lead for a call that works on `ground`. Asks the file system.
     pub fn of(ground: &Ground<'_>, marked: &MarkedArguments, arguments: &JsonObject) -> Self {
-        Places::with(ground, marked, arguments, &Redirections::of(marked, arguments, MOST_PATHS))
+        Places::with(
+            ground,
+            marked,
+            arguments,
+            &Redirections::of(marked, arguments, MOST_PATHS),
+        )
     }
 
     /// As [`Places::of`], with the redirections of the call's command lines.
@@ -44,18 +49,28 @@ impl Places {
         redirections: &Redirections,
     ) -> Self {
         let paths = PathArguments::within(ground.workdir, marked, arguments);
-        let given = marked.folders.iter().filter_map(|name| Some(ground.workdir.join(arguments.get(name)?.as_str()?)));
+        let given = marked
+            .folders
+            .iter()
+            .filter_map(|name| Some(ground.workdir.join(arguments.get(name)?.as_str()?)));
         let mut folders: Vec<PathBuf> = given.collect();
         if folders.is_empty() {
             folders.push(ground.workdir.to_owned());
         }
         let protected = protected::find(ground, &paths, redirections, &folders);
-        Places { arguments: paths, protected, are_unclear: redirections.are_unclear }
+        Places {
+            arguments: paths,
+            protected,
+            are_unclear: redirections.are_unclear,
+        }
     }
 
     /// Where they lead as far as their text tells. Nothing is protected then.
     pub fn by_text(marked: &MarkedArguments, arguments: &JsonObject) -> Self {
-        Places { arguments: PathArguments::of(marked, arguments), ..Places::default() }
+        Places {
+            arguments: PathArguments::of(marked, arguments),
+            ..Places::default()
+        }
     }
 
     /// The paths.
@@ -80,8 +95,14 @@ impl Places {
             is_opened && place.concerns(question.needs) && !place.is_named(permissions, decision)
         };
         let open = self.protected.iter().find(is_open);
-        let unclear = || "it changes its folder too often to tell where its redirections lead".to_owned();
-        let why = open.map(Protected::reason).or_else(|| (is_direct && self.are_unclear).then(unclear))?;
-        Some(AskedAbout { why, rule: open.map(|open| open.rule(question.tool_name)) })
+        let unclear =
+            || "it changes its folder too often to tell where its redirections lead".to_owned();
+        let why = open
+            .map(Protected::reason)
+            .or_else(|| (is_direct && self.are_unclear).then(unclear))?;
+        Some(AskedAbout {
+            why,
+            rule: open.map(|open| open.rule(question.tool_name)),
+        })
     }
 }

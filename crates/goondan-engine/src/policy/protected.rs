@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use goondan_spec::Bundle;
 use goondan_spec::discover::is_resource_file;
-use goondan_spec::kinds::{Action, ConnectorEntry, Entry, ExtensionEntry, MarkedArguments, Permission, Permissions};
+use goondan_spec::kinds::{
+    Action, ConnectorEntry, Entry, ExtensionEntry, MarkedArguments, Permission, Permissions,
+};
 use serde_json::Value;
 
 use crate::policy::{Because, Decision, PathArguments};
@@ -66,14 +68,27 @@ impl Redirections {
     pub(crate) fn of(marked: &MarkedArguments, arguments: &JsonObject, most: usize) -> Self {
         let mut found = Redirections::default();
         for name in &marked.commands {
-            let Some(line) = arguments.get(name).and_then(Value::as_str) else { continue };
+            let Some(line) = arguments.get(name).and_then(Value::as_str) else {
+                continue;
+            };
             match shell::opened(line) {
-                Some(opened) => found.all.extend(opened.into_iter().map(|one| (name.clone(), one))),
+                Some(opened) => found
+                    .all
+                    .extend(opened.into_iter().map(|one| (name.clone(), one))),
                 None => found.are_unclear = true,
             }
         }
-        if found.all.iter().map(|(_, opened)| opened.paths.len()).sum::<usize>() > most {
-            found = Redirections { all: Vec::new(), are_unclear: true };
+        if found
+            .all
+            .iter()
+            .map(|(_, opened)| opened.paths.len())
+            .sum::<usize>()
+            > most
+        {
+            found = Redirections {
+                all: Vec::new(),
+                are_unclear: true,
+            };
         }
         found
     }
@@ -86,17 +101,32 @@ impl Redirections {
     /// What they name, where the lines begin in one of `folders`.
     fn named<'a>(&'a self, folders: &'a [PathBuf]) -> impl Iterator<Item = Named<'a>> {
         self.all.iter().map(move |(argument, opened)| {
-            let whole = folders.iter().flat_map(|folder| opened.paths.iter().map(|path| folder.join(path)));
-            let places = whole.flat_map(|path| [folded(&path), real(&path)]).map(Cow::Owned).collect();
-            let permission = if opened.is_written { Permission::Write } else { Permission::Read };
-            Named { argument, given: &opened.file, places, redirection: Some(permission) }
+            let whole = folders
+                .iter()
+                .flat_map(|folder| opened.paths.iter().map(|path| folder.join(path)));
+            let places = whole
+                .flat_map(|path| [folded(&path), real(&path)])
+                .map(Cow::Owned)
+                .collect();
+            let permission = if opened.is_written {
+                Permission::Write
+            } else {
+                Permission::Read
+            };
+            Named {
+                argument,
+                given: &opened.file,
+                places,
+                redirection: Some(permission),
+            }
         })
     }
 }
 
 /// An absolute path without `.` and `..`, as its text tells.
 fn folded(path: &Path) -> PathBuf {
-    path.to_str().map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
+    path.to_str()
+        .map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
 }
 
 /// The protected places among `paths`, and among what `redirections` open where lines begin in one of `line_folders`. Asks the file system.
@@ -120,15 +150,29 @@ pub(crate) fn find(
         let decides = || base == root || is_ignore_file_above(path, &root);
         let by_name = by_name.or_else(|| decides().then(|| resources(path)).flatten());
         let by_name = by_name.or_else(|| instructions(ground.bundle, path));
-        by_name.or_else(|| of_bundle.iter().find(|(place, _)| is_in(path, place)).cloned())
+        by_name.or_else(|| {
+            of_bundle
+                .iter()
+                .find(|(place, _)| is_in(path, place))
+                .cloned()
+        })
     };
     let about = |named: Named<'_>| {
-        let (path, (place, why)) = named.places.iter().find_map(|path| Some((path, place_of(path)?)))?;
+        let (path, (place, why)) = named
+            .places
+            .iter()
+            .find_map(|path| Some((path, place_of(path)?)))?;
         let path = path.strip_prefix(&folder).unwrap_or(path).display();
         // A rule about a redirection begins with what that does.
-        let sign = named.redirection.and_then(|_| named.given.get(..2)).unwrap_or_default();
+        let sign = named
+            .redirection
+            .and_then(|_| named.given.get(..2))
+            .unwrap_or_default();
         let seen = place.strip_prefix(&folder).ok().map(lower);
-        let names = seen.into_iter().chain([lower(&place)]).filter(|name| !name.is_empty());
+        let names = seen
+            .into_iter()
+            .chain([lower(&place)])
+            .filter(|name| !name.is_empty());
         Some(Protected {
             argument: named.argument.to_owned(),
             given: named.given.to_owned(),
@@ -140,10 +184,18 @@ pub(crate) fn find(
     };
     let of_arguments = paths.absolute().map(|(argument, given, places)| {
         let places = places.into_iter().map(Cow::Borrowed).collect();
-        Named { argument, given, places, redirection: None }
+        Named {
+            argument,
+            given,
+            places,
+            redirection: None,
+        }
     });
     let line_folders: Vec<PathBuf> = line_folders.iter().map(|folder| real(folder)).collect();
-    of_arguments.chain(redirections.named(&line_folders)).filter_map(about).collect()
+    of_arguments
+        .chain(redirections.named(&line_folders))
+        .filter_map(about)
+        .collect()
 }
 
 /// The folder below which `path` may be protected: the project, or another folder that is worked in.
@@ -159,7 +211,10 @@ fn base<'a>(path: &Path, root: &'a Path, folder: &'a Path, own: &Path) -> Option
 /// The place below `base` that is protected by its name, whatever project it is.
 fn by_name(base: &Path, path: &Path) -> Option<(PathBuf, Why)> {
     let depth = base.components().count();
-    let parts: Vec<&Path> = path.ancestors().filter(|part| part.components().count() > depth).collect();
+    let parts: Vec<&Path> = path
+        .ancestors()
+        .filter(|part| part.components().count() > depth)
+        .collect();
     parts.into_iter().rev().find_map(|part| {
         let name = part.file_name()?.to_string_lossy().to_lowercase();
         Some((part.to_owned(), Why::of_name(&name)?))
@@ -177,44 +232,86 @@ fn resources(path: &Path) -> Option<(PathBuf, Why)> {
 /// A file of which some agent does what it says, whether it is there yet or not.
 fn instructions(bundle: &Bundle, path: &Path) -> Option<(PathBuf, Why)> {
     let name = path.file_name()?.to_string_lossy();
-    let mut names = bundle.agents().values().flat_map(|agent| &agent.spec.instructions).flat_map(|found| &found.names);
-    names.any(|known| known.to_lowercase() == name.to_lowercase()).then(|| (path.to_owned(), Why::Instructions))
+    let mut names = bundle
+        .agents()
+        .values()
+        .flat_map(|agent| &agent.spec.instructions)
+        .flat_map(|found| &found.names);
+    names
+        .any(|known| known.to_lowercase() == name.to_lowercase())
+        .then(|| (path.to_owned(), Why::Instructions))
 }
 
 /// Whether `path` is a `.gitignore` above the project: it says which files become part of the bundle, too.
 fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
-    let is_ignore_file = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".gitignore"));
+    let is_ignore_file = path
+        .file_name()
+        .is_some_and(|name| name.eq_ignore_ascii_case(".gitignore"));
     is_ignore_file && path.parent().is_some_and(|folder| is_in(root, folder))
 }
 
 /// What a bundle was made from, what its tools run and are built from, and what its models play.
 fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
-    let entries = bundle.tools().values().flat_map(|tool| match &tool.spec.entry {
-        Entry::Builtin(_) | Entry::A2a(_) => Vec::new(),
-        Entry::Library(path) | Entry::Executable(path) => vec![path.clone()],
-        Entry::Module(module) => module.files.clone(),
-        Entry::Mcp(server) => server.bundled_program().into_iter().collect(),
-    });
-    let modules = bundle.extensions().values().flat_map(|extension| match &extension.spec.entry {
-        ExtensionEntry::Module(module) => module.files.clone(),
-        ExtensionEntry::Library(path) => vec![path.clone()],
-        ExtensionEntry::Builtin(_) => Vec::new(),
-    });
-    let connectors = bundle.connectors().values().flat_map(|connector| match &connector.spec.entry {
-        ConnectorEntry::Module(module) => module.files.clone(),
-        ConnectorEntry::Library(path) => vec![path.clone()],
-        ConnectorEntry::Builtin(_) => Vec::new(),
-    });
-    let entries = entries.chain(modules).chain(connectors).map(|path| (path, Why::Program));
-    let files = bundle.files().iter().map(|file| (file.clone(), Why::Bundle));
-    let models =
-        bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file.to_owned(), Why::Bundle));
-    let of_tools = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref());
-    let of_extensions = bundle.extensions().values().filter_map(|extension| extension.spec.build.as_ref());
-    let of_connectors = bundle.connectors().values().filter_map(|connector| connector.spec.build.as_ref());
-    let builds = of_tools.chain(of_extensions).chain(of_connectors).filter_map(|build| build.cwd.clone());
+    let entries = bundle
+        .tools()
+        .values()
+        .flat_map(|tool| match &tool.spec.entry {
+            Entry::Builtin(_) | Entry::A2a(_) => Vec::new(),
+            Entry::Library(path) | Entry::Executable(path) => vec![path.clone()],
+            Entry::Module(module) => module.files.clone(),
+            Entry::Mcp(server) => server.bundled_program().into_iter().collect(),
+        });
+    let modules = bundle
+        .extensions()
+        .values()
+        .flat_map(|extension| match &extension.spec.entry {
+            ExtensionEntry::Module(module) => module.files.clone(),
+            ExtensionEntry::Library(path) => vec![path.clone()],
+            ExtensionEntry::Builtin(_) => Vec::new(),
+        });
+    let connectors =
+        bundle
+            .connectors()
+            .values()
+            .flat_map(|connector| match &connector.spec.entry {
+                ConnectorEntry::Module(module) => module.files.clone(),
+                ConnectorEntry::Library(path) => vec![path.clone()],
+                ConnectorEntry::Builtin(_) => Vec::new(),
+            });
+    let entries = entries
+        .chain(modules)
+        .chain(connectors)
+        .map(|path| (path, Why::Program));
+    let files = bundle
+        .files()
+        .iter()
+        .map(|file| (file.clone(), Why::Bundle));
+    let models = bundle
+        .models()
+        .values()
+        .flat_map(|model| model.spec.files())
+        .map(|file| (file.to_owned(), Why::Bundle));
+    let of_tools = bundle
+        .tools()
+        .values()
+        .filter_map(|tool| tool.spec.build.as_ref());
+    let of_extensions = bundle
+        .extensions()
+        .values()
+        .filter_map(|extension| extension.spec.build.as_ref());
+    let of_connectors = bundle
+        .connectors()
+        .values()
+        .filter_map(|connector| connector.spec.build.as_ref());
+    let builds = of_tools
+        .chain(of_extensions)
+        .chain(of_connectors)
+        .filter_map(|build| build.cwd.clone());
     let builds = builds.map(|folder| (folder, Why::Program));
-    let skills = bundle.agents().values().flat_map(|agent| &agent.spec.skills);
+    let skills = bundle
+        .agents()
+        .values()
+        .flat_map(|agent| &agent.spec.skills);
     let skills = skills.map(|skill| (skill.folder.clone(), Why::Instructions));
     entries
         .chain(skills)
@@ -247,7 +344,10 @@ impl Protected {
 
     /// A rule that allows it.
     pub(crate) fn rule(&self, tool: &str) -> String {
-        format!("{{tool: \"{tool}\", args: {{{}: \"{}\"}}, action: allow}}", self.argument, self.path)
+        format!(
+            "{{tool: \"{tool}\", args: {{{}: \"{}\"}}, action: allow}}",
+            self.argument, self.path
+        )
     }
 
     /// Whether the rule that decided names the place: its pattern is spelled out as far as there.
@@ -259,12 +359,30 @@ impl Protected {
             None if decision.parts.is_empty() => &decision.because,
             None => return false,
         };
-        let Because::Rule { number: Some(number), .. } = because else { return false };
-        let Some(rule) = permissions.and_then(|permissions| permissions.rules.get(*number)) else { return false };
-        let Some(expected) = rule.args.get(&self.argument) else { return false };
-        let literal = expected.split(['*', '?']).next().unwrap_or_default().to_lowercase();
+        let Because::Rule {
+            number: Some(number),
+            ..
+        } = because
+        else {
+            return false;
+        };
+        let Some(rule) = permissions.and_then(|permissions| permissions.rules.get(*number)) else {
+            return false;
+        };
+        let Some(expected) = rule.args.get(&self.argument) else {
+            return false;
+        };
+        let literal = expected
+            .split(['*', '?'])
+            .next()
+            .unwrap_or_default()
+            .to_lowercase();
         let literal = literal.strip_prefix("./").unwrap_or(&literal);
-        rule.action == Action::Allow && self.names.iter().any(|name| literal.starts_with(name.as_str()))
+        rule.action == Action::Allow
+            && self
+                .names
+                .iter()
+                .any(|name| literal.starts_with(name.as_str()))
     }
 }
 
@@ -294,7 +412,11 @@ mod tests {
             ("/r/src/.gitignore", false),
             ("/r/team/goondan.yaml", false),
         ] {
-            assert_eq!(is_ignore_file_above(Path::new(path), root), expected, "{path}");
+            assert_eq!(
+                is_ignore_file_above(Path::new(path), root),
+                expected,
+                "{path}"
+            );
         }
     }
 

@@ -2,13 +2,22 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use goondan_spec::kinds::{Action, MarkedArguments, Permission, PermissionRule, Permissions, Written};
+use goondan_spec::kinds::{
+    Action, MarkedArguments, Permission, PermissionRule, Permissions, Written,
+};
 
 use super::*;
 
-fn ask(permissions: Option<&Permissions>, tool_name: &str, needs: &[Permission], arguments: Value) -> Action {
+fn ask(
+    permissions: Option<&Permissions>,
+    tool_name: &str,
+    needs: &[Permission],
+    arguments: Value,
+) -> Action {
     let needs = needs.iter().copied().collect();
-    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    let Value::Object(arguments) = arguments else {
+        panic!("arguments are an object")
+    };
     let marked = MarkedArguments {
         commands: vec!["command".to_owned()],
         environments: vec!["env".to_owned()],
@@ -16,7 +25,13 @@ fn ask(permissions: Option<&Permissions>, tool_name: &str, needs: &[Permission],
         ..MarkedArguments::default()
     };
     let paths = PathArguments::of(&marked, &arguments);
-    let question = PolicyQuestion { tool_name, needs: &needs, arguments: &arguments, marked: &marked, paths: &paths };
+    let question = PolicyQuestion {
+        tool_name,
+        needs: &needs,
+        arguments: &arguments,
+        marked: &marked,
+        paths: &paths,
+    };
     decide(permissions, question).action
 }
 
@@ -26,7 +41,10 @@ pub(super) fn rule(
     args: &[(&str, &str)],
     action: Action,
 ) -> PermissionRule {
-    let args: BTreeMap<_, _> = args.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let args: BTreeMap<_, _> = args
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
     PermissionRule {
         tool: tool.map(str::to_owned),
         permission,
@@ -39,9 +57,18 @@ pub(super) fn rule(
 
 #[test]
 fn an_agent_that_states_nothing_asks_before_it_executes() {
-    assert_eq!(ask(None, "fs__write", &[Permission::Write], json!({})), Action::Allow);
-    assert_eq!(ask(None, "bash__exec", &[Permission::Execute], json!({})), Action::Ask);
-    assert_eq!(ask(None, "http-fetch__get", &[Permission::Network], json!({})), Action::Ask);
+    assert_eq!(
+        ask(None, "fs__write", &[Permission::Write], json!({})),
+        Action::Allow
+    );
+    assert_eq!(
+        ask(None, "bash__exec", &[Permission::Execute], json!({})),
+        Action::Ask
+    );
+    assert_eq!(
+        ask(None, "http-fetch__get", &[Permission::Network], json!({})),
+        Action::Ask
+    );
 }
 
 #[test]
@@ -50,33 +77,79 @@ fn the_last_matching_rule_wins() {
         default: Action::Allow,
         rules: vec![
             rule(None, Some(Permission::Execute), &[], Action::Ask),
-            rule(Some("bash__*"), None, &[("command", "echo *")], Action::Allow),
+            rule(
+                Some("bash__*"),
+                None,
+                &[("command", "echo *")],
+                Action::Allow,
+            ),
         ],
         sandbox: None,
     };
     let needs = [Permission::Execute];
-    assert_eq!(ask(Some(&permissions), "bash__exec", &needs, json!({"command": "echo hi"})), Action::Allow);
-    assert_eq!(ask(Some(&permissions), "bash__exec", &needs, json!({"command": "ls"})), Action::Ask);
-    assert_eq!(ask(Some(&permissions), "wait__seconds", &[], json!({})), Action::Allow);
+    assert_eq!(
+        ask(
+            Some(&permissions),
+            "bash__exec",
+            &needs,
+            json!({"command": "echo hi"})
+        ),
+        Action::Allow
+    );
+    assert_eq!(
+        ask(
+            Some(&permissions),
+            "bash__exec",
+            &needs,
+            json!({"command": "ls"})
+        ),
+        Action::Ask
+    );
+    assert_eq!(
+        ask(Some(&permissions), "wait__seconds", &[], json!({})),
+        Action::Allow
+    );
 }
 
 #[test]
 fn a_rule_about_an_argument_needs_the_argument() {
     let rules = vec![rule(None, None, &[("path", "*")], Action::Allow)];
-    let permissions = Permissions { default: Action::Deny, rules, sandbox: None };
-    assert_eq!(ask(Some(&permissions), "fs__read", &[], json!({})), Action::Deny);
+    let permissions = Permissions {
+        default: Action::Deny,
+        rules,
+        sandbox: None,
+    };
+    assert_eq!(
+        ask(Some(&permissions), "fs__read", &[], json!({})),
+        Action::Deny
+    );
 }
 
 /// What happens to a command where everything is asked for but what `rules` say.
 pub(super) fn shell_action(default: Action, rules: &[(&str, Action)], command: &str) -> Action {
-    let rules = rules.iter().map(|(pattern, action)| rule(Some("bash__*"), None, &[("command", pattern)], *action));
-    let permissions = Permissions { default, rules: rules.collect(), sandbox: None };
-    ask(Some(&permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))
+    let rules = rules
+        .iter()
+        .map(|(pattern, action)| rule(Some("bash__*"), None, &[("command", pattern)], *action));
+    let permissions = Permissions {
+        default,
+        rules: rules.collect(),
+        sandbox: None,
+    };
+    ask(
+        Some(&permissions),
+        "bash__exec",
+        &[Permission::Execute],
+        json!({"command": command}),
+    )
 }
 
 #[test]
 fn every_command_of_a_line_must_be_allowed() {
-    let rules = [("git *", Action::Allow), ("echo *", Action::Allow), ("ls", Action::Allow)];
+    let rules = [
+        ("git *", Action::Allow),
+        ("echo *", Action::Allow),
+        ("ls", Action::Allow),
+    ];
     for allowed in [
         "git status",
         "  git   status  ",
@@ -93,7 +166,11 @@ fn every_command_of_a_line_must_be_allowed() {
         "echo a\\;b",
         "git log HEAD~\"$(echo \"$(git tag)\")\"",
     ] {
-        assert_eq!(shell_action(Action::Ask, &rules, allowed), Action::Allow, "{allowed}");
+        assert_eq!(
+            shell_action(Action::Ask, &rules, allowed),
+            Action::Allow,
+            "{allowed}"
+        );
     }
     // Only a shell can run these, so nobody can tell what runs.
     for beyond in [
@@ -110,11 +187,23 @@ fn every_command_of_a_line_must_be_allowed() {
         "git log 3>&1",
         "git log 12>x",
     ] {
-        assert_eq!(shell_action(Action::Ask, &rules, beyond), Action::Ask, "{beyond}");
+        assert_eq!(
+            shell_action(Action::Ask, &rules, beyond),
+            Action::Ask,
+            "{beyond}"
+        );
     }
     for asked in ASKED {
-        assert_eq!(shell_action(Action::Ask, &rules, asked), Action::Ask, "{asked}");
-        assert_eq!(shell_action(Action::Deny, &rules, asked), Action::Deny, "{asked}");
+        assert_eq!(
+            shell_action(Action::Ask, &rules, asked),
+            Action::Ask,
+            "{asked}"
+        );
+        assert_eq!(
+            shell_action(Action::Deny, &rules, asked),
+            Action::Deny,
+            "{asked}"
+        );
     }
 }
 
@@ -260,7 +349,11 @@ fn a_denied_command_is_denied_wherever_it_stands() {
         "rm *",
         "rm $X",
     ] {
-        assert_eq!(shell_action(Action::Allow, &rules, denied), Action::Deny, "{denied}");
+        assert_eq!(
+            shell_action(Action::Allow, &rules, denied),
+            Action::Deny,
+            "{denied}"
+        );
     }
     for doubtful in [
         "$X x",
@@ -276,23 +369,47 @@ fn a_denied_command_is_denied_wherever_it_stands() {
         "f() { rm x; }; f",
         "echo $X",
     ] {
-        assert_eq!(shell_action(Action::Allow, &rules, doubtful), Action::Ask, "{doubtful}");
+        assert_eq!(
+            shell_action(Action::Allow, &rules, doubtful),
+            Action::Ask,
+            "{doubtful}"
+        );
     }
-    for fine in ["ls", "git rm x", "echo rm x", "echo 'a; rm x'", "echo *", "ls > out"] {
-        assert_eq!(shell_action(Action::Allow, &rules, fine), Action::Allow, "{fine}");
+    for fine in [
+        "ls",
+        "git rm x",
+        "echo rm x",
+        "echo 'a; rm x'",
+        "echo *",
+        "ls > out",
+    ] {
+        assert_eq!(
+            shell_action(Action::Allow, &rules, fine),
+            Action::Allow,
+            "{fine}"
+        );
     }
 }
 
 #[test]
 fn what_allows_everything_allows_what_is_hidden() {
     for command in ASKED {
-        assert_eq!(shell_action(Action::Allow, &[("git *", Action::Allow)], command), Action::Allow, "{command}");
+        assert_eq!(
+            shell_action(Action::Allow, &[("git *", Action::Allow)], command),
+            Action::Allow,
+            "{command}"
+        );
         let permissions = Permissions {
             default: Action::Ask,
             rules: vec![rule(Some("bash__*"), None, &[], Action::Allow)],
             sandbox: None,
         };
-        let action = ask(Some(&permissions), "bash__exec", &[Permission::Execute], json!({"command": command}));
+        let action = ask(
+            Some(&permissions),
+            "bash__exec",
+            &[Permission::Execute],
+            json!({"command": command}),
+        );
         assert_eq!(action, Action::Allow, "{command}");
     }
 }
@@ -300,21 +417,50 @@ fn what_allows_everything_allows_what_is_hidden() {
 #[test]
 fn a_command_line_that_is_written_down_as_a_whole_is_allowed_as_it_is() {
     let line = "eval \"$X\"; rm x > y";
-    assert_eq!(shell_action(Action::Ask, &[(line, Action::Allow)], line), Action::Allow);
-    assert_eq!(shell_action(Action::Ask, &[(line, Action::Allow)], "eval \"$X\"; rm x > z"), Action::Ask);
+    assert_eq!(
+        shell_action(Action::Ask, &[(line, Action::Allow)], line),
+        Action::Allow
+    );
+    assert_eq!(
+        shell_action(
+            Action::Ask,
+            &[(line, Action::Allow)],
+            "eval \"$X\"; rm x > z"
+        ),
+        Action::Ask
+    );
 }
 
 #[test]
 fn variables_beside_a_command_count_as_assignments_before_it() {
-    let rule = |pattern| rule(Some("bash__*"), None, &[("command", pattern)], Action::Allow);
-    let permissions = Permissions { default: Action::Ask, rules: vec![rule("git *"), rule("LANG=*")], sandbox: None };
+    let rule = |pattern| {
+        rule(
+            Some("bash__*"),
+            None,
+            &[("command", pattern)],
+            Action::Allow,
+        )
+    };
+    let permissions = Permissions {
+        default: Action::Ask,
+        rules: vec![rule("git *"), rule("LANG=*")],
+        sandbox: None,
+    };
     let action = |env: Value| {
         let arguments = json!({"command": "git log", "env": env});
-        ask(Some(&permissions), "bash__exec", &[Permission::Execute], arguments)
+        ask(
+            Some(&permissions),
+            "bash__exec",
+            &[Permission::Execute],
+            arguments,
+        )
     };
     assert_eq!(action(json!({})), Action::Allow);
     assert_eq!(action(json!({"LANG": "C"})), Action::Allow);
-    assert_eq!(action(json!({"LANG": "C", "GIT_PAGER": "rm x"})), Action::Ask);
+    assert_eq!(
+        action(json!({"LANG": "C", "GIT_PAGER": "rm x"})),
+        Action::Ask
+    );
 }
 
 #[test]
@@ -323,17 +469,43 @@ fn a_redirection_needs_the_permission_to_write() {
         default: Action::Ask,
         rules: vec![
             rule(None, Some(Permission::Write), &[], action),
-            rule(Some("bash__*"), None, &[("command", "git *")], Action::Allow),
+            rule(
+                Some("bash__*"),
+                None,
+                &[("command", "git *")],
+                Action::Allow,
+            ),
         ],
         sandbox: None,
     };
     let action = |permissions: &Permissions, command: &str| {
-        ask(Some(permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))
+        ask(
+            Some(permissions),
+            "bash__exec",
+            &[Permission::Execute],
+            json!({"command": command}),
+        )
     };
-    assert_eq!(action(&permissions(Action::Allow), "git log > out/log.txt"), Action::Allow);
-    assert_eq!(action(&permissions(Action::Deny), "git log > out/log.txt"), Action::Deny);
-    for outside in ["git log > /etc/x", "git log > ../x", "git log > a/../../x", "git log > ~/x", "git log > $X"] {
-        assert_eq!(action(&permissions(Action::Allow), outside), Action::Ask, "{outside}");
+    assert_eq!(
+        action(&permissions(Action::Allow), "git log > out/log.txt"),
+        Action::Allow
+    );
+    assert_eq!(
+        action(&permissions(Action::Deny), "git log > out/log.txt"),
+        Action::Deny
+    );
+    for outside in [
+        "git log > /etc/x",
+        "git log > ../x",
+        "git log > a/../../x",
+        "git log > ~/x",
+        "git log > $X",
+    ] {
+        assert_eq!(
+            action(&permissions(Action::Allow), outside),
+            Action::Ask,
+            "{outside}"
+        );
     }
 }
 
@@ -352,16 +524,33 @@ proptest::proptest! {
 
 #[test]
 fn what_nests_deeply_is_neither_followed_for_ever_nor_allowed() {
-    for (open, close) in [("( ", " )"), ("$(", ")"), ("{ ", "; }"), ("if ", "; then ls; fi"), ("\"$(", ")\"")] {
+    for (open, close) in [
+        ("( ", " )"),
+        ("$(", ")"),
+        ("{ ", "; }"),
+        ("if ", "; then ls; fi"),
+        ("\"$(", ")\""),
+    ] {
         for depth in [1, 13, 60, 199, 5_000] {
             let text = format!("echo {}rm x{}", open.repeat(depth), close.repeat(depth));
-            assert_eq!(shell_action(Action::Ask, &[("echo *", Action::Allow)], &text), Action::Ask, "{open} {depth}");
+            assert_eq!(
+                shell_action(Action::Ask, &[("echo *", Action::Allow)], &text),
+                Action::Ask,
+                "{open} {depth}"
+            );
         }
     }
     for many in ["env ", "nice ", "find . -exec "] {
         let text = format!("{}git log", many.repeat(32 * 1024 / many.len() - 3));
-        assert_eq!(shell_action(Action::Ask, &[("git *", Action::Allow)], &text), Action::Ask, "{many}");
+        assert_eq!(
+            shell_action(Action::Ask, &[("git *", Action::Allow)], &text),
+            Action::Ask,
+            "{many}"
+        );
     }
     let long = "echo a;".repeat(10_000);
-    assert_eq!(shell_action(Action::Ask, &[("echo *", Action::Allow)], &long), Action::Ask);
+    assert_eq!(
+        shell_action(Action::Ask, &[("echo *", Action::Allow)], &long),
+        Action::Ask
+    );
 }

@@ -9,7 +9,11 @@ const DEEPEST: usize = 16;
 /// The words of `text`, without their quotes. `None` where quotes can't be told from what they are not: in a here-document, in a
 /// substitution that has some of its own, in a text that ends within one.
 pub(super) fn words(text: &str) -> Option<Vec<String>> {
-    let mut reader = Reader { rest: text.chars().peekable(), words: Vec::new(), word: None };
+    let mut reader = Reader {
+        rest: text.chars().peekable(),
+        words: Vec::new(),
+        word: None,
+    };
     while let Some(next) = reader.rest.next() {
         reader.take(next)?;
     }
@@ -58,7 +62,8 @@ impl Reader<'_> {
             }
             '$' if self.rest.peek() == Some(&'{') => {
                 let named = self.until('}')?;
-                (!is_quoted(&named) && !named.contains(['`', '('])).then(|| self.push(&format!("${named}}}")))?;
+                (!is_quoted(&named) && !named.contains(['`', '(']))
+                    .then(|| self.push(&format!("${named}}}")))?;
             }
             '$' if self.rest.peek() == Some(&'"') => {}
             '#' if self.word.is_none() => while self.rest.next_if(|c| *c != '\n').is_some() {},
@@ -113,7 +118,8 @@ fn quoted(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
                     named.push(c);
                 }
                 named.push(rest.next()?);
-                (!is_quoted(&named) && !named.contains(['`', '('])).then(|| text.push_str(&named))?;
+                (!is_quoted(&named) && !named.contains(['`', '(']))
+                    .then(|| text.push_str(&named))?;
             }
             c => text.push(c),
         }
@@ -161,7 +167,10 @@ mod tests {
             (". './my run.sh' # it's\nls", vec![".", "./my run.sh", "ls"]),
             ("sh my\\ run.sh&", vec!["sh", "my run.sh"]),
             ("sh \"a\\\"b\".sh", vec!["sh", "a\"b.sh"]),
-            ("echo \"$(sh \"my run.sh\")\"", vec!["echo", "$(sh \"my run.sh\")"]),
+            (
+                "echo \"$(sh \"my run.sh\")\"",
+                vec!["echo", "$(sh \"my run.sh\")"],
+            ),
             ("sh $'a b' <<< c", vec!["sh", "a b", "c"]),
             ("sh \\\nrun.sh ''", vec!["sh", "run.sh", ""]),
             ("sh $\"a b\" ${x:-c}", vec!["sh", "a b", "${x:-c}"]),
@@ -170,9 +179,15 @@ mod tests {
             let expected = expected.into_iter().map(str::to_owned).collect();
             assert_eq!(words(text), Some(expected), "{text}");
         }
-        for text in
-            ["sh 'a", "sh \"a", "sh a\\", "sh $'\\x61'", "cat <<E\nit's\nE", "sh \"${x:-\"a b\"}\"", "a \"$(b\""]
-        {
+        for text in [
+            "sh 'a",
+            "sh \"a",
+            "sh a\\",
+            "sh $'\\x61'",
+            "cat <<E\nit's\nE",
+            "sh \"${x:-\"a b\"}\"",
+            "a \"$(b\"",
+        ] {
             assert_eq!(words(text), None, "{text}");
         }
     }

@@ -69,9 +69,31 @@ pub(super) struct Duties {
 
 impl NodeParts {
     pub(super) fn engine(self, role: Duties) -> Arc<Engine> {
-        let NodeParts { generation, store, clock, redactor, has_sandbox, workdir, tracing, observer } = self;
-        let Duties { approver, approvals, reloader, timetable, uplink, roster, commands } = role;
-        let bus = EventBus::new(Arc::clone(&store), Arc::clone(&clock), redactor.clone(), uplink.clone());
+        let NodeParts {
+            generation,
+            store,
+            clock,
+            redactor,
+            has_sandbox,
+            workdir,
+            tracing,
+            observer,
+        } = self;
+        let Duties {
+            approver,
+            approvals,
+            reloader,
+            timetable,
+            uplink,
+            roster,
+            commands,
+        } = role;
+        let bus = EventBus::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            redactor.clone(),
+            uplink.clone(),
+        );
         let lives = Lives::default();
         Arc::new(Engine {
             bus,

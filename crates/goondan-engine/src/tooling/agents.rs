@@ -25,8 +25,8 @@ use goondan_core::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
 use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, StoreError};
 use goondan_core::ports::tool::{
-    AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
-    SpawnResult, SpawnedAgentInfo, ToolError,
+    AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult,
+    SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolError,
 };
 use goondan_core::real_path::real_path;
 use goondan_core::reserved;
@@ -75,13 +75,23 @@ impl AgentCalls {
     }
 
     /// The event that `input` asks for. Every event of a tool comes through here.
-    fn event(&self, target: &str, input: AgentEventInput, default_type: &str) -> Result<AgentEvent, ToolError> {
+    fn event(
+        &self,
+        target: &str,
+        input: AgentEventInput,
+        default_type: &str,
+    ) -> Result<AgentEvent, ToolError> {
         reserved::check(input.event_type.as_deref(), &input.metadata)?;
         let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
         let caller = &self.facts.instance;
-        let key = input.instance_key.unwrap_or_else(|| caller.instance_key.clone());
+        let key = input
+            .instance_key
+            .unwrap_or_else(|| caller.instance_key.clone());
         Ok(AgentEvent {
-            id: format!("evt-{}", derived_id(&[&caller.to_string(), &self.place, &number])),
+            id: format!(
+                "evt-{}",
+                derived_id(&[&caller.to_string(), &self.place, &number])
+            ),
             event_type: input.event_type.unwrap_or_else(|| default_type.to_owned()),
             created_at: self.engine.clock.now(),
             target: InstanceId::new(target, key),
@@ -91,11 +101,22 @@ impl AgentCalls {
             metadata: input.metadata,
             instructions: input.instructions,
             trace: EventTrace::from(&self.trace),
-            callers: self.facts.callers.iter().cloned().chain([caller.clone()]).collect(),
+            callers: self
+                .facts
+                .callers
+                .iter()
+                .cloned()
+                .chain([caller.clone()])
+                .collect(),
             reply_to: None,
             terms: Terms {
                 narrowing: self.narrowed(input.terms.narrowing.as_ref()),
-                bound_by: self.facts.bound_by.union(&input.terms.bound_by).cloned().collect(),
+                bound_by: self
+                    .facts
+                    .bound_by
+                    .union(&input.terms.bound_by)
+                    .cloned()
+                    .collect(),
                 ..input.terms
             },
         })
@@ -112,12 +133,25 @@ impl AgentCalls {
     }
 
     /// Hands `event` over; comes back once it is on disk.
-    async fn submit(&self, event: AgentEvent, waiter: Option<oneshot::Sender<TurnResult>>) -> Result<(), ToolError> {
-        taint::pass_on(&self.engine, &self.facts.instance, &event.target).await.map_err(untold)?;
+    async fn submit(
+        &self,
+        event: AgentEvent,
+        waiter: Option<oneshot::Sender<TurnResult>>,
+    ) -> Result<(), ToolError> {
+        taint::pass_on(&self.engine, &self.facts.instance, &event.target)
+            .await
+            .map_err(untold)?;
         let (accepted, answer) = oneshot::channel();
-        let command = Command::Submit { event: Box::new(event), waiter, accepted };
+        let command = Command::Submit {
+            event: Box::new(event),
+            waiter,
+            accepted,
+        };
         self.engine.commands.send(command).map_err(|_| stopped())?;
-        answer.await.map_err(|_| stopped())?.map_err(ToolError::from)
+        answer
+            .await
+            .map_err(|_| stopped())?
+            .map_err(ToolError::from)
     }
 
     /// A folder for an instance that this one makes: no tool of it gets further than the tools of this one (rule S1b).
@@ -125,21 +159,30 @@ impl AgentCalls {
         let folder = real_path(&self.facts.workdir).unwrap_or_else(|_| self.facts.workdir.clone());
         match real_path(&folder.join(cwd)) {
             Ok(inside) if inside.starts_with(&folder) => Ok(inside.display().to_string()),
-            _ => Err(ToolError::new(format!("`{cwd}` leads out of the working folder {}", folder.display()))
-                .code(Code::TOOL_PATH_ESCAPE)
-                .suggest("Name a folder inside it.")),
+            _ => Err(ToolError::new(format!(
+                "`{cwd}` leads out of the working folder {}",
+                folder.display()
+            ))
+            .code(Code::TOOL_PATH_ESCAPE)
+            .suggest("Name a folder inside it.")),
         }
     }
 
     /// What is known of all instances, oldest first.
     pub(crate) async fn metas(&self) -> Result<Vec<InstanceMeta>, ToolError> {
         let (answer, metas) = oneshot::channel();
-        self.engine.commands.send(Command::List { answer }).map_err(|_| stopped())?;
+        self.engine
+            .commands
+            .send(Command::List { answer })
+            .map_err(|_| stopped())?;
         metas.await.map_err(|_| stopped())
     }
 
     fn abandon(&self, event_id: String, reason: &str) {
-        let command = Command::Abandon { event_id, reason: reason.to_owned() };
+        let command = Command::Abandon {
+            event_id,
+            reason: reason.to_owned(),
+        };
         // Without an orchestrator there is nothing to abandon.
         let _ = self.engine.commands.send(command);
     }
@@ -153,7 +196,10 @@ impl AgentCalls {
         limit: Duration,
     ) -> Result<TurnResult, ToolError> {
         let target = &event.target.agent;
-        let (other, own) = (self.engine.lives.of(&event.target), [&self.life, &self.facts.life]);
+        let (other, own) = (
+            self.engine.lives.of(&event.target),
+            [&self.life, &self.facts.life],
+        );
         let _waiting = own.map(|life| life.wait_for(&other));
         tokio::select! {
             result = answer => result.map_err(|_| stopped()),
@@ -174,7 +220,9 @@ impl AgentCalls {
 }
 
 fn untold(error: StoreError) -> ToolError {
-    ToolError::new(format!("it could not be recorded that what is said is untrusted: {error}"))
+    ToolError::new(format!(
+        "it could not be recorded that what is said is untrusted: {error}"
+    ))
 }
 
 #[async_trait]
@@ -208,9 +256,14 @@ impl AgentToolRuntime for AgentCalls {
         }
         let (waiter, answer) = oneshot::channel();
         self.submit(event.clone(), Some(waiter)).await?;
-        let limit = options.timeout_ms.filter(|ms| *ms > 0).map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        let limit = options
+            .timeout_ms
+            .filter(|ms| *ms > 0)
+            .map_or(DEFAULT_TIMEOUT, Duration::from_millis);
         let turn = self.wait(&event, answer, limit).await?;
-        taint::pass_on(&self.engine, &event.target, &self.facts.instance).await.map_err(untold)?;
+        taint::pass_on(&self.engine, &event.target, &self.facts.instance)
+            .await
+            .map_err(untold)?;
         result.event_id = answer_id(&event.id);
         result.response = Some(response_of(target, &turn)?);
         Ok(result)
@@ -220,16 +273,26 @@ impl AgentToolRuntime for AgentCalls {
         let event = self.event(target, input, reserved::SEND)?;
         let event_id = event.id.clone();
         self.submit(event, None).await?;
-        Ok(SendResult { event_id, target: target.to_owned(), accepted: true })
+        Ok(SendResult {
+            event_id,
+            target: target.to_owned(),
+            accepted: true,
+        })
     }
 
     async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
         let instance_key = options.instance_key.unwrap_or_else(|| {
             let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
             let caller = self.facts.instance.to_string();
-            format!("{target}-{}", &derived_id(&[&caller, &self.place, &number, "spawn"])[..8])
+            format!(
+                "{target}-{}",
+                &derived_id(&[&caller, &self.place, &number, "spawn"])[..8]
+            )
         });
-        let cwd = options.cwd.map(|cwd| self.folder_inside(&cwd)).transpose()?;
+        let cwd = options
+            .cwd
+            .map(|cwd| self.folder_inside(&cwd))
+            .transpose()?;
         let (answer, spawned) = oneshot::channel();
         let request = SpawnRequest {
             id: InstanceId::new(target, &*instance_key),
@@ -237,8 +300,14 @@ impl AgentToolRuntime for AgentCalls {
             cwd: cwd.clone(),
             narrowing: self.narrowed(options.narrowing.as_ref()),
         };
-        self.engine.commands.send(Command::Spawn { request, answer }).map_err(|_| stopped())?;
-        let spawned = spawned.await.map_err(|_| stopped())?.map_err(ToolError::from)?;
+        self.engine
+            .commands
+            .send(Command::Spawn { request, answer })
+            .map_err(|_| stopped())?;
+        let spawned = spawned
+            .await
+            .map_err(|_| stopped())?
+            .map_err(ToolError::from)?;
         if spawned {
             let kind = RuntimeEventKind::AgentSpawned {
                 turn_id: self.facts.turn_id.clone(),
@@ -246,22 +315,37 @@ impl AgentToolRuntime for AgentCalls {
                 target_instance_key: instance_key.clone(),
                 cwd: cwd.clone(),
             };
-            self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
+            self.engine
+                .bus
+                .runtime(&self.facts.instance, &self.trace, kind);
         }
         // One that was there works where it did.
         let cwd = cwd.filter(|_| spawned);
-        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned, cwd })
+        Ok(SpawnResult {
+            target: target.to_owned(),
+            instance_key,
+            spawned,
+            cwd,
+        })
     }
 
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
         let metas = self.metas().await?;
         let own = Some(&self.facts.instance);
-        let listed = metas.into_iter().filter(|meta| include_all || (meta.owner.as_ref() == own && !is_retired(meta)));
-        Ok(listed.map(crate::delivery::orchestrator::describe).collect())
+        let listed = metas
+            .into_iter()
+            .filter(|meta| include_all || (meta.owner.as_ref() == own && !is_retired(meta)));
+        Ok(listed
+            .map(crate::delivery::orchestrator::describe)
+            .collect())
     }
 
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
-        Ok(self.engine.generation.load().seen_from(&self.facts.instance.agent))
+        Ok(self
+            .engine
+            .generation
+            .load()
+            .seen_from(&self.facts.instance.agent))
     }
 
     fn reloader(&self) -> Option<&dyn Reloader> {

@@ -75,22 +75,34 @@ pub struct TurnFacts {
 impl TurnFacts {
     /// The agents whose policies narrow the turn (rule S1b), with their instances where these are in the chain.
     pub(crate) fn narrowing_agents(&self) -> impl Iterator<Item = (&str, Option<&InstanceId>)> {
-        let callers = self.callers.iter().map(|caller| (caller.agent.as_str(), Some(caller)));
+        let callers = self
+            .callers
+            .iter()
+            .map(|caller| (caller.agent.as_str(), Some(caller)));
         callers.chain(self.bound_by.iter().map(|agent| (agent.as_str(), None)))
     }
 
     /// `event` has joined the turn. What is done from now on may be what it asks for, so it is bounded by all that would
     /// bound a turn of its own.
     pub(crate) fn join(&mut self, event: &AgentEvent) {
-        let agents = event.callers.iter().map(|caller| &caller.agent).chain(&event.terms.bound_by);
-        let strangers = agents.filter(|agent| self.callers.iter().all(|caller| caller.agent != **agent));
+        let agents = event
+            .callers
+            .iter()
+            .map(|caller| &caller.agent)
+            .chain(&event.terms.bound_by);
+        let strangers =
+            agents.filter(|agent| self.callers.iter().all(|caller| caller.agent != **agent));
         self.bound_by.extend(strangers.cloned());
         self.narrowing = Narrowing::both(self.narrowing.as_ref(), event.terms.narrowing.as_ref());
     }
 
     /// What bounds the turn beside its chain.
     pub(crate) fn terms(&self) -> Terms {
-        Terms { narrowing: self.narrowing.clone(), bound_by: self.bound_by.clone(), ..Terms::default() }
+        Terms {
+            narrowing: self.narrowing.clone(),
+            bound_by: self.bound_by.clone(),
+            ..Terms::default()
+        }
     }
 }
 
@@ -125,7 +137,9 @@ impl ToolCallContext {
     }
 
     pub(crate) fn publish(&self, kind: RuntimeEventKind) {
-        self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
+        self.engine
+            .bus
+            .runtime(&self.facts.instance, &self.trace, kind);
     }
 }
 
@@ -133,9 +147,15 @@ impl ToolCallContext {
 pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     let started = Stopwatch::start(&context.life);
     context.facts.life.show();
-    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
+    let (tool_call_id, tool_name) = (
+        context.call.tool_call_id.clone(),
+        context.call.tool_name.clone(),
+    );
     let (step_id, turn_id) = (context.step_id.clone(), context.facts.turn_id.clone());
-    let Excerpt { value: arguments, is_cut } = excerpt(&context.engine.redactor, &context.call.input);
+    let Excerpt {
+        value: arguments,
+        is_cut,
+    } = excerpt(&context.engine.redactor, &context.call.input);
     context.publish(RuntimeEventKind::ToolCalled {
         tool_call_id: tool_call_id.clone(),
         tool_name: tool_name.clone(),
@@ -164,14 +184,20 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
 
 /// What can be seen of a result that holds no secret.
 pub(crate) fn shown(redactor: &Redactor, result: &ToolCallResult) -> Box<ShownResult> {
-    let output = result.output.as_ref().map(|output| excerpt(redactor, output));
+    let output = result
+        .output
+        .as_ref()
+        .map(|output| excerpt(redactor, output));
     let is_cut = output.as_ref().is_some_and(|output| output.is_cut);
     let error = result.error.as_ref().map(|error| ShownError {
         code: head(&error.code, LONGEST_TITLE).to_owned(),
         message: cut_error_message(&error.message, LONGEST_MESSAGE),
     });
     Box::new(ShownResult {
-        title: result.title.as_deref().map(|title| head(title, LONGEST_TITLE).to_owned()),
+        title: result
+            .title
+            .as_deref()
+            .map(|title| head(title, LONGEST_TITLE).to_owned()),
         metadata: bounded(&result.metadata),
         output: output.map(|output| output.value).unwrap_or_default(),
         is_cut,
@@ -187,7 +213,9 @@ fn clean(redactor: &Redactor, result: &mut ToolCallResult) {
     if let Some(error) = &mut result.error {
         redactor.clean(&mut error.message);
         let more = [&mut error.name, &mut error.suggestion, &mut error.help_url];
-        more.into_iter().flatten().for_each(|text| redactor.clean(text));
+        more.into_iter()
+            .flatten()
+            .for_each(|text| redactor.clean(text));
     }
     if let Some(title) = &mut result.title {
         redactor.clean(title);
@@ -199,9 +227,18 @@ fn clean(redactor: &Redactor, result: &mut ToolCallResult) {
 pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     // Middleware makes the catalog of a step; what is out of bounds stays so whatever it put in.
     let is_in_bounds = |tool: &&Arc<RegisteredTool>| {
-        context.facts.narrowing.as_ref().is_none_or(|left| left.allows(tool.builtin.as_deref()))
+        context
+            .facts
+            .narrowing
+            .as_ref()
+            .is_none_or(|left| left.allows(tool.builtin.as_deref()))
     };
-    let Some(tool) = context.catalog.get(&context.call.tool_name).filter(is_in_bounds).cloned() else {
+    let Some(tool) = context
+        .catalog
+        .get(&context.call.tool_name)
+        .filter(is_in_bounds)
+        .cloned()
+    else {
         return failed(&context.call, DEFAULT_ERROR_LIMIT, not_in_catalog(context));
     };
     let outcome = match permitted_arguments(context, &tool).await {
@@ -234,20 +271,34 @@ async fn permitted_arguments(
 }
 
 /// The arguments of a call with defaults filled in, or what the model is told of them.
-pub(crate) fn checked_arguments(schema: &ArgumentSchema, call: &ToolCall) -> Result<JsonObject, ToolError> {
-    schema
-        .check(&call.input)
-        .map_err(|invalid| ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion))
+pub(crate) fn checked_arguments(
+    schema: &ArgumentSchema,
+    call: &ToolCall,
+) -> Result<JsonObject, ToolError> {
+    schema.check(&call.input).map_err(|invalid| {
+        ToolError::new(invalid.message)
+            .code(Code::TOOL_INVALID_ARGS)
+            .suggest(invalid.suggestion)
+    })
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
     let names: Vec<&str> = context.catalog.names().collect();
     let near = goondan_spec::closest(&context.call.tool_name, &names);
-    let near = near.map(|near| format!("Did you mean `{near}`? ")).unwrap_or_default();
-    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    ToolError::new(format!("there is no tool `{}` in this step", context.call.tool_name))
-        .code(Code::TOOL_NOT_IN_CATALOG)
-        .suggest(format!("{near}Tools that can be called: {names}."))
+    let near = near
+        .map(|near| format!("Did you mean `{near}`? "))
+        .unwrap_or_default();
+    let names = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
+    ToolError::new(format!(
+        "there is no tool `{}` in this step",
+        context.call.tool_name
+    ))
+    .code(Code::TOOL_NOT_IN_CATALOG)
+    .suggest(format!("{near}Tools that can be called: {names}."))
 }
 
 /// Runs the handler with time-out, cancel and panic guard. The future runs right here; when this is dropped, so is it.
@@ -264,7 +315,12 @@ async fn run_handler(
     };
     let cancellation = context.cancel.child_token();
     let Permit { granted, run_mode } = permit;
-    let tool_context = ToolContext { granted, run_mode, workdir, ..tool_context(context, tool, cancellation.clone()) };
+    let tool_context = ToolContext {
+        granted,
+        run_mode,
+        workdir,
+        ..tool_context(context, tool, cancellation.clone())
+    };
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
@@ -287,8 +343,12 @@ async fn marked(
     tool: &RegisteredTool,
     outcome: Result<ToolOutput, ToolError>,
 ) -> Result<ToolOutput, ToolError> {
-    if let Err(error) = taint::mark(&context.engine, &context.facts.instance, tool.name.as_str()).await {
-        return Err(ToolError::new(format!("its output is untrusted, and that could not be recorded: {error}")));
+    if let Err(error) =
+        taint::mark(&context.engine, &context.facts.instance, tool.name.as_str()).await
+    {
+        return Err(ToolError::new(format!(
+            "its output is untrusted, and that could not be recorded: {error}"
+        )));
     }
     let mut output = outcome?;
     output.metadata.insert(UNTRUSTED.to_owned(), true.into());
@@ -296,18 +356,28 @@ async fn marked(
 }
 
 fn timed_out(tool: &RegisteredTool) -> ToolError {
-    ToolError::new(format!("{} did not finish within {} ms", tool.name, tool.limits.timeout.as_millis()))
-        .code(Code::TOOL_TIMEOUT)
-        .suggest(format!("Ask for less at once, or raise `{}` of the Tool.", tool.timeout_field))
+    ToolError::new(format!(
+        "{} did not finish within {} ms",
+        tool.name,
+        tool.limits.timeout.as_millis()
+    ))
+    .code(Code::TOOL_TIMEOUT)
+    .suggest(format!(
+        "Ask for less at once, or raise `{}` of the Tool.",
+        tool.timeout_field
+    ))
 }
 
 fn cancelled(tool: &RegisteredTool) -> ToolError {
-    ToolError::new(format!("{} was cancelled before it finished", tool.name)).code(Code::TOOL_CANCELLED)
+    ToolError::new(format!("{} was cancelled before it finished", tool.name))
+        .code(Code::TOOL_CANCELLED)
 }
 
 fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolError {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
+    let text = text
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned());
     ToolError::new(format!("{} panicked: {text}", tool.name))
         .code(Code::TOOL_PANIC)
         .suggest("This is a fault of the tool. Try other arguments or another tool.")
@@ -340,7 +410,11 @@ pub(crate) fn tool_context(
     }
 }
 
-async fn succeeded(context: &ToolCallContext, tool: &RegisteredTool, output: ToolOutput) -> ToolCallResult {
+async fn succeeded(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    output: ToolOutput,
+) -> ToolCallResult {
     let mut result = ToolCallResult {
         tool_call_id: context.call.tool_call_id.clone(),
         tool_name: context.call.tool_name.clone(),
@@ -356,16 +430,25 @@ async fn succeeded(context: &ToolCallContext, tool: &RegisteredTool, output: Too
         return result;
     }
     let name = format!("{}-{}.txt", context.step_id, context.call.tool_call_id);
-    let path = context.engine.store.output_file(&context.facts.instance, &name);
-    result.output = Some(match cut_output(&output.output, tool.limits.output, &path.display().to_string()) {
-        None => output.output,
-        Some(cut) => {
-            if let Err(error) = save(&path, &context.engine.redactor.text(&cut.whole)).await {
-                tracing::warn!(path = %path.display(), %error, "the whole of a cut output was not saved");
+    let path = context
+        .engine
+        .store
+        .output_file(&context.facts.instance, &name);
+    result.output = Some(
+        match cut_output(
+            &output.output,
+            tool.limits.output,
+            &path.display().to_string(),
+        ) {
+            None => output.output,
+            Some(cut) => {
+                if let Err(error) = save(&path, &context.engine.redactor.text(&cut.whole)).await {
+                    tracing::warn!(path = %path.display(), %error, "the whole of a cut output was not saved");
+                }
+                cut.output
             }
-            cut.output
-        }
-    });
+        },
+    );
     result
 }
 
@@ -375,7 +458,9 @@ async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
         path.parent().map_or(Ok(()), private::make_folder)?;
         private::write(&path, text.as_bytes())
     };
-    tokio::task::spawn_blocking(write).await.map_err(std::io::Error::other)?
+    tokio::task::spawn_blocking(write)
+        .await
+        .map_err(std::io::Error::other)?
 }
 
 pub(crate) fn failed(call: &ToolCall, limit: usize, error: ToolError) -> ToolCallResult {

@@ -38,9 +38,16 @@ pub(crate) struct Excerpt {
 
 /// An excerpt of `value`.
 pub(crate) fn excerpt(redactor: &Redactor, value: &Value) -> Excerpt {
-    let mut cutter = Cutter { redactor, room: MOST_TEXT, is_cut: false };
+    let mut cutter = Cutter {
+        redactor,
+        room: MOST_TEXT,
+        is_cut: false,
+    };
     let value = cutter.value(value, 0);
-    Excerpt { value, is_cut: cutter.is_cut }
+    Excerpt {
+        value,
+        is_cut: cutter.is_cut,
+    }
 }
 
 struct Cutter<'a> {
@@ -123,7 +130,10 @@ fn cut(text: &str, length: usize, room: usize) -> String {
     let end = room - beginning;
     let first = head(text, beginning);
     let last = &text[head(text, length - end).len()..];
-    format!("{first}\n{LEFT_OUT} {} characters {LEFT_OUT}\n{last}", length - room)
+    format!(
+        "{first}\n{LEFT_OUT} {} characters {LEFT_OUT}\n{last}",
+        length - room
+    )
 }
 
 #[cfg(test)]
@@ -141,7 +151,13 @@ mod tests {
     #[test]
     fn what_is_short_stays_as_it_is() {
         let value = json!({"path": "a.rs", "n": [1, null, true], "deep": {"er": {"x": 1}}});
-        assert_eq!(of(&value), Excerpt { value, is_cut: false });
+        assert_eq!(
+            of(&value),
+            Excerpt {
+                value,
+                is_cut: false
+            }
+        );
     }
 
     #[test]
@@ -149,7 +165,10 @@ mod tests {
         let text = format!("first\n{}\nlast", "ä".repeat(5_000));
         let cut = of(&json!({"exitCode": 1, "stdout": text}));
         let shown = cut.value["stdout"].as_str().unwrap();
-        assert!(cut.is_cut && shown.starts_with("first\n") && shown.ends_with("\nlast"), "{shown}");
+        assert!(
+            cut.is_cut && shown.starts_with("first\n") && shown.ends_with("\nlast"),
+            "{shown}"
+        );
         assert!(shown.contains("\n… 3811 characters …\n"), "{shown}");
         assert_eq!(cut.value["exitCode"], 1);
     }
@@ -159,13 +178,18 @@ mod tests {
         let redactor = Redactor::new();
         redactor.learn([Secret::new("sk-0123456789")]);
         let text = "x".repeat(BEGINNING - 5) + "sk-0123456789" + &"y".repeat(5_000);
-        let shown = excerpt(&redactor, &json!({"sk-0123456789": text})).value.to_string();
+        let shown = excerpt(&redactor, &json!({"sk-0123456789": text}))
+            .value
+            .to_string();
         assert!(!shown.contains("sk-") && shown.contains("***"), "{shown}");
     }
 
     fn values() -> impl Strategy<Value = Value> {
-        let leaf =
-            prop_oneof![Just(json!(null)), any::<i64>().prop_map(Value::from), ".{0,3000}".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<i64>().prop_map(Value::from),
+            ".{0,3000}".prop_map(Value::from)
+        ];
         leaf.prop_recursive(6, 200, 40, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..40).prop_map(Value::from),

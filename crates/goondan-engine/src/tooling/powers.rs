@@ -25,7 +25,9 @@ impl Sessions for AgentCalls {
 
     async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
         // What is read of a conversation with untrusted output is untrusted itself.
-        taint::pass_on(&self.engine, id, &self.facts.instance).await.map_err(of_store)?;
+        taint::pass_on(&self.engine, id, &self.facts.instance)
+            .await
+            .map_err(of_store)?;
         let stored = self.engine.store.read(id).await.map_err(of_store)?;
         Ok(Conversation::restore(stored).0.messages().to_vec())
     }
@@ -38,18 +40,35 @@ impl Sessions for AgentCalls {
 #[async_trait]
 impl ToolState for AgentCalls {
     async fn load(&self, name: &str) -> Result<Option<Value>, ToolError> {
-        let record = self.engine.store.get(&self.facts.instance, &record_name(name)).await.map_err(of_store)?;
+        let record = self
+            .engine
+            .store
+            .get(&self.facts.instance, &record_name(name))
+            .await
+            .map_err(of_store)?;
         Ok(record.map(|record| record.value))
     }
 
     async fn save(&self, name: &str, value: Value) -> Result<(), ToolError> {
         let name = record_name(name);
-        update(&*self.engine.store, &self.facts.instance, &name, |_| Some(value.clone())).await.map_err(of_store)
+        update(&*self.engine.store, &self.facts.instance, &name, |_| {
+            Some(value.clone())
+        })
+        .await
+        .map_err(of_store)
     }
 
     async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
-        let records = self.engine.store.all(&record_name(name)).await.map_err(of_store)?;
-        Ok(records.into_iter().map(|(id, record)| (id, record.value)).collect())
+        let records = self
+            .engine
+            .store
+            .all(&record_name(name))
+            .await
+            .map_err(of_store)?;
+        Ok(records
+            .into_iter()
+            .map(|(id, record)| (id, record.value))
+            .collect())
     }
 }
 
@@ -60,7 +79,11 @@ impl Embeddings for AgentCalls {
     }
 
     async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ToolError> {
-        self.model(model)?.client.embed(texts).await.map_err(|error| of_model(&error))
+        self.model(model)?
+            .client
+            .embed(texts)
+            .await
+            .map_err(|error| of_model(&error))
     }
 }
 
@@ -69,7 +92,8 @@ impl AgentCalls {
         let generation = self.engine.generation.load();
         let planned = generation.model(name).ok_or_else(|| {
             let known = generation.models().collect::<Vec<_>>().join(", ");
-            let error = ToolError::new(format!("there is no Model resource `{name}`")).code(Code::MODEL_NOT_FOUND);
+            let error = ToolError::new(format!("there is no Model resource `{name}`"))
+                .code(Code::MODEL_NOT_FOUND);
             error.suggest(format!("the models are: {known}"))
         })?;
         planned.clone().map_err(|error| of_model(&error))
@@ -77,7 +101,10 @@ impl AgentCalls {
 }
 
 fn of_model(error: &ModelError) -> ToolError {
-    ToolError { suggestion: error.suggestion.clone(), ..ToolError::new(&*error.message).code(Code::MODEL_FAILED) }
+    ToolError {
+        suggestion: error.suggestion.clone(),
+        ..ToolError::new(&*error.message).code(Code::MODEL_FAILED)
+    }
 }
 
 /// The record of what a tool keeps. No extension has a dot in its name.

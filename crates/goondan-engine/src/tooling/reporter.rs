@@ -102,7 +102,11 @@ impl ExtensionLog {
 
 impl ToolLogger for ExtensionLog {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
-        let (instance, trace_id, extension) = (&self.facts.instance, &self.facts.trace.trace_id, &self.extension);
+        let (instance, trace_id, extension) = (
+            &self.facts.instance,
+            &self.facts.trace.trace_id,
+            &self.extension,
+        );
         let mut fields = serde_json::Value::Object(fields);
         self.engine.redactor.clean_value(&mut fields);
         let message = self.engine.redactor.text(message);
@@ -122,7 +126,12 @@ impl ToolLogger for ExtensionLog {
 
 impl ProgressSink for Reporter {
     fn update(&self, title: &str, metadata: JsonObject) {
-        if !self.rate.lock().unwrap_or_else(PoisonError::into_inner).allows(Instant::now()) {
+        if !self
+            .rate
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .allows(Instant::now())
+        {
             return;
         }
         let kind = RuntimeEventKind::ToolProgress {
@@ -133,7 +142,9 @@ impl ProgressSink for Reporter {
             metadata: goondan_core::limits::bounded(&metadata),
         };
         self.facts.life.show();
-        self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
+        self.engine
+            .bus
+            .runtime(&self.facts.instance, &self.trace, kind);
     }
 }
 

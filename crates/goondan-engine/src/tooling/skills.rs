@@ -50,9 +50,21 @@ pub(crate) fn tool(skills: &[Skill], root: &Path) -> Option<RegisteredTool> {
         idempotent: true,
         ..ExportSpec::named(SKILL_EXPORT.1)
     };
-    let limits = ToolLimits { error_message: 1_000, output: 100_000, timeout: Duration::from_secs(30) };
-    let handler = Load { skills: skills.into(), root: root.to_owned() };
-    Some(RegisteredTool::new(SKILL_EXPORT.0, spec, Arc::new(handler), limits))
+    let limits = ToolLimits {
+        error_message: 1_000,
+        output: 100_000,
+        timeout: Duration::from_secs(30),
+    };
+    let handler = Load {
+        skills: skills.into(),
+        root: root.to_owned(),
+    };
+    Some(RegisteredTool::new(
+        SKILL_EXPORT.0,
+        spec,
+        Arc::new(handler),
+        limits,
+    ))
 }
 
 struct Load {
@@ -66,16 +78,23 @@ impl ToolHandler for Load {
         let text = |name: &str| input.get(name).and_then(Value::as_str).map(str::to_owned);
         let (name, file) = (text("name").unwrap_or_default(), text("file"));
         let Some(skill) = self.skills.iter().find(|skill| skill.name == name).cloned() else {
-            return Err(ToolError::new(format!("there is no skill `{name}`")).code(Code::TOOL_INVALID_ARGS));
+            return Err(
+                ToolError::new(format!("there is no skill `{name}`")).code(Code::TOOL_INVALID_ARGS)
+            );
         };
         let (root, workdir) = (self.root.clone(), ctx.workdir.clone());
         let read = tokio::task::spawn_blocking(move || match file {
             Some(file) => read_file(&skill, &root, &file),
             None => load(&skill, &root, &workdir),
         });
-        let output = read.await.map_err(|error| ToolError::new(format!("the skill was not read: {error}")))??;
+        let output = read
+            .await
+            .map_err(|error| ToolError::new(format!("the skill was not read: {error}")))??;
         let title = format!("Skill {name}");
-        Ok(ToolOutput { title: Some(title), ..ToolOutput::from(output) })
+        Ok(ToolOutput {
+            title: Some(title),
+            ..ToolOutput::from(output)
+        })
     }
 }
 
@@ -106,10 +125,16 @@ fn read_file(skill: &Skill, root: &Path, file: &str) -> Result<Value, ToolError>
 
 /// The folder of a skill, without links, which lies in the project.
 fn folder(skill: &Skill, root: &Path) -> Result<PathBuf, ToolError> {
-    let gone = |error: std::io::Error| ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name));
+    let gone = |error: std::io::Error| {
+        ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name))
+    };
     let root = root.canonicalize().map_err(gone)?;
     let folder = root.join(&skill.folder).canonicalize().map_err(gone)?;
-    if folder.starts_with(&root) { Ok(folder) } else { Err(escapes(&skill.folder)) }
+    if folder.starts_with(&root) {
+        Ok(folder)
+    } else {
+        Err(escapes(&skill.folder))
+    }
 }
 
 fn escapes(path: &str) -> ToolError {
@@ -120,8 +145,12 @@ fn escapes(path: &str) -> ToolError {
 
 /// The text of a file in `folder`, which neither dots nor links lead out of.
 fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
-    let is_plain = Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    let is_hidden = file.split(['/', '\\']).any(|part| part.len() > 1 && part.starts_with('.'));
+    let is_plain = Path::new(file)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let is_hidden = file
+        .split(['/', '\\'])
+        .any(|part| part.len() > 1 && part.starts_with('.'));
     if !is_plain || is_hidden || file.contains('\0') {
         return Err(escapes(file));
     }
@@ -129,7 +158,10 @@ fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
         ToolError::new(format!("`{file}` can't be read: {reason}"))
             .suggest("Load the skill without `file`: it names its files.")
     };
-    let path = folder.join(file).canonicalize().map_err(|error| unreadable(error.to_string()))?;
+    let path = folder
+        .join(file)
+        .canonicalize()
+        .map_err(|error| unreadable(error.to_string()))?;
     if !path.starts_with(folder) {
         return Err(escapes(file));
     }
@@ -138,7 +170,10 @@ fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
     }
     let mut bytes = Vec::new();
     let opened = fs::File::open(&path).map_err(|error| unreadable(error.to_string()))?;
-    opened.take(MAX_SKILL_FILE + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+    opened
+        .take(MAX_SKILL_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(error.to_string()))?;
     if bytes.len() as u64 > MAX_SKILL_FILE {
         return Err(unreadable("it is larger than 1 MiB".to_owned()));
     }
@@ -148,7 +183,9 @@ fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
 /// Adds the files below a folder, by their paths from the skill's. Links are not followed.
 fn name_files(folder: &Path, above: &str, depth: usize, files: &mut Vec<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else { continue };
+        let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else {
+            continue;
+        };
         if name.starts_with('.') || files.len() >= MAX_NAMED_FILES {
             continue;
         }
@@ -162,6 +199,9 @@ fn name_files(folder: &Path, above: &str, depth: usize, files: &mut Vec<String>)
 }
 
 fn slashed(path: &Path) -> Option<String> {
-    let parts: Option<Vec<&str>> = path.components().map(|part| part.as_os_str().to_str()).collect();
+    let parts: Option<Vec<&str>> = path
+        .components()
+        .map(|part| part.as_os_str().to_str())
+        .collect();
     Some(parts?.join("/")).filter(|path| !path.is_empty())
 }

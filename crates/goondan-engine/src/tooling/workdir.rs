@@ -18,7 +18,10 @@ pub(super) async fn settle(context: &ToolCallContext) -> Result<PathBuf, ToolErr
     if !workdir.is_dir() {
         let is_own = *workdir == context.engine.store.workdir(&context.facts.instance);
         make(workdir, is_own).await.map_err(|cause| {
-            ToolError::new(format!("failed to make the working folder {}: {cause}", workdir.display()))
+            ToolError::new(format!(
+                "failed to make the working folder {}: {cause}",
+                workdir.display()
+            ))
         })?;
     }
     // Windows writes real paths in a way of its own, which programs do not expect.
@@ -37,7 +40,10 @@ async fn make(workdir: &Path, is_own: bool) -> io::Result<()> {
 fn inside(anchor: Option<&Path>, workdir: &Path) -> Result<PathBuf, ToolError> {
     let real = real_path(workdir).unwrap_or_else(|_| workdir.to_owned());
     if anchor.is_some_and(|anchor| !real.starts_with(anchor)) {
-        let message = format!("the working folder {} leads elsewhere by a link", workdir.display());
+        let message = format!(
+            "the working folder {} leads elsewhere by a link",
+            workdir.display()
+        );
         return Err(ToolError::new(message)
             .code(Code::TOOL_PATH_ESCAPE)
             .suggest("Put a folder in the place of the link."));
@@ -55,13 +61,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let anchor = folder.path().canonicalize().unwrap().join("project");
         std::fs::create_dir_all(anchor.join("sub")).unwrap();
-        for (name, target) in [("up", ".."), ("root", "/"), ("later", "../not-there-yet"), ("down", "sub")] {
+        for (name, target) in [
+            ("up", ".."),
+            ("root", "/"),
+            ("later", "../not-there-yet"),
+            ("down", "sub"),
+        ] {
             std::os::unix::fs::symlink(target, anchor.join(name)).unwrap();
         }
         for name in ["up", "root", "later", "up/x"] {
             assert!(inside(Some(&anchor), &anchor.join(name)).is_err(), "{name}");
         }
-        assert_eq!(inside(Some(&anchor), &anchor.join("down")).unwrap(), anchor.join("sub"));
+        assert_eq!(
+            inside(Some(&anchor), &anchor.join("down")).unwrap(),
+            anchor.join("sub")
+        );
         // A folder that was named as it really is must stay that.
         let named = anchor.join("moved");
         assert!(inside(Some(&named), &named).is_ok());

@@ -26,7 +26,13 @@ impl Spent {
     /// Nothing yet, of what that life does.
     pub(crate) fn new(life: &Arc<Life>) -> Self {
         let (life, since) = (Arc::clone(life), Stopwatch::start(life));
-        Spent { life, since, tokens: AtomicU64::new(0), steps: AtomicU64::new(0), cost: Mutex::default() }
+        Spent {
+            life,
+            since,
+            tokens: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
+            cost: Mutex::default(),
+        }
     }
 
     /// Something was used up.
@@ -61,8 +67,16 @@ impl Spent {
 
     /// Whether `budget` allows another step; `whose` names it in the reason (`policy.budget`).
     pub(crate) fn check(&self, budget: &Budget, whose: &str) -> Result<(), TurnError> {
-        let tokens = (self.tokens.load(Ordering::Relaxed), budget.max_tokens, "maxTokens");
-        let steps = (self.steps.load(Ordering::Relaxed), budget.max_steps, "maxSteps");
+        let tokens = (
+            self.tokens.load(Ordering::Relaxed),
+            budget.max_tokens,
+            "maxTokens",
+        );
+        let steps = (
+            self.steps.load(Ordering::Relaxed),
+            budget.max_steps,
+            "maxSteps",
+        );
         let seconds = (
             self.since.elapsed(&self.life).as_secs(),
             budget.max_duration.as_ref().map(Duration::as_secs),
@@ -70,26 +84,48 @@ impl Spent {
         );
         for (used, most, field) in [tokens, steps, seconds] {
             if let Some(most) = most.filter(|most| used >= *most) {
-                return Err(exceeded(&used.to_string(), &most.to_string(), &format!("{whose}.{field}")));
+                return Err(exceeded(
+                    &used.to_string(),
+                    &most.to_string(),
+                    &format!("{whose}.{field}"),
+                ));
             }
         }
-        check_cost(self.cost.lock().unwrap_or_else(PoisonError::into_inner).as_ref(), budget, whose)
+        check_cost(
+            self.cost
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_ref(),
+            budget,
+            whose,
+        )
     }
 }
 
 /// Whether `budget` allows another step after what was paid.
-pub(crate) fn check_cost(paid: Option<&Cost>, budget: &Budget, whose: &str) -> Result<(), TurnError> {
-    let (Some(paid), Some(most)) = (paid, budget.max_cost) else { return Ok(()) };
+pub(crate) fn check_cost(
+    paid: Option<&Cost>,
+    budget: &Budget,
+    whose: &str,
+) -> Result<(), TurnError> {
+    let (Some(paid), Some(most)) = (paid, budget.max_cost) else {
+        return Ok(());
+    };
     if paid.amount < most {
         return Ok(());
     }
-    Err(exceeded(&format!("{:.4}", paid.amount), &format!("{most} {}", paid.currency), &format!("{whose}.maxCost")))
+    Err(exceeded(
+        &format!("{:.4}", paid.amount),
+        &format!("{most} {}", paid.currency),
+        &format!("{whose}.maxCost"),
+    ))
 }
 
 fn exceeded(used: &str, most: &str, field: &str) -> TurnError {
     let message = format!("the budget is used up: {used} of {most} (`{field}`)");
-    TurnError::new(Code::BUDGET_EXCEEDED, message)
-        .suggest(format!("Raise `{field}` of the Swarm, or start the run again."))
+    TurnError::new(Code::BUDGET_EXCEEDED, message).suggest(format!(
+        "Raise `{field}` of the Swarm, or start the run again."
+    ))
 }
 
 #[cfg(test)]
@@ -99,24 +135,39 @@ mod tests {
     #[test]
     fn money_is_added_up() {
         let spent = Spent::new(&Life::new());
-        let budget = Budget { max_cost: Some(0.5), ..Budget::default() };
-        let cost = Cost { amount: 0.3, currency: "EUR".to_owned() };
+        let budget = Budget {
+            max_cost: Some(0.5),
+            ..Budget::default()
+        };
+        let cost = Cost {
+            amount: 0.3,
+            currency: "EUR".to_owned(),
+        };
         spent.add_cost(Some(&cost));
         spent.add_cost(None);
         assert!(spent.check(&budget, "policy.budget").is_ok());
         spent.add_cost(Some(&cost));
         let error = spent.check(&budget, "policy.budget").unwrap_err();
-        assert_eq!(error.message, "the budget is used up: 0.6000 of 0.5 EUR (`policy.budget.maxCost`)");
+        assert_eq!(
+            error.message,
+            "the budget is used up: 0.6000 of 0.5 EUR (`policy.budget.maxCost`)"
+        );
     }
 
     #[test]
     fn the_reason_names_the_field() {
         let spent = Spent::new(&Life::new());
-        let budget = Budget { max_steps: Some(2), ..Budget::default() };
+        let budget = Budget {
+            max_steps: Some(2),
+            ..Budget::default()
+        };
         spent.add_step(TokenUsage::default());
         assert!(spent.check(&budget, "policy.budget").is_ok());
         spent.add_step(TokenUsage::default());
         let error = spent.check(&budget, "policy.budget").unwrap_err();
-        assert_eq!(error.message, "the budget is used up: 2 of 2 (`policy.budget.maxSteps`)");
+        assert_eq!(
+            error.message,
+            "the budget is used up: 2 of 2 (`policy.budget.maxSteps`)"
+        );
     }
 }

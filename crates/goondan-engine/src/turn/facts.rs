@@ -22,8 +22,15 @@ impl Engine {
         if let Some(agent) = generation.agent(name) {
             return Ok(Arc::clone(agent));
         }
-        let known = generation.agents().map(|agent| agent.name.clone()).collect();
-        Err(Refusal::NoSuchAgent { swarm: generation.swarm.name.clone(), agent: name.to_owned(), known })
+        let known = generation
+            .agents()
+            .map(|agent| agent.name.clone())
+            .collect();
+        Err(Refusal::NoSuchAgent {
+            swarm: generation.swarm.name.clone(),
+            agent: name.to_owned(),
+            known,
+        })
     }
 
     /// The Model resource of that name, ready to be asked.
@@ -31,8 +38,14 @@ impl Engine {
         let (generation, model) = (self.generation.load(), name.to_owned());
         match generation.model(name) {
             Some(Ok(plan)) => Ok(plan.clone()),
-            Some(Err(cause)) => Err(Refusal::ModelUnavailable { model, cause: cause.clone() }),
-            None => Err(Refusal::NoSuchModel { model, known: generation.models().map(str::to_owned).collect() }),
+            Some(Err(cause)) => Err(Refusal::ModelUnavailable {
+                model,
+                cause: cause.clone(),
+            }),
+            None => Err(Refusal::NoSuchModel {
+                model,
+                known: generation.models().map(str::to_owned).collect(),
+            }),
         }
     }
 
@@ -50,7 +63,12 @@ impl Engine {
     }
 
     /// What is the same for the whole turn of `event`.
-    pub(crate) fn facts(&self, agent: Arc<AgentPlan>, event: &AgentEvent, meta: &InstanceMeta) -> TurnFacts {
+    pub(crate) fn facts(
+        &self,
+        agent: Arc<AgentPlan>,
+        event: &AgentEvent,
+        meta: &InstanceMeta,
+    ) -> TurnFacts {
         let turn_id = event.turn_id();
         TurnFacts {
             trace: event.turn_trace(),
@@ -69,8 +87,19 @@ impl Engine {
 
     /// Whether the turns of an instance run where the swarm is led: its agent may change the project that serves.
     pub(crate) fn is_bound_here(&self, id: &InstanceId) -> bool {
-        let Some(agent) = self.agent(&id.agent) else { return true };
-        let builtin = |name: &str| agent.catalog.get(name).and_then(|tool| tool.builtin.clone());
-        agent.catalog.names().filter_map(builtin).any(|name| name.starts_with(RELOADS))
+        let Some(agent) = self.agent(&id.agent) else {
+            return true;
+        };
+        let builtin = |name: &str| {
+            agent
+                .catalog
+                .get(name)
+                .and_then(|tool| tool.builtin.clone())
+        };
+        agent
+            .catalog
+            .names()
+            .filter_map(builtin)
+            .any(|name| name.starts_with(RELOADS))
     }
 }

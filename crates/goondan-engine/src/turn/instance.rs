@@ -55,17 +55,35 @@ pub(crate) struct TurnEnd {
 
 /// Runs one turn from its event to its durable end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
-    let TurnStart { engine, facts, event, mut meta, is_new, joined, cancel, warm } = start;
+    let TurnStart {
+        engine,
+        facts,
+        event,
+        mut meta,
+        is_new,
+        joined,
+        cancel,
+        warm,
+    } = start;
     let started = Stopwatch::start(&facts.life);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
     let opened = open(&engine, &facts, &meta, is_new, warm).await;
     let (about, of) = (Arc::clone(&engine), Arc::clone(&facts));
-    let _listening = facts.agent.extensions.any_hosted().then(|| engine.bus.ears().open(&facts.instance));
+    let _listening = facts
+        .agent
+        .extensions
+        .any_hosted()
+        .then(|| engine.bus.ears().open(&facts.instance));
     let mut end = match opened {
-        Err(error) => {
-            TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta, cost: None }
-        }
+        Err(error) => TurnEnd {
+            result: not_begun(&facts, &error),
+            handled: vec![],
+            answer: None,
+            warm: None,
+            meta,
+            cost: None,
+        },
         Ok((log, journal)) => {
             let event = Arc::new(event);
             let mut context = TurnContext {
@@ -85,7 +103,13 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         }
     };
     end.meta.status = InstanceStatus::Idle;
-    turn::publish_end(&about, &of, &end.result, end.cost.take(), started.millis(&of.life));
+    turn::publish_end(
+        &about,
+        &of,
+        &end.result,
+        end.cost.take(),
+        started.millis(&of.life),
+    );
     end
 }
 
@@ -99,7 +123,10 @@ async fn open(
     if is_new {
         engine.store.put_instance(meta).await?;
     }
-    let journal = engine.store.open_journal(&facts.instance, &facts.turn_id).await?;
+    let journal = engine
+        .store
+        .open_journal(&facts.instance, &facts.turn_id)
+        .await?;
     let log = match warm {
         Some(log) => log,
         None => load(engine, facts).await?,
@@ -114,7 +141,10 @@ async fn load(engine: &Engine, facts: &TurnFacts) -> Result<ConversationLog, Sto
     for warning in warnings {
         tracing::warn!(instance = %facts.instance, "{warning}");
     }
-    Ok(ConversationLog { conversation, store })
+    Ok(ConversationLog {
+        conversation,
+        store,
+    })
 }
 
 /// Reads a conversation for a turn that begins, and makes it whole. Gives back what could not be read, too.
@@ -158,11 +188,15 @@ fn turn_behind(stored: &StoredConversation) -> Option<&str> {
 fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Option<Message> {
     let calls = conversation.unanswered_calls();
     let last = conversation.last().filter(|_| !calls.is_empty())?;
-    let results =
-        calls.into_iter().flat_map(|call| step::result_parts(&step::interrupted_result(call)).collect::<Vec<_>>());
+    let results = calls
+        .into_iter()
+        .flat_map(|call| step::result_parts(&step::interrupted_result(call)).collect::<Vec<_>>());
     Some(Message {
         id: format!("{}-interrupted", last.id),
-        data: MessageData { role: Role::Tool, content: results.collect() },
+        data: MessageData {
+            role: Role::Tool,
+            content: results.collect(),
+        },
         metadata: goondan_core::JsonObject::new(),
         created_at: now,
         source: MessageSource::System,
@@ -171,8 +205,19 @@ fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Op
 
 /// Makes the outcome durable. A turn that the store has failed is not over: it is resumed.
 async fn finish(mut context: TurnContext, result: TurnResult, mut meta: InstanceMeta) -> TurnEnd {
-    if result.error.as_ref().is_some_and(|error| error.code == Code::STORE) {
-        return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta, cost: None };
+    if result
+        .error
+        .as_ref()
+        .is_some_and(|error| error.code == Code::STORE)
+    {
+        return TurnEnd {
+            result,
+            handled: Vec::new(),
+            answer: None,
+            warm: None,
+            meta,
+            cost: None,
+        };
     }
     let cost = context.progress.cost.take();
     let (engine, event) = (Arc::clone(&context.engine), Arc::clone(&context.event));
@@ -193,10 +238,28 @@ async fn finish(mut context: TurnContext, result: TurnResult, mut meta: Instance
     meta.spending.add(result.usage, cost.as_ref());
     dead_letters::bury(&engine, &event, &result, now).await;
     match end_turn(context, turn, meta.clone()).await {
-        Ok(warm) => TurnEnd { result, handled, answer, warm, meta, cost },
+        Ok(warm) => TurnEnd {
+            result,
+            handled,
+            answer,
+            warm,
+            meta,
+            cost,
+        },
         Err(error) => {
-            let result = TurnResult { finish_reason: FinishReason::Error, error: Some(store_failed(&error)), ..result };
-            TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta: before, cost: None }
+            let result = TurnResult {
+                finish_reason: FinishReason::Error,
+                error: Some(store_failed(&error)),
+                ..result
+            };
+            TurnEnd {
+                result,
+                handled: Vec::new(),
+                answer: None,
+                warm: None,
+                meta: before,
+                cost: None,
+            }
         }
     }
 }
@@ -207,20 +270,35 @@ async fn end_turn(
     turn: FinishedTurn,
     meta: InstanceMeta,
 ) -> Result<Option<ConversationLog>, StoreError> {
-    let TurnContext { engine, facts, mut log, states, journal, .. } = context;
+    let TurnContext {
+        engine,
+        facts,
+        mut log,
+        states,
+        journal,
+        ..
+    } = context;
     states.save(&*engine.store, &facts.instance).await?;
     if let Some(answer) = &turn.answer {
         taint::pass_on(&engine, &facts.instance, &answer.target).await?;
     }
     drop(journal);
-    let is_usable = log.store.end_turn(turn, log.conversation.fold(), meta).await?;
+    let is_usable = log
+        .store
+        .end_turn(turn, log.conversation.fold(), meta)
+        .await?;
     if !is_usable {
         return Ok(None);
     }
     log.conversation.folded();
     // The turn is over, whether its journal is gone or not: the next turn begins with one of its own.
-    let closed = engine.store.close_journal(&facts.instance, &facts.turn_id).await;
-    closed.unwrap_or_else(|error| tracing::warn!(instance = %facts.instance, %error, "a journal was not cleared"));
+    let closed = engine
+        .store
+        .close_journal(&facts.instance, &facts.turn_id)
+        .await;
+    closed.unwrap_or_else(
+        |error| tracing::warn!(instance = %facts.instance, %error, "a journal was not cleared"),
+    );
     Ok(Some(log))
 }
 

@@ -76,7 +76,8 @@ impl JoinBox {
     }
 
     pub(crate) fn forget(&self, ids: &HashSet<&str>) {
-        self.events().retain(|event| !ids.contains(event.id.as_str()));
+        self.events()
+            .retain(|event| !ids.contains(event.id.as_str()));
     }
 
     fn events(&self) -> MutexGuard<'_, Vec<AgentEvent>> {
@@ -162,8 +163,16 @@ impl TurnContext {
     }
 
     async fn log_event(&mut self, event: MessageEvent) -> Result<(), TurnError> {
-        self.log.store.append(&event).await.map_err(|error| store_failed(&error))?;
-        let told = self.facts.layers.transcript().map(|transcript| (transcript, event.clone()));
+        self.log
+            .store
+            .append(&event)
+            .await
+            .map_err(|error| store_failed(&error))?;
+        let told = self
+            .facts
+            .layers
+            .transcript()
+            .map(|transcript| (transcript, event.clone()));
         match self.log.conversation.apply(event) {
             Ok(()) => {
                 if let Some((transcript, event)) = told {
@@ -181,13 +190,33 @@ impl TurnContext {
     }
 
     /// A text message of a middleware, with the next id of the turn. [`TurnContext::emit`] puts it in place.
-    pub fn new_message(&mut self, role: Role, extension: &str, text: &str, metadata: JsonObject) -> Message {
-        let source = MessageSource::Extension { extension_name: extension.to_owned() };
-        self.numbered(role, vec![Part::Text { text: text.to_owned() }], source, metadata)
+    pub fn new_message(
+        &mut self,
+        role: Role,
+        extension: &str,
+        text: &str,
+        metadata: JsonObject,
+    ) -> Message {
+        let source = MessageSource::Extension {
+            extension_name: extension.to_owned(),
+        };
+        self.numbered(
+            role,
+            vec![Part::Text {
+                text: text.to_owned(),
+            }],
+            source,
+            metadata,
+        )
     }
 
     /// Appends a text message of a middleware.
-    pub async fn append_text(&mut self, role: Role, extension: &str, text: &str) -> Result<(), TurnError> {
+    pub async fn append_text(
+        &mut self,
+        role: Role,
+        extension: &str,
+        text: &str,
+    ) -> Result<(), TurnError> {
         let message = self.new_message(role, extension, text, JsonObject::new());
         self.emit(MessageEvent::Append { message }).await
     }
@@ -198,7 +227,8 @@ impl TurnContext {
         content: Vec<Part>,
         source: MessageSource,
     ) -> Result<Arc<Message>, TurnError> {
-        self.append_with(role, content, source, JsonObject::new()).await
+        self.append_with(role, content, source, JsonObject::new())
+            .await
     }
 
     pub(crate) async fn append_with(
@@ -211,22 +241,45 @@ impl TurnContext {
         let message = self.numbered(role, content, source, metadata);
         // The id is new: no need to look for it in a long conversation.
         self.log_event(MessageEvent::Append { message }).await?;
-        Ok(Arc::clone(self.conversation().last().expect("a message was just appended")))
+        Ok(Arc::clone(
+            self.conversation()
+                .last()
+                .expect("a message was just appended"),
+        ))
     }
 
-    fn numbered(&mut self, role: Role, content: Vec<Part>, source: MessageSource, metadata: JsonObject) -> Message {
+    fn numbered(
+        &mut self,
+        role: Role,
+        content: Vec<Part>,
+        source: MessageSource,
+        metadata: JsonObject,
+    ) -> Message {
         let id = message_id(&self.facts.turn_id, self.progress.next_message);
         self.progress.next_message += 1;
         let message = step::message(id, role, content, source, self);
-        Message { metadata, ..message }
+        Message {
+            metadata,
+            ..message
+        }
     }
 
     /// The user message that an event becomes.
     pub(crate) async fn append_event(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
         let text = Some(&event.input).filter(|text| !text.is_empty() || event.files.is_empty());
         let text = text.map(|text| Part::Text { text: text.clone() });
-        let content = text.into_iter().chain(event.files.iter().cloned().map(Part::File)).collect();
-        self.append_with(Role::User, content, MessageSource::User, event.metadata.clone()).await.map(drop)
+        let content = text
+            .into_iter()
+            .chain(event.files.iter().cloned().map(Part::File))
+            .collect();
+        self.append_with(
+            Role::User,
+            content,
+            MessageSource::User,
+            event.metadata.clone(),
+        )
+        .await
+        .map(drop)
     }
 
     /// What an event brings along of an earlier conversation opens this one, where nothing was said in it yet.
@@ -236,7 +289,9 @@ impl TurnContext {
         }
         for MessageData { role, content } in &event.history {
             let source = match role {
-                Role::Assistant => MessageSource::Assistant { step_id: format!("{}-history", self.facts.turn_id) },
+                Role::Assistant => MessageSource::Assistant {
+                    step_id: format!("{}-history", self.facts.turn_id),
+                },
                 _ => MessageSource::User,
             };
             self.append(*role, content.clone(), source).await?;
@@ -247,7 +302,10 @@ impl TurnContext {
     /// The agent's tools as they are planned now: tools change at the next step (rule R3).
     pub(crate) fn current_catalog(&self) -> Catalog {
         let agent = self.engine.agent(&self.facts.instance.agent);
-        let catalog = agent.map_or_else(|| self.facts.agent.catalog.clone(), |agent| agent.catalog.clone());
+        let catalog = agent.map_or_else(
+            || self.facts.agent.catalog.clone(),
+            |agent| agent.catalog.clone(),
+        );
         let catalog = self.facts.layers.catalog(catalog);
         let catalog = match &self.facts.narrowing {
             Some(left) => catalog.filtered(|tool| left.allows(tool.builtin.as_deref())),
@@ -260,7 +318,9 @@ impl TurnContext {
     }
 
     fn publish(&self, kind: RuntimeEventKind) {
-        self.engine.bus.runtime(&self.facts.instance, &self.facts.trace, kind);
+        self.engine
+            .bus
+            .runtime(&self.facts.instance, &self.facts.trace, kind);
     }
 
     /// Takes in what arrived since the last step. Journaled, so that a resumed turn takes in the same.
@@ -271,14 +331,23 @@ impl TurnContext {
         if !self.journal.has_outcome(&id) && (is_behind || self.joined.is_empty()) {
             return Ok(());
         }
-        let effect =
-            Effect { id, kind: EffectKind::Inbox, intent: Value::Null, when_interrupted: WhenInterrupted::RunAgain };
+        let effect = Effect {
+            id,
+            kind: EffectKind::Inbox,
+            intent: Value::Null,
+            when_interrupted: WhenInterrupted::RunAgain,
+        };
         let joined = self.joined.clone();
-        let outcome = self.journal.run(effect, Box::pin(async move { joined.take() })).await;
-        let Outcome::Done { value: events, .. } = outcome.map_err(|error| store_failed(&error))? else {
+        let outcome = self
+            .journal
+            .run(effect, Box::pin(async move { joined.take() }))
+            .await;
+        let Outcome::Done { value: events, .. } = outcome.map_err(|error| store_failed(&error))?
+        else {
             unreachable!("taking in is run again")
         };
-        self.joined.forget(&events.iter().map(|event| event.id.as_str()).collect());
+        self.joined
+            .forget(&events.iter().map(|event| event.id.as_str()).collect());
         for event in events {
             // Before its text can make a model call anything.
             Arc::make_mut(&mut self.facts).join(&event);
@@ -321,7 +390,9 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
     });
     let (finish_reason, response, error) = match outcome {
         Ok(outcome) => (outcome.finish_reason, outcome.response, None),
-        Err(error) if error.code == Code::TURN_CANCELLED => (FinishReason::Cancelled, None, Some(error)),
+        Err(error) if error.code == Code::TURN_CANCELLED => {
+            (FinishReason::Cancelled, None, Some(error))
+        }
         Err(error) => (FinishReason::Error, None, Some(error)),
     };
     TurnResult {
@@ -336,13 +407,26 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
 }
 
 /// Tells that a turn is over, once it is on disk.
-pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResult, cost: Option<Cost>, duration: u64) {
+pub(crate) fn publish_end(
+    engine: &Engine,
+    facts: &TurnFacts,
+    result: &TurnResult,
+    cost: Option<Cost>,
+    duration: u64,
+) {
     let turn_id = result.turn_id.clone();
     let token_usage = (result.usage != TokenUsage::default()).then_some(result.usage);
     let kind = match (&result.error, result.finish_reason) {
         (Some(error), FinishReason::Error) => {
             let (error_message, error_code) = (error.message.clone(), Some(error.code.clone()));
-            RuntimeEventKind::TurnFailed { turn_id, duration, error_message, error_code, token_usage, cost }
+            RuntimeEventKind::TurnFailed {
+                turn_id,
+                duration,
+                error_message,
+                error_code,
+                token_usage,
+                cost,
+            }
         }
         _ => RuntimeEventKind::TurnCompleted {
             turn_id,
@@ -370,13 +454,21 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         }
         context.engine.check_budget(&policy.budget).await?;
         own.check(&policy.turn_budget, "policy.turnBudget")?;
-        budget::check_cost(context.progress.cost.as_ref(), &policy.turn_budget, "policy.turnBudget")?;
+        budget::check_cost(
+            context.progress.cost.as_ref(),
+            &policy.turn_budget,
+            "policy.turnBudget",
+        )?;
         context.join_answers(index).await?;
         context.progress.steps = index + 1;
         let outcome = step::run(context, index).await?;
         let usage = outcome.usage.unwrap_or_default();
         context.progress.usage += usage;
-        context.engine.spend(Spending { usage, is_step: true, cost: None });
+        context.engine.spend(Spending {
+            usage,
+            is_step: true,
+            cost: None,
+        });
         own.add_step(usage);
         let was_empty = outcome.message.is_none();
         if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {
@@ -385,7 +477,10 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         if was_empty {
             remind_of_empty_answer(context).await?;
         } else if !outcome.should_continue {
-            return Ok(TurnOutcome { finish_reason: FinishReason::TextResponse, response });
+            return Ok(TurnOutcome {
+                finish_reason: FinishReason::TextResponse,
+                response,
+            });
         } else {
             context.progress.empty_answers = 0;
         }
@@ -393,7 +488,10 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
     if context.cancel.is_cancelled() {
         return Err(cancelled());
     }
-    Ok(TurnOutcome { finish_reason: FinishReason::MaxSteps, response })
+    Ok(TurnOutcome {
+        finish_reason: FinishReason::MaxSteps,
+        response,
+    })
 }
 
 async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnError> {
@@ -403,8 +501,13 @@ async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnErr
         return Err(TurnError::new(Code::MODEL_EMPTY, message)
             .suggest("Look at the model's limits (`params.maxTokens`) and at the prompt."));
     }
-    let content = vec![Part::Text { text: EMPTY_ANSWER_REMINDER.to_owned() }];
-    context.append(Role::User, content, MessageSource::System).await.map(drop)
+    let content = vec![Part::Text {
+        text: EMPTY_ANSWER_REMINDER.to_owned(),
+    }];
+    context
+        .append(Role::User, content, MessageSource::System)
+        .await
+        .map(drop)
 }
 
 pub(crate) fn cancelled() -> TurnError {

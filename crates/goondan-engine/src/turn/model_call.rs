@@ -19,7 +19,9 @@ use crate::turn::pace::{Full, Pace};
 use goondan_core::event::{Cost, RateScope, RuntimeEventKind, SwarmEvent, TurnError};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::message::{Part, ToolCall};
-use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
+use goondan_core::ports::model::{
+    ModelChunk, ModelError, ModelErrorKind, ModelRequest, TokenUsage,
+};
 
 /// The first wait between two attempts; each later one is twice as long, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -68,14 +70,29 @@ pub(crate) struct ModelCall<'a> {
 impl NoAnswer {
     /// The same where other models were asked before the `last` one: what each of them said counts, and the first is the one
     /// that was meant to answer.
-    pub(crate) fn after(self, failures: Vec<(Arc<ModelName>, ModelError)>, last: &ModelName) -> NoAnswer {
-        let NoAnswer::Failed(error) = self else { return self };
-        let Some((_, first)) = failures.first() else { return NoAnswer::Failed(error) };
+    pub(crate) fn after(
+        self,
+        failures: Vec<(Arc<ModelName>, ModelError)>,
+        last: &ModelName,
+    ) -> NoAnswer {
+        let NoAnswer::Failed(error) = self else {
+            return self;
+        };
+        let Some((_, first)) = failures.first() else {
+            return NoAnswer::Failed(error);
+        };
         let (kind, suggestion) = (first.kind, first.suggestion.clone());
-        let told = failures.iter().map(|(name, error)| (&**name, error)).chain([(last, &error)]);
-        let told = told.map(|(name, error)| format!("{} {}: {}", name.provider, name.model, error.message));
+        let told = failures
+            .iter()
+            .map(|(name, error)| (&**name, error))
+            .chain([(last, &error)]);
+        let told = told
+            .map(|(name, error)| format!("{} {}: {}", name.provider, name.model, error.message));
         let message = format!("no model answered; {}", told.collect::<Vec<_>>().join("; "));
-        NoAnswer::Failed(ModelError { suggestion, ..ModelError::new(kind, message) })
+        NoAnswer::Failed(ModelError {
+            suggestion,
+            ..ModelError::new(kind, message)
+        })
     }
 }
 
@@ -84,8 +101,15 @@ impl<'a> ModelCall<'a> {
     pub(crate) fn of_another(self, model: &'a ModelPlan) -> ModelCall<'a> {
         self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
         tracing::warn!(instance = %self.request.instance, failed = %self.model.name.model, next = %model.name.model, "another model is asked");
-        let trace = self.trace.sibling(&format!("{}-{}", self.trace.span_id, model.name.model));
-        ModelCall { model, trace, course: Course::default(), ..self }
+        let trace = self
+            .trace
+            .sibling(&format!("{}-{}", self.trace.span_id, model.name.model));
+        ModelCall {
+            model,
+            trace,
+            course: Course::default(),
+            ..self
+        }
     }
 
     /// The answer, after as many attempts as it takes and is allowed.
@@ -107,7 +131,9 @@ impl<'a> ModelCall<'a> {
                 return Err(error);
             }
             self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
-            let wait = error.retry_after.unwrap_or_else(|| with_jitter(back_off(retries)));
+            let wait = error
+                .retry_after
+                .unwrap_or_else(|| with_jitter(back_off(retries)));
             tracing::info!(instance = %self.request.instance, error = %error, ?wait, "a model call failed and is repeated");
             tokio::time::sleep(wait.min(LONGEST_WAIT)).await;
             retries += 1;
@@ -128,7 +154,8 @@ impl<'a> ModelCall<'a> {
                 limit: full.limit.to_owned(),
                 wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             };
-            self.engine_bus.runtime(&self.request.instance, &self.trace, kind);
+            self.engine_bus
+                .runtime(&self.request.instance, &self.trace, kind);
         };
         let (pace, limits) = self.swarm;
         if let Some(uplink) = self.leader() {
@@ -138,8 +165,14 @@ impl<'a> ModelCall<'a> {
             return;
         }
         // The model comes last: what counts there is when it is asked.
-        pace.enter(limits, self.life, |full| tell(RateScope::Swarm, full)).await;
-        self.model.pace.enter(self.model.limits, self.life, |full| tell(RateScope::Model, full)).await;
+        pace.enter(limits, self.life, |full| tell(RateScope::Swarm, full))
+            .await;
+        self.model
+            .pace
+            .enter(self.model.limits, self.life, |full| {
+                tell(RateScope::Model, full)
+            })
+            .await;
     }
 
     /// The node that leads, where this one works for it and something is limited.
@@ -175,38 +208,59 @@ impl<'a> ModelCall<'a> {
                 self.show(shown.push(delta));
             }
             if let Some(mut answer) = collector.take(chunk)? {
-                let tokens = answer.usage.map(|usage| usage.total_tokens).unwrap_or_default();
-                answer.cost =
-                    answer.usage.zip(self.model.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
+                let tokens = answer
+                    .usage
+                    .map(|usage| usage.total_tokens)
+                    .unwrap_or_default();
+                answer.cost = answer
+                    .usage
+                    .zip(self.model.pricing.as_ref())
+                    .map(|(usage, pricing)| Cost::of(usage, pricing));
                 match self.leader() {
                     Some(uplink) => uplink.used(&self.model.identity, tokens, answer.cost.clone()),
                     None => {
-                        self.model.pace.used(self.model.limits, tokens, answer.cost.as_ref());
-                        self.swarm.0.used(self.swarm.1, tokens, answer.cost.as_ref());
+                        self.model
+                            .pace
+                            .used(self.model.limits, tokens, answer.cost.as_ref());
+                        self.swarm
+                            .0
+                            .used(self.swarm.1, tokens, answer.cost.as_ref());
                     }
                 }
                 shown.iter_mut().for_each(|shown| self.show(shown.finish()));
                 return Ok(answer);
             }
         }
-        Err(ModelError::new(ModelErrorKind::Connection, "the answer of the model broke off before it was complete"))
+        Err(ModelError::new(
+            ModelErrorKind::Connection,
+            "the answer of the model broke off before it was complete",
+        ))
     }
 
     fn show(&self, delta: String) {
         if !delta.is_empty() {
-            self.publish(|instance, turn_id| SwarmEvent::Text { instance, turn_id, delta });
+            self.publish(|instance, turn_id| SwarmEvent::Text {
+                instance,
+                turn_id,
+                delta,
+            });
         }
     }
 
     fn publish(&self, event: impl FnOnce(InstanceId, String) -> SwarmEvent) {
         if let Some(bus) = self.bus {
-            bus.publish(event(self.request.instance.clone(), self.turn_id.to_owned()));
+            bus.publish(event(
+                self.request.instance.clone(),
+                self.turn_id.to_owned(),
+            ));
         }
     }
 }
 
 fn back_off(retries: u32) -> Duration {
-    FIRST_WAIT.saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX)).min(LONGEST_WAIT)
+    FIRST_WAIT
+        .saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX))
+        .min(LONGEST_WAIT)
 }
 
 /// Between half of `wait` and all of it, so that many callers do not come back at the same moment.
@@ -228,9 +282,17 @@ impl Collector {
                 self.count(delta.len())?;
                 self.text.push_str(&delta);
             }
-            ModelChunk::ToolCall { id, name, arguments } => {
+            ModelChunk::ToolCall {
+                id,
+                name,
+                arguments,
+            } => {
                 self.count(name.len() + arguments.to_string().len())?;
-                self.calls.push(ToolCall { tool_call_id: id, tool_name: name, input: arguments });
+                self.calls.push(ToolCall {
+                    tool_call_id: id,
+                    tool_name: name,
+                    input: arguments,
+                });
             }
             ModelChunk::Finish { usage } => return Ok(Some(std::mem::take(self).finish(usage))),
         }
@@ -249,7 +311,11 @@ impl Collector {
     fn finish(self, usage: Option<TokenUsage>) -> ModelAnswer {
         let text = (!self.text.is_empty()).then_some(Part::Text { text: self.text });
         let calls = with_unique_ids(self.calls).into_iter().map(Part::ToolCall);
-        ModelAnswer { parts: text.into_iter().chain(calls).collect(), usage, cost: None }
+        ModelAnswer {
+            parts: text.into_iter().chain(calls).collect(),
+            usage,
+            cost: None,
+        }
     }
 }
 
@@ -276,7 +342,11 @@ pub(crate) fn turn_error(error: ModelError) -> TurnError {
         | ModelErrorKind::Configuration
         | ModelErrorKind::NoKey => None,
     };
-    TurnError { suggestion: error.suggestion, status, ..TurnError::new(error.kind.code(), error.message) }
+    TurnError {
+        suggestion: error.suggestion,
+        status,
+        ..TurnError::new(error.kind.code(), error.message)
+    }
 }
 
 #[cfg(test)]
@@ -287,14 +357,23 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_bound() {
-        let waits: Vec<u128> = (0..8).map(|retries| back_off(retries).as_millis()).collect();
-        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+        let waits: Vec<u128> = (0..8)
+            .map(|retries| back_off(retries).as_millis())
+            .collect();
+        assert_eq!(
+            waits,
+            [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+        );
         assert_eq!(back_off(200), LONGEST_WAIT);
     }
 
     #[test]
     fn missing_and_repeated_call_ids_are_made_up() {
-        let call = |id: &str| ToolCall { tool_call_id: id.into(), tool_name: "a__b".into(), input: json!({}) };
+        let call = |id: &str| ToolCall {
+            tool_call_id: id.into(),
+            tool_name: "a__b".into(),
+            input: json!({}),
+        };
         let calls = with_unique_ids(vec![call(""), call("x"), call("x"), call("call-0")]);
         let ids: Vec<_> = calls.into_iter().map(|call| call.tool_call_id).collect();
         assert_eq!(ids, ["call-0", "x", "x-2", "call-0-3"]);

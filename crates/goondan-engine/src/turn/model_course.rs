@@ -27,12 +27,19 @@ impl Course {
     /// The model is asked again.
     pub(crate) fn again(&self) {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *taken = Taken { retries: taken.retries + 1, first: None };
+        *taken = Taken {
+            retries: taken.retries + 1,
+            first: None,
+        };
     }
 
     /// A piece of the answer to the attempt that began at `begun`.
     pub(crate) fn piece(&self, begun: Instant) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).first.get_or_insert_with(|| begun.elapsed());
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .first
+            .get_or_insert_with(|| begun.elapsed());
     }
 
     fn taken(&self) -> Taken {
@@ -50,14 +57,25 @@ pub(crate) struct Asked {
 impl Asked {
     /// Now.
     pub(crate) fn now(engine: &Engine) -> Self {
-        Asked { at: engine.clock.now(), since: Instant::now() }
+        Asked {
+            at: engine.clock.now(),
+            since: Instant::now(),
+        }
     }
 
     /// Tells what came of it.
-    pub(crate) fn tell(self, engine: &Engine, call: &ModelCall<'_>, answer: &Result<ModelAnswer, NoAnswer>) {
+    pub(crate) fn tell(
+        self,
+        engine: &Engine,
+        call: &ModelCall<'_>,
+        answer: &Result<ModelAnswer, NoAnswer>,
+    ) {
         let turn_id = call.turn_id.to_owned();
         let kind = match answer {
-            Ok(answer) => RuntimeEventKind::ModelCompleted { turn_id, call: self.shown(engine, call, Some(answer)) },
+            Ok(answer) => RuntimeEventKind::ModelCompleted {
+                turn_id,
+                call: self.shown(engine, call, Some(answer)),
+            },
             Err(NoAnswer::Failed(error)) => {
                 let error = turn_error(error.clone());
                 let (error_message, error_code) = (error.message, error.code);
@@ -75,10 +93,17 @@ impl Asked {
                 call: self.shown(engine, call, None),
             },
         };
-        engine.bus.runtime(&call.request.instance, &call.trace, kind);
+        engine
+            .bus
+            .runtime(&call.request.instance, &call.trace, kind);
     }
 
-    fn shown(self, engine: &Engine, call: &ModelCall<'_>, answer: Option<&ModelAnswer>) -> Box<ShownModelCall> {
+    fn shown(
+        self,
+        engine: &Engine,
+        call: &ModelCall<'_>,
+        answer: Option<&ModelAnswer>,
+    ) -> Box<ShownModelCall> {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let Taken { retries, first } = call.course.taken();
         let token_usage = answer.and_then(|answer| answer.usage);

@@ -47,7 +47,12 @@ pub(crate) struct Full {
 impl Pace {
     /// Comes back once another request may be made, which counts from then on. `tell` hears of it where that takes a while.
     /// The clock of the turn stands still meanwhile, and those who wait for the turn get signs of life.
-    pub(crate) async fn enter(&self, limits: RateLimits, life: &Arc<Life>, tell: impl FnOnce(Full)) {
+    pub(crate) async fn enter(
+        &self,
+        limits: RateLimits,
+        life: &Arc<Life>,
+        tell: impl FnOnce(Full),
+    ) {
         if limits.is_none() {
             return;
         }
@@ -61,13 +66,18 @@ impl Pace {
         let _line = match self.line.try_lock() {
             Ok(line) => line,
             Err(_) => {
-                self.taken().full(limits, Instant::now()).into_iter().for_each(&mut say);
+                self.taken()
+                    .full(limits, Instant::now())
+                    .into_iter()
+                    .for_each(&mut say);
                 self.line.lock().await
             }
         };
         loop {
             let now = Instant::now();
-            let Some(full) = self.taken().take(limits, now) else { return };
+            let Some(full) = self.taken().take(limits, now) else {
+                return;
+            };
             say(full);
             tokio::time::sleep_until(full.until.min(now + SIGN)).await;
             life.show();
@@ -80,7 +90,10 @@ impl Pace {
         if limits.tokens_per_minute.is_some() && tokens > 0 {
             self.taken().tokens.push_back((now, tokens));
         }
-        if let (Some(_), Some(cost)) = (limits.cost_per_minute, cost.filter(|cost| cost.amount > 0.0)) {
+        if let (Some(_), Some(cost)) = (
+            limits.cost_per_minute,
+            cost.filter(|cost| cost.amount > 0.0),
+        ) {
             self.taken().cost.push_back((now, cost.amount));
         }
     }
@@ -108,19 +121,30 @@ impl Taken {
         }
         forget(&mut self.tokens, now);
         forget(&mut self.cost, now);
-        let tokens = limits.tokens_per_minute.and_then(|most| full_until(&self.tokens, most));
-        let cost = limits.cost_per_minute.and_then(|most| full_until(&self.cost, most));
+        let tokens = limits
+            .tokens_per_minute
+            .and_then(|most| full_until(&self.tokens, most));
+        let cost = limits
+            .cost_per_minute
+            .and_then(|most| full_until(&self.cost, most));
         let full = |limit, until: Option<Instant>| until.map(|until| Full { limit, until });
-        [self.requests_full(limits), full("tokensPerMinute", tokens), full("costPerMinute", cost)]
-            .into_iter()
-            .flatten()
-            .max_by_key(|full| full.until)
+        [
+            self.requests_full(limits),
+            full("tokensPerMinute", tokens),
+            full("costPerMinute", cost),
+        ]
+        .into_iter()
+        .flatten()
+        .max_by_key(|full| full.until)
     }
 
     fn requests_full(&self, limits: RateLimits) -> Option<Full> {
         let most = usize::try_from(limits.requests_per_minute?).unwrap_or(usize::MAX);
         let too_many = self.requests.len().checked_sub(most)?;
-        self.requests.get(too_many).map(|at| Full { limit: "requestsPerMinute", until: *at + MINUTE })
+        self.requests.get(too_many).map(|at| Full {
+            limit: "requestsPerMinute",
+            until: *at + MINUTE,
+        })
     }
 }
 
@@ -154,12 +178,17 @@ mod tests {
     use crate::life::Stopwatch;
 
     fn limits(requests: Option<u64>, tokens: Option<u64>) -> RateLimits {
-        RateLimits { requests_per_minute: requests, tokens_per_minute: tokens, cost_per_minute: None }
+        RateLimits {
+            requests_per_minute: requests,
+            tokens_per_minute: tokens,
+            cost_per_minute: None,
+        }
     }
 
     async fn enter(pace: &Pace, limits: RateLimits, life: &Arc<Life>) -> Option<&'static str> {
         let mut told = None;
-        pace.enter(limits, life, |full| told = Some(full.limit)).await;
+        pace.enter(limits, life, |full| told = Some(full.limit))
+            .await;
         told
     }
 
@@ -186,14 +215,24 @@ mod tests {
         assert_eq!(enter(&pace, limits, &life).await, None);
         pace.used(limits, 500, None);
         assert_eq!(enter(&pace, limits, &life).await, Some("tokensPerMinute"));
-        assert_eq!(begun.elapsed().as_secs(), 70, "without the first 60 there are still too many");
+        assert_eq!(
+            begun.elapsed().as_secs(),
+            70,
+            "without the first 60 there are still too many"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn money_counts_from_its_answer() {
         let (pace, life) = (Pace::default(), Life::new());
-        let limits = RateLimits { cost_per_minute: Some(0.5), ..RateLimits::default() };
-        let cost = |amount| Cost { amount, currency: "EUR".to_owned() };
+        let limits = RateLimits {
+            cost_per_minute: Some(0.5),
+            ..RateLimits::default()
+        };
+        let cost = |amount| Cost {
+            amount,
+            currency: "EUR".to_owned(),
+        };
         let begun = Instant::now();
         pace.used(limits, 10, Some(&cost(0.3)));
         assert_eq!(enter(&pace, limits, &life).await, None);
@@ -228,7 +267,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_of_the_turn_stands_still_and_it_gives_signs_of_life() {
-        let (pace, life, above, limits) = (Pace::default(), Life::new(), Life::new(), limits(Some(1), None));
+        let (pace, life, above, limits) = (
+            Pace::default(),
+            Life::new(),
+            Life::new(),
+            limits(Some(1), None),
+        );
         let _waits = above.wait_for(&life);
         let watch = Stopwatch::start(&life);
         enter(&pace, limits, &life).await;
@@ -237,6 +281,9 @@ mod tests {
             told = entering => assert_eq!(told, Some("requestsPerMinute")),
             () = above.silence(Duration::from_secs(30)) => panic!("nobody may take it for dead"),
         }
-        assert_eq!((watch.elapsed(&life).as_secs(), life.is_asked()), (0, false));
+        assert_eq!(
+            (watch.elapsed(&life).as_secs(), life.is_asked()),
+            (0, false)
+        );
     }
 }

@@ -15,17 +15,27 @@ use crate::turn::model_call::{ModelAnswer, ModelCall};
 const MOST_SAID: usize = 64 * 1024;
 
 /// The words of `call` and of its answer; `None` where nobody is to have them.
-pub(crate) fn said(engine: &Engine, call: &ModelCall<'_>, answer: Option<&ModelAnswer>) -> Option<Arc<Said>> {
+pub(crate) fn said(
+    engine: &Engine,
+    call: &ModelCall<'_>,
+    answer: Option<&ModelAnswer>,
+) -> Option<Arc<Said>> {
     if !engine.tracing.wants_words(&call.trace) {
         return None;
     }
     let redactor = &engine.redactor;
     let messages = &call.request.messages;
     let input = newest(messages.iter().rev().map(|message| &message.data), redactor);
-    let mut output = answer.map(|answer| answer.parts.clone()).unwrap_or_default();
+    let mut output = answer
+        .map(|answer| answer.parts.clone())
+        .unwrap_or_default();
     output.iter_mut().for_each(|part| clean(redactor, part));
     Some(Arc::new(Said {
-        system: call.request.system.as_ref().map(|text| head(&redactor.text(text), MOST_SAID).to_owned()),
+        system: call
+            .request
+            .system
+            .as_ref()
+            .map(|text| head(&redactor.text(text), MOST_SAID).to_owned()),
         left_out: messages.len() - input.len(),
         input,
         output,
@@ -33,13 +43,19 @@ pub(crate) fn said(engine: &Engine, call: &ModelCall<'_>, answer: Option<&ModelA
 }
 
 /// As many of `newest_first` as there is room for, oldest first.
-fn newest<'m>(newest_first: impl Iterator<Item = &'m MessageData>, redactor: &Redactor) -> Vec<MessageData> {
+fn newest<'m>(
+    newest_first: impl Iterator<Item = &'m MessageData>,
+    redactor: &Redactor,
+) -> Vec<MessageData> {
     let mut room = MOST_SAID;
     let mut kept: Vec<MessageData> = newest_first
         .map(|message| {
             let mut content: Vec<Part> = message.content.iter().map(without_data).collect();
             content.iter_mut().for_each(|part| clean(redactor, part));
-            MessageData { role: message.role, content }
+            MessageData {
+                role: message.role,
+                content,
+            }
         })
         .take_while(|message| {
             let size = serde_json::to_string(message).map_or(usize::MAX, |text| text.len());
@@ -68,8 +84,14 @@ fn clean(redactor: &Redactor, part: &mut Part) {
         Part::Text { text } => redactor.clean(text),
         Part::ToolCall(call) => redactor.clean_value(&mut call.input),
         Part::ToolResult(result) => {
-            result.output.iter_mut().for_each(|output| redactor.clean_value(output));
-            result.error.iter_mut().for_each(|error| redactor.clean(&mut error.message));
+            result
+                .output
+                .iter_mut()
+                .for_each(|output| redactor.clean_value(output));
+            result
+                .error
+                .iter_mut()
+                .for_each(|error| redactor.clean(&mut error.message));
         }
         Part::File(_) => {}
     }
@@ -82,7 +104,12 @@ mod tests {
     use goondan_spec::Secret;
 
     fn text(text: &str) -> MessageData {
-        MessageData { role: Role::User, content: vec![Part::Text { text: text.to_owned() }] }
+        MessageData {
+            role: Role::User,
+            content: vec![Part::Text {
+                text: text.to_owned(),
+            }],
+        }
     }
 
     #[test]
@@ -90,10 +117,19 @@ mod tests {
         let redactor = Redactor::new();
         redactor.learn([Secret::new("sk-0123456789")]);
         let long = text(&"x".repeat(MOST_SAID / 2));
-        let messages = [text("old"), long.clone(), text("the key is sk-0123456789"), long.clone()];
+        let messages = [
+            text("old"),
+            long.clone(),
+            text("the key is sk-0123456789"),
+            long.clone(),
+        ];
         let kept = newest(messages.iter().rev(), &redactor);
         assert_eq!(kept.len(), 2);
         assert_eq!(kept[1], long);
-        assert!(!serde_json::to_string(&kept[0]).unwrap().contains("sk-"), "{:?}", kept[0]);
+        assert!(
+            !serde_json::to_string(&kept[0]).unwrap().contains("sk-"),
+            "{:?}",
+            kept[0]
+        );
     }
 }

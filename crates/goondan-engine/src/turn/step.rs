@@ -20,7 +20,9 @@ use crate::turn::{TurnContext, cancelled, instructions, store_failed};
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
-use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan_core::message::{
+    Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart,
+};
 use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
 use goondan_core::ports::model::{ModelError, ModelRequest, TokenUsage};
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
@@ -78,7 +80,10 @@ impl StepContext<'_> {
     }
 
     fn publish(&self, kind: RuntimeEventKind) {
-        self.turn.engine.bus.runtime(&self.turn.facts.instance, &self.trace, kind);
+        self.turn
+            .engine
+            .bus
+            .runtime(&self.turn.facts.instance, &self.trace, kind);
     }
 }
 
@@ -95,7 +100,15 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     let has_told = turn.journal.has_outcome(&format!("step-{index}/model"));
     let is_new = AtomicBool::new(!has_told);
     let metadata = JsonObject::new();
-    let mut context = StepContext { turn, index, catalog, metadata, id: id.clone(), trace, is_new };
+    let mut context = StepContext {
+        turn,
+        index,
+        catalog,
+        metadata,
+        id: id.clone(),
+        trace,
+        is_new,
+    };
     let turn_id = context.turn.facts.turn_id.clone();
     if !has_told {
         context.publish(RuntimeEventKind::StepStarted {
@@ -136,20 +149,47 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
 pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
-    context.turn.engine.spend(Spending { cost: answer.cost.clone(), ..Spending::default() });
+    context.turn.engine.spend(Spending {
+        cost: answer.cost.clone(),
+        ..Spending::default()
+    });
     context.turn.progress.pay(answer.cost);
     if answer.parts.is_empty() {
-        return Ok(StepOutcome { should_continue: false, message: None, results: Vec::new(), usage });
+        return Ok(StepOutcome {
+            should_continue: false,
+            message: None,
+            results: Vec::new(),
+            usage,
+        });
     }
-    let source = MessageSource::Assistant { step_id: context.id.clone() };
-    let message = context.turn.append(Role::Assistant, answer.parts, source).await?;
+    let source = MessageSource::Assistant {
+        step_id: context.id.clone(),
+    };
+    let message = context
+        .turn
+        .append(Role::Assistant, answer.parts, source)
+        .await?;
     let results = run_calls(context, &message).await?;
     if !results.is_empty() {
-        let source = MessageSource::Tool { step_id: context.id.clone() };
-        context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source).await?;
+        let source = MessageSource::Tool {
+            step_id: context.id.clone(),
+        };
+        context
+            .turn
+            .append(
+                Role::Tool,
+                results.iter().flat_map(result_parts).collect(),
+                source,
+            )
+            .await?;
         instructions::tell(context, &message, &results).await?;
     }
-    Ok(StepOutcome { should_continue: !results.is_empty(), message: Some(message), results, usage })
+    Ok(StepOutcome {
+        should_continue: !results.is_empty(),
+        message: Some(message),
+        results,
+        usage,
+    })
 }
 
 async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> {
@@ -178,8 +218,12 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         life: &turn.facts.life,
     };
     let effect = context.effect("model");
-    context.is_new.fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
-    journaled(turn, effect, call, &agent.models[1..]).await?.map_err(turn_error)
+    context
+        .is_new
+        .fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
+    journaled(turn, effect, call, &agent.models[1..])
+        .await?
+        .map_err(turn_error)
 }
 
 /// Asks the model once in the life of the turn, and where it fails, the `others` in their order: a resumed turn gets the recorded
@@ -201,17 +245,32 @@ pub(crate) async fn journaled(
         let mut answer = ask(turn, &call).await;
         let mut failures = Vec::new();
         for other in others {
-            let Err(NoAnswer::Failed(error)) = answer else { break };
+            let Err(NoAnswer::Failed(error)) = answer else {
+                break;
+            };
             failures.push((Arc::clone(&call.model.name), error));
             call = call.of_another(other);
             answer = ask(turn, &call).await;
         }
         answer.map_err(|error| error.after(failures, &call.model.name))
     });
-    match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
-        Outcome::Done { value: Ok(answer), .. } => Ok(Ok(answer)),
-        Outcome::Done { value: Err(NoAnswer::Failed(error)), .. } => Ok(Err(error)),
-        Outcome::Done { value: Err(NoAnswer::Cancelled), .. } => Err(cancelled()),
+    match turn
+        .journal
+        .run(effect, work)
+        .await
+        .map_err(|error| store_failed(&error))?
+    {
+        Outcome::Done {
+            value: Ok(answer), ..
+        } => Ok(Ok(answer)),
+        Outcome::Done {
+            value: Err(NoAnswer::Failed(error)),
+            ..
+        } => Ok(Err(error)),
+        Outcome::Done {
+            value: Err(NoAnswer::Cancelled),
+            ..
+        } => Err(cancelled()),
         Outcome::Interrupted => unreachable!("a model call is run again"),
     }
 }
@@ -237,18 +296,26 @@ fn without_secrets(redactor: &Redactor, answer: &mut ModelAnswer) {
 }
 
 /// Runs the calls of `message` at the same time, up to the agent's limit; results come in call order (rule T9).
-async fn run_calls(context: &StepContext<'_>, message: &Arc<Message>) -> Result<Vec<ToolCallResult>, TurnError> {
+async fn run_calls(
+    context: &StepContext<'_>,
+    message: &Arc<Message>,
+) -> Result<Vec<ToolCallResult>, TurnError> {
     let limit = context.turn.facts.agent.max_parallel_tool_calls;
     let calls = message.tool_calls().cloned().enumerate();
     let running = calls.map(|(index, call)| run_call(context, message, index, call));
-    let results: Vec<_> = futures::stream::iter(running).buffered(limit).collect().await;
+    let results: Vec<_> = futures::stream::iter(running)
+        .buffered(limit)
+        .collect()
+        .await;
     results.into_iter().collect()
 }
 
 fn too_many_calls() -> ToolError {
-    ToolError::new(format!("the call was not run: an answer may make {MOST_CALLS} calls"))
-        .code(Code::TOOL_TOO_MANY_CALLS)
-        .suggest("Make the call again, with fewer at a time.")
+    ToolError::new(format!(
+        "the call was not run: an answer may make {MOST_CALLS} calls"
+    ))
+    .code(Code::TOOL_TOO_MANY_CALLS)
+    .suggest("Make the call again, with fewer at a time.")
 }
 
 async fn run_call(
@@ -270,7 +337,11 @@ async fn run_call(
         id: context.effect(&format!("tool-{index}")),
         kind: EffectKind::ToolCall,
         intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),
-        when_interrupted: if may_repeat || only_asked { WhenInterrupted::RunAgain } else { WhenInterrupted::Report },
+        when_interrupted: if may_repeat || only_asked {
+            WhenInterrupted::RunAgain
+        } else {
+            WhenInterrupted::Report
+        },
     };
     let tool_call = ToolCallContext {
         call: call.clone(),
@@ -297,13 +368,19 @@ async fn run_call(
         }
         result
     });
-    let outcome = turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))?;
+    let outcome = turn
+        .journal
+        .run(effect, work)
+        .await
+        .map_err(|error| store_failed(&error))?;
     noted.map_err(|error| store_failed(&error))?;
     match outcome {
         Outcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);
             if replayed && let Some(kept) = &kept {
-                kept.put_back(&turn.journal, id).await.map_err(|error| store_failed(&error))?;
+                kept.put_back(&turn.journal, id)
+                    .await
+                    .map_err(|error| store_failed(&error))?;
             }
             Ok(value)
         }
@@ -336,7 +413,11 @@ fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall)
         duration: 0,
         shown: dispatch::shown(&context.turn.engine.redactor, &result),
     };
-    context.turn.engine.bus.runtime(&context.turn.facts.instance, trace, kind);
+    context
+        .turn
+        .engine
+        .bus
+        .runtime(&context.turn.facts.instance, trace, kind);
     result
 }
 
@@ -348,9 +429,14 @@ pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part
         status: result.status,
         output: result.output.clone(),
         error: result.error.clone(),
-        untrusted: result.metadata.get(UNTRUSTED).and_then(Value::as_bool).unwrap_or(false),
+        untrusted: result
+            .metadata
+            .get(UNTRUSTED)
+            .and_then(Value::as_bool)
+            .unwrap_or(false),
     };
-    std::iter::once(Part::ToolResult(part)).chain(result.attachments.iter().cloned().map(Part::File))
+    std::iter::once(Part::ToolResult(part))
+        .chain(result.attachments.iter().cloned().map(Part::File))
 }
 
 /// A message of the running turn.

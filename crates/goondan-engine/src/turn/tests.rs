@@ -14,16 +14,31 @@ async fn calls_that_a_lost_turn_left_open_get_a_result() {
     let mut asking = message("turn-x-m1", Role::Assistant);
     let call = |id: &str| {
         let (tool_call_id, tool_name) = (id.to_owned(), "world__once".to_owned());
-        Part::ToolCall(ToolCall { tool_call_id, tool_name, input: serde_json::json!({}) })
+        Part::ToolCall(ToolCall {
+            tool_call_id,
+            tool_name,
+            input: serde_json::json!({}),
+        })
     };
     asking.data.content.extend([call("c1"), call("c2")]);
     conversation.append(&append("turn-x-m0")).await.unwrap();
-    conversation.append(&MessageEvent::Append { message: asking }).await.unwrap();
-    let (whole, _) = take_up(&mut *conversation, "turn-y", chrono::DateTime::UNIX_EPOCH).await.unwrap();
+    conversation
+        .append(&MessageEvent::Append { message: asking })
+        .await
+        .unwrap();
+    let (whole, _) = take_up(&mut *conversation, "turn-y", chrono::DateTime::UNIX_EPOCH)
+        .await
+        .unwrap();
     let last = whole.last().unwrap();
-    let results: Vec<_> = last.tool_results().map(|result| &*result.tool_call_id).collect();
+    let results: Vec<_> = last
+        .tool_results()
+        .map(|result| &*result.tool_call_id)
+        .collect();
     assert_eq!((last.data.role, results), (Role::Tool, vec!["c1", "c2"]));
-    assert!(last.tool_results().all(|result| result.error.as_ref().unwrap().code == "E_TOOL_INTERRUPTED"));
+    assert!(
+        last.tool_results()
+            .all(|result| result.error.as_ref().unwrap().code == "E_TOOL_INTERRUPTED")
+    );
     assert_eq!(whole.unanswered_calls(), Vec::<&ToolCall>::new());
     let stored = conversation.load().await.unwrap();
     assert_eq!((stored.base.len(), stored.events.len()), (3, 0));

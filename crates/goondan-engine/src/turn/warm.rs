@@ -21,7 +21,10 @@ pub(crate) struct Warm<L = ConversationLog> {
 impl<L> Default for Warm<L> {
     fn default() -> Self {
         // What bounds it is counted here: a cache with a bound takes all of its memory at once.
-        Warm { logs: LruCache::unbounded(), messages: 0 }
+        Warm {
+            logs: LruCache::unbounded(),
+            messages: 0,
+        }
     }
 }
 
@@ -46,7 +49,9 @@ impl<L> Warm<L> {
         self.logs.push(id.clone(), (log, messages));
         self.messages += messages;
         while self.logs.len() > WARM || self.messages > WARM_MESSAGES {
-            let Some((_, (_, messages))) = self.logs.pop_lru() else { return };
+            let Some((_, (_, messages))) = self.logs.pop_lru() else {
+                return;
+            };
             self.messages -= messages;
         }
     }
@@ -59,7 +64,11 @@ mod tests {
     use super::*;
 
     fn keys(warm: &Warm<()>) -> Vec<&str> {
-        warm.logs.iter().rev().map(|(id, _)| &*id.instance_key).collect()
+        warm.logs
+            .iter()
+            .rev()
+            .map(|(id, _)| &*id.instance_key)
+            .collect()
     }
 
     #[test]
@@ -69,13 +78,20 @@ mod tests {
             warm.keep(&instance(key), (), WARM_MESSAGES / 3);
         }
         assert_eq!(keys(&warm), ["a", "b", "c"]);
-        assert_eq!((warm.take(&instance("a")), warm.take(&instance("a"))), (Some(()), None));
+        assert_eq!(
+            (warm.take(&instance("a")), warm.take(&instance("a"))),
+            (Some(()), None)
+        );
         warm.keep(&instance("a"), (), WARM_MESSAGES / 3);
         warm.keep(&instance("c"), (), 7);
         warm.keep(&instance("d"), (), WARM_MESSAGES / 2);
         assert_eq!(keys(&warm), ["a", "c", "d"], "b is let go of");
         warm.keep(&instance("e"), (), WARM_MESSAGES + 1);
-        assert_eq!((keys(&warm).len(), warm.messages), (0, 0), "too long for all");
+        assert_eq!(
+            (keys(&warm).len(), warm.messages),
+            (0, 0),
+            "too long for all"
+        );
     }
 
     #[test]

@@ -13,7 +13,11 @@ use crate::scan::Step;
 use crate::shape::Shape;
 
 /// What may stand at `path`: words, references, exports, files and variables.
-pub(super) fn values<H: Host>(context: &Context<'_, H>, shape: Shape<'_>, path: &[Step]) -> Vec<Offer> {
+pub(super) fn values<H: Host>(
+    context: &Context<'_, H>,
+    shape: Shape<'_>,
+    path: &[Step],
+) -> Vec<Offer> {
     let mut offers: Vec<Offer> = shape
         .values()
         .into_iter()
@@ -41,7 +45,12 @@ pub(super) fn values<H: Host>(context: &Context<'_, H>, shape: Shape<'_>, path: 
     {
         offers.push(Offer {
             detail: Some("default".to_owned()),
-            ..Offer::new(default.as_str().map_or_else(|| default.to_string(), str::to_owned), CompletionItemKind::Value)
+            ..Offer::new(
+                default
+                    .as_str()
+                    .map_or_else(|| default.to_string(), str::to_owned),
+                CompletionItemKind::Value,
+            )
         });
     }
     offers
@@ -49,9 +58,16 @@ pub(super) fn values<H: Host>(context: &Context<'_, H>, shape: Shape<'_>, path: 
 
 /// The resources that a reference may name.
 pub(super) fn references<H: Host>(context: &Context<'_, H>, shape: Shape<'_>) -> Vec<Offer> {
-    let Some(kind) = shape.names().and_then(Kind::parse) else { return Vec::new() };
-    let definitions = context.seen.map(|seen| seen.outline.definitions.as_slice()).unwrap_or_default();
-    let of_kind = definitions.iter().filter(|definition| definition.id.kind == kind);
+    let Some(kind) = shape.names().and_then(Kind::parse) else {
+        return Vec::new();
+    };
+    let definitions = context
+        .seen
+        .map(|seen| seen.outline.definitions.as_slice())
+        .unwrap_or_default();
+    let of_kind = definitions
+        .iter()
+        .filter(|definition| definition.id.kind == kind);
     of_kind
         .map(|definition| {
             let detail = match &definition.origin {
@@ -70,20 +86,32 @@ pub(super) fn references<H: Host>(context: &Context<'_, H>, shape: Shape<'_>) ->
 
 /// The exports of a tool, a line each.
 pub(crate) fn exports_listed(tool: &Tool) -> String {
-    let line = |export: &ExportSpec| format!("- `{}`: {}\n", export.name, first_sentence(&export.description));
+    let line = |export: &ExportSpec| {
+        format!(
+            "- `{}`: {}\n",
+            export.name,
+            first_sentence(&export.description)
+        )
+    };
     tool.exports.iter().map(line).collect()
 }
 
 fn first_sentence(text: &str) -> &str {
     let line = text.trim().lines().next().unwrap_or_default();
-    line.split_inclusive(". ").next().unwrap_or_default().trim_end()
+    line.split_inclusive(". ")
+        .next()
+        .unwrap_or_default()
+        .trim_end()
 }
 
 /// The tool that a reference such as `Tool/name` names.
 fn tool<'c, H: Host>(context: &Context<'c, H>, reference: &str) -> Option<&'c Tool> {
     let name = reference.strip_prefix("Tool/")?;
     let tools = &context.seen?.outline.tools;
-    tools.values().find(|tool| tool.id.name == name).map(|tool| &tool.spec)
+    tools
+        .values()
+        .find(|tool| tool.id.name == name)
+        .map(|tool| &tool.spec)
 }
 
 /// The exports of the tool that the item of `path` uses.
@@ -92,7 +120,10 @@ fn exports<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Offer> {
         Some((Step::Item(_), list)) => list,
         _ => path,
     };
-    let used = context.cursor.beside(list, "ref").and_then(|reference| tool(context, reference));
+    let used = context
+        .cursor
+        .beside(list, "ref")
+        .and_then(|reference| tool(context, reference));
     used.into_iter()
         .flat_map(|tool| tool.exports.iter())
         .map(|export| Offer {
@@ -106,11 +137,16 @@ fn exports<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Offer> {
 fn tools<H: Host>(context: &Context<'_, H>) -> Vec<Offer> {
     let mut offers = Vec::new();
     for reference in context.cursor.all(&["spec", "tools", "[]", "ref"]) {
-        let Some(tool) = tool(context, reference) else { continue };
+        let Some(tool) = tool(context, reference) else {
+            continue;
+        };
         let name = reference.trim_start_matches("Tool/");
         offers.extend(tool.exports.iter().map(|export| Offer {
             documentation: Some(export.description.clone()),
-            ..Offer::new(format!("{name}__{}", export.name), CompletionItemKind::Function)
+            ..Offer::new(
+                format!("{name}__{}", export.name),
+                CompletionItemKind::Function,
+            )
         }));
     }
     offers
@@ -119,24 +155,34 @@ fn tools<H: Host>(context: &Context<'_, H>) -> Vec<Offer> {
 /// The events of the connector that this connection uses.
 fn events<H: Host>(context: &Context<'_, H>) -> Vec<Offer> {
     let connector = connector(context);
-    let events = connector.into_iter().flat_map(|connector| &connector.events);
-    events.map(|event| Offer::new(event.name.clone(), CompletionItemKind::Event)).collect()
+    let events = connector
+        .into_iter()
+        .flat_map(|connector| &connector.events);
+    events
+        .map(|event| Offer::new(event.name.clone(), CompletionItemKind::Event))
+        .collect()
 }
 
 fn connector<'c, H: Host>(context: &Context<'c, H>) -> Option<&'c goondan_spec::kinds::Connector> {
     let reference = context.cursor.all(&["spec", "connectorRef"]).next()?;
     let name = reference.strip_prefix("Connector/")?;
     let connectors = &context.seen?.outline.connectors;
-    connectors.values().find(|connector| connector.id.name == name).map(|connector| &connector.spec)
+    connectors
+        .values()
+        .find(|connector| connector.id.name == name)
+        .map(|connector| &connector.spec)
 }
 
 /// What the connector of this connection takes at `path`.
 pub(super) fn settings<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Offer> {
-    let [Step::Key(spec), Step::Key(map)] = path else { return Vec::new() };
+    let [Step::Key(spec), Step::Key(map)] = path else {
+        return Vec::new();
+    };
     if context.cursor.kind != Some(Kind::Connection) || spec != "spec" {
         return Vec::new();
     }
-    let manifest = connector(context).and_then(|connector| context.host.base().connector(connector));
+    let manifest =
+        connector(context).and_then(|connector| context.host.base().connector(connector));
     let known: &[Setting] = match (manifest, map.as_str()) {
         (Some(manifest), "config") => &manifest.config,
         (Some(manifest), "secrets") => &manifest.secrets,
@@ -150,8 +196,14 @@ pub(super) fn settings<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<
 }
 
 fn variables<H: Host>(context: &Context<'_, H>) -> Vec<Offer> {
-    let names = context.root.map(|root| context.host.variables(root)).unwrap_or_default();
-    names.into_iter().map(|name| Offer::new(name, CompletionItemKind::Variable)).collect()
+    let names = context
+        .root
+        .map(|root| context.host.variables(root))
+        .unwrap_or_default();
+    names
+        .into_iter()
+        .map(|name| Offer::new(name, CompletionItemKind::Variable))
+        .collect()
 }
 
 /// What `builtin:` may be followed by.
@@ -162,8 +214,16 @@ fn built_in_entries<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Off
     let base = context.host.base();
     let names: Vec<&str> = match context.cursor.kind {
         Some(Kind::Tool) => base.tools.iter().map(|tool| tool.name.as_str()).collect(),
-        Some(Kind::Extension) => base.extensions.iter().map(|(name, _)| name.as_str()).collect(),
-        Some(Kind::Connector) => base.connectors.iter().map(|connector| connector.name.as_str()).collect(),
+        Some(Kind::Extension) => base
+            .extensions
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect(),
+        Some(Kind::Connector) => base
+            .connectors
+            .iter()
+            .map(|connector| connector.name.as_str())
+            .collect(),
         _ => Vec::new(),
     };
     let offer = |name: &str| Offer::new(format!("builtin:{name}"), CompletionItemKind::Module);
@@ -172,7 +232,9 @@ fn built_in_entries<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Off
 
 /// What stands in the folder that the written path has reached.
 fn files<H: Host>(context: &Context<'_, H>, path: &[Step], also_files: bool) -> Vec<Offer> {
-    let Some(root) = context.root else { return Vec::new() };
+    let Some(root) = context.root else {
+        return Vec::new();
+    };
     let cursor = context.cursor;
     let written = cursor.scan.value(cursor.text, path).unwrap_or_default();
     let reached = written.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -180,19 +242,31 @@ fn files<H: Host>(context: &Context<'_, H>, path: &[Step], also_files: bool) -> 
     if Path::new(reached).is_absolute() || reached.split('/').any(|part| part == "..") {
         return Vec::new();
     }
-    let folder = if reached.is_empty() { root.to_owned() } else { root.join(reached) };
+    let folder = if reached.is_empty() {
+        root.to_owned()
+    } else {
+        root.join(reached)
+    };
     let mut names = context.files.list(&folder).unwrap_or_default();
     names.sort_by(|a, b| a.0.cmp(&b.0));
-    let before = if reached.is_empty() { "./".to_owned() } else { format!("{reached}/") };
-    let shown = names.into_iter().filter(|(name, _)| !name.starts_with('.') && name != "node_modules");
+    let before = if reached.is_empty() {
+        "./".to_owned()
+    } else {
+        format!("{reached}/")
+    };
+    let shown = names
+        .into_iter()
+        .filter(|(name, _)| !name.starts_with('.') && name != "node_modules");
     shown
         .filter_map(|(name, kind)| match kind {
-            FileKind::Directory => {
-                Some(Offer { rank: 2, ..Offer::new(format!("{before}{name}/"), CompletionItemKind::Folder) })
-            }
-            FileKind::File if also_files => {
-                Some(Offer { rank: 2, ..Offer::new(format!("{before}{name}"), CompletionItemKind::File) })
-            }
+            FileKind::Directory => Some(Offer {
+                rank: 2,
+                ..Offer::new(format!("{before}{name}/"), CompletionItemKind::Folder)
+            }),
+            FileKind::File if also_files => Some(Offer {
+                rank: 2,
+                ..Offer::new(format!("{before}{name}"), CompletionItemKind::File)
+            }),
             _ => None,
         })
         .collect()

@@ -32,7 +32,11 @@ impl Flow<'_, '_> {
             let next = text[here..self.scanner.end].chars().next();
             let closes = matches!(next, None | Some('\n' | '}' | ']'));
             if closes {
-                let end = if matches!(next, Some('}' | ']')) { here + 1 } else { here };
+                let end = if matches!(next, Some('}' | ']')) {
+                    here + 1
+                } else {
+                    here
+                };
                 self.scanner.found.in_flow |= (at + 1..=here).contains(&self.scanner.cursor);
                 return end;
             }
@@ -49,7 +53,8 @@ impl Flow<'_, '_> {
         let word_range = start..start + word.len();
         let is_colon = text[end..self.scanner.end].starts_with(':');
         if let Some(inner) = self.inner(path, start, depth) {
-            self.scanner.spot(path.clone(), None, Some(start..start), start..start);
+            self.scanner
+                .spot(path.clone(), None, Some(start..start), start..start);
             return self.skip_space(inner);
         }
         if is_colon && !word.is_empty() {
@@ -66,18 +71,33 @@ impl Flow<'_, '_> {
             return if is_colon { end + 1 } else { end };
         }
         match is_list {
-            true => self.scanner.spot(path.clone(), None, Some(word_range), start..end),
-            false => self.scanner.spot(path.clone(), Some(word_range), None, start..end),
+            true => self
+                .scanner
+                .spot(path.clone(), None, Some(word_range), start..end),
+            false => self
+                .scanner
+                .spot(path.clone(), Some(word_range), None, start..end),
         }
         end
     }
 
     /// The value behind a key and its colon.
-    fn field(&mut self, path: &mut Vec<Step>, key: Range<usize>, colon: usize, depth: usize) -> usize {
+    fn field(
+        &mut self,
+        path: &mut Vec<Step>,
+        key: Range<usize>,
+        colon: usize,
+        depth: usize,
+    ) -> usize {
         let start = self.skip_space(colon + 1);
         let text = self.scanner.text;
         if let Some(inner) = self.inner(path, start, depth) {
-            self.scanner.spot(path.clone(), Some(key), Some(start..inner), colon + 1..start);
+            self.scanner.spot(
+                path.clone(),
+                Some(key),
+                Some(start..inner),
+                colon + 1..start,
+            );
             return self.skip_space(inner);
         }
         let mut end = self.word_end(start);
@@ -85,7 +105,8 @@ impl Flow<'_, '_> {
             end = self.word_end(end + 1);
         }
         let value = start..start + text[start..end].trim_end().len();
-        self.scanner.spot(path.clone(), Some(key), Some(value), colon + 1..end);
+        self.scanner
+            .spot(path.clone(), Some(key), Some(value), colon + 1..end);
         end
     }
 
@@ -109,10 +130,14 @@ impl Flow<'_, '_> {
 
     /// Whether the line at `start` belongs to the collection.
     fn goes_on(&self, start: usize) -> bool {
-        let line = self.scanner.text[start..self.scanner.end].split('\n').next().unwrap_or_default();
+        let line = self.scanner.text[start..self.scanner.end]
+            .split('\n')
+            .next()
+            .unwrap_or_default();
         let indent = line.len() - line.trim_start_matches(' ').len();
         let body = line.trim();
-        start < self.scanner.end && (body.is_empty() || indent > self.indent || body.starts_with(['}', ']']))
+        start < self.scanner.end
+            && (body.is_empty() || indent > self.indent || body.starts_with(['}', ']']))
     }
 
     /// The end of a word: a comma, an end, or a colon that ends a key. Quotes are passed over.
@@ -121,7 +146,9 @@ impl Flow<'_, '_> {
         let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
         let mut from = 0;
         if let Some(quote) = quote {
-            from = rest[1..].find([quote, '\n']).map_or(rest.len(), |end| end + 1);
+            from = rest[1..]
+                .find([quote, '\n'])
+                .map_or(rest.len(), |end| end + 1);
             from += usize::from(rest[from..].starts_with(quote));
         }
         for (at, c) in rest[from..].char_indices() {

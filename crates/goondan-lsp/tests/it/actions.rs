@@ -10,15 +10,23 @@ fn repairs(text: &str) -> Vec<(String, String)> {
     let mut client = Client::new(&[]);
     client.open("goondan.yaml", &text);
     let range = json!({ "start": at, "end": at });
-    let params =
-        json!({ "textDocument": { "uri": uri("goondan.yaml") }, "range": range, "context": { "diagnostics": [] } });
+    let params = json!({ "textDocument": { "uri": uri("goondan.yaml") }, "range": range, "context": { "diagnostics": [] } });
     let actions = client.ask("textDocument/codeAction", params);
     let one = |action: &Value| {
         assert_eq!(action["kind"], "quickfix");
         let published = &client.published[&uri("goondan.yaml")];
-        assert!(published.as_array().unwrap().contains(&action["diagnostics"][0]), "{action}");
+        assert!(
+            published
+                .as_array()
+                .unwrap()
+                .contains(&action["diagnostics"][0]),
+            "{action}"
+        );
         let edits = &action["edit"]["changes"][uri("goondan.yaml")];
-        (action["title"].as_str().unwrap().to_owned(), edited(&text, edits))
+        (
+            action["title"].as_str().unwrap().to_owned(),
+            edited(&text, edits),
+        )
     };
     actions.as_array().unwrap().iter().map(one).collect()
 }
@@ -27,23 +35,48 @@ fn repairs(text: &str) -> Vec<(String, String)> {
 fn repairs_to(text: &str, old: &str, new: &str) {
     let found = repairs(text);
     let expected = text.replacen('|', "", 1).replacen(old, new, 1);
-    assert!(found.iter().any(|(_, text)| *text == expected), "{text}\n{found:#?}");
+    assert!(
+        found.iter().any(|(_, text)| *text == expected),
+        "{text}\n{found:#?}"
+    );
 }
 
 const HEAD: &str = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: main}\n";
 
 #[test]
 fn misspelt_words_are_repaired() {
-    repairs_to(&format!("{HEAD}spec:\n  provider: x\n  mo|dle: y\n"), "modle", "model");
-    repairs_to("apiVersion: goondan.ai/v1\nkind: Mod|l\nmetadata: {name: m}\nspec: {}\n", "Modl", "Model");
+    repairs_to(
+        &format!("{HEAD}spec:\n  provider: x\n  mo|dle: y\n"),
+        "modle",
+        "model",
+    );
+    repairs_to(
+        "apiVersion: goondan.ai/v1\nkind: Mod|l\nmetadata: {name: m}\nspec: {}\n",
+        "Modl",
+        "Model",
+    );
     let agent = format!(
         "{HEAD}spec: {{provider: x, model: y}}\n---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\nspec:\n"
     );
-    repairs_to(&format!("{agent}  modelConfig: {{modelRef: Model/ma|n}}\n"), "Model/man", "Model/main");
-    repairs_to(&format!("{agent}  modelConfig: {{modelRef: ma|in}}\n"), "modelRef: main", "modelRef: Model/main");
-    repairs_to(&format!("{agent}  modelConfig: {{modelRef: {{kind: Model, name: mian|}}}}\n"), "mian", "main");
     repairs_to(
-        &format!("{agent}  modelConfig: {{modelRef: Model/main}}\n  tools: [{{ref: Tool/fi|le}}]\n"),
+        &format!("{agent}  modelConfig: {{modelRef: Model/ma|n}}\n"),
+        "Model/man",
+        "Model/main",
+    );
+    repairs_to(
+        &format!("{agent}  modelConfig: {{modelRef: ma|in}}\n"),
+        "modelRef: main",
+        "modelRef: Model/main",
+    );
+    repairs_to(
+        &format!("{agent}  modelConfig: {{modelRef: {{kind: Model, name: mian|}}}}\n"),
+        "mian",
+        "main",
+    );
+    repairs_to(
+        &format!(
+            "{agent}  modelConfig: {{modelRef: Model/main}}\n  tools: [{{ref: Tool/fi|le}}]\n"
+        ),
         "Tool/file",
         "Tool/files",
     );
@@ -53,12 +86,16 @@ fn misspelt_words_are_repaired() {
         "ref: Tool/bash",
     );
     repairs_to(
-        &format!("{agent}  modelConfig: {{modelRef: Model/main}}\n  permissions: {{default: al|ow}}\n"),
+        &format!(
+            "{agent}  modelConfig: {{modelRef: Model/main}}\n  permissions: {{default: al|ow}}\n"
+        ),
         "alow",
         "allow",
     );
     repairs_to(
-        &format!("{agent}  modelConfig: {{modelRef: Model/main}}\n  tools: [{{ref: Tool/files, exports: [reed|]}}]\n"),
+        &format!(
+            "{agent}  modelConfig: {{modelRef: Model/main}}\n  tools: [{{ref: Tool/files, exports: [reed|]}}]\n"
+        ),
         "reed",
         "read",
     );
@@ -71,13 +108,25 @@ fn missing_fields_are_added() {
         "kind:",
         "apiVersion: goondan.ai/v1\nkind:",
     );
-    repairs_to(&format!("{HEAD}spec|:\n  provider: x\n"), "  provider", "  model:\n  provider");
-    repairs_to(&format!("{HEAD}spec|: {{provider: x}}\n"), "{provider", "{model:, provider");
+    repairs_to(
+        &format!("{HEAD}spec|:\n  provider: x\n"),
+        "  provider",
+        "  model:\n  provider",
+    );
+    repairs_to(
+        &format!("{HEAD}spec|: {{provider: x}}\n"),
+        "{provider",
+        "{model:, provider",
+    );
 }
 
 #[test]
 fn values_of_another_type_are_repaired() {
-    repairs_to(&format!("{HEAD}spec: {{provider: x, model: 7|}}\n"), "model: 7", "model: \"7\"");
+    repairs_to(
+        &format!("{HEAD}spec: {{provider: x, model: 7|}}\n"),
+        "model: 7",
+        "model: \"7\"",
+    );
 }
 
 #[test]

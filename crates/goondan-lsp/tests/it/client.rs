@@ -48,12 +48,22 @@ pub(crate) struct Client {
 impl Client {
     /// Files below [`ROOT`], none of them open.
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
-        Client::with(machine(files), json!({ "general": { "positionEncodings": ["utf-16"] } }))
+        Client::with(
+            machine(files),
+            json!({ "general": { "positionEncodings": ["utf-16"] } }),
+        )
     }
 
     pub(crate) fn with(machine: Machine, capabilities: Value) -> Self {
-        let mut client = Client { server: Server::new(machine), next: 0, published: BTreeMap::new() };
-        client.ask("initialize", json!({ "processId": null, "rootUri": null, "capabilities": capabilities }));
+        let mut client = Client {
+            server: Server::new(machine),
+            next: 0,
+            published: BTreeMap::new(),
+        };
+        client.ask(
+            "initialize",
+            json!({ "processId": null, "rootUri": null, "capabilities": capabilities }),
+        );
         client.tell("initialized", json!({}));
         client
     }
@@ -68,13 +78,15 @@ impl Client {
         for message in self.server.settle() {
             assert_eq!(message["method"], "textDocument/publishDiagnostics");
             let uri = message["params"]["uri"].as_str().unwrap().to_owned();
-            self.published.insert(uri, message["params"]["diagnostics"].clone());
+            self.published
+                .insert(uri, message["params"]["diagnostics"].clone());
         }
     }
 
     pub(crate) fn answer(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
-        let body = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }).to_string();
+        let body = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params })
+            .to_string();
         let mut answers = self.server.receive(body.as_bytes());
         assert_eq!(answers.len(), 1, "{answers:?}");
         answers.remove(0)
@@ -93,25 +105,35 @@ impl Client {
     }
 
     pub(crate) fn open(&mut self, file: &str, text: &str) {
-        let document = json!({ "uri": uri(file), "languageId": "yaml", "version": 1, "text": text });
+        let document =
+            json!({ "uri": uri(file), "languageId": "yaml", "version": 1, "text": text });
         self.tell("textDocument/didOpen", json!({ "textDocument": document }));
         self.settle();
     }
 
     pub(crate) fn replace(&mut self, file: &str, text: &str) {
         let document = json!({ "uri": uri(file), "version": 2 });
-        self.tell("textDocument/didChange", json!({ "textDocument": document, "contentChanges": [{ "text": text }] }));
+        self.tell(
+            "textDocument/didChange",
+            json!({ "textDocument": document, "contentChanges": [{ "text": text }] }),
+        );
         self.settle();
     }
 
     /// What a request about a place of a file is answered.
     pub(crate) fn at(&mut self, method: &str, file: &str, position: &Value) -> Value {
-        self.ask(method, json!({ "textDocument": { "uri": uri(file) }, "position": position }))
+        self.ask(
+            method,
+            json!({ "textDocument": { "uri": uri(file) }, "position": position }),
+        )
     }
 
     /// The labels that are offered where `|` stands in the text of `goondan.yaml`.
     pub(crate) fn offered(&mut self, text: &str) -> Vec<String> {
-        let labels = self.offers(text).into_iter().map(|item| item["label"].as_str().unwrap().to_owned());
+        let labels = self
+            .offers(text)
+            .into_iter()
+            .map(|item| item["label"].as_str().unwrap().to_owned());
         labels.collect()
     }
 
@@ -125,8 +147,16 @@ impl Client {
 
     /// What was published about a file, each as its code.
     pub(crate) fn codes(&self, file: &str) -> Vec<String> {
-        let found = self.published.get(&uri(file)).and_then(Value::as_array).cloned().unwrap_or_default();
-        found.iter().map(|one| one["code"].as_str().unwrap().to_owned()).collect()
+        let found = self
+            .published
+            .get(&uri(file))
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        found
+            .iter()
+            .map(|one| one["code"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
@@ -168,22 +198,36 @@ pub(crate) fn edited(text: &str, edits: &Value) -> String {
     edits.sort_by_key(|edit| std::cmp::Reverse(offset(text, &edit["range"]["start"])));
     let mut new = text.to_owned();
     for edit in edits {
-        let (start, end) = (offset(text, &edit["range"]["start"]), offset(text, &edit["range"]["end"]));
+        let (start, end) = (
+            offset(text, &edit["range"]["start"]),
+            offset(text, &edit["range"]["end"]),
+        );
         new.replace_range(start..end, edit["newText"].as_str().unwrap());
     }
     new
 }
 
 pub(crate) fn machine(files: &[(&str, &str)]) -> Machine {
-    let add = |all: MemoryFiles, (file, text): &(&str, &str)| all.file(format!("{ROOT}/{file}"), *text);
-    Machine { files: files.iter().fold(MemoryFiles::new().directory(ROOT), add), base: base() }
+    let add =
+        |all: MemoryFiles, (file, text): &(&str, &str)| all.file(format!("{ROOT}/{file}"), *text);
+    Machine {
+        files: files.iter().fold(MemoryFiles::new().directory(ROOT), add),
+        base: base(),
+    }
 }
 
 /// What a fresh load finds in files of these texts.
 pub(crate) fn found(machine: &Machine, texts: &BTreeMap<String, String>) -> Vec<Diagnostic> {
-    let add = |all: MemoryFiles, (file, text): (&String, &String)| all.file(format!("{ROOT}/{file}"), text.as_str());
+    let add = |all: MemoryFiles, (file, text): (&String, &String)| {
+        all.file(format!("{ROOT}/{file}"), text.as_str())
+    };
     let files = texts.iter().fold(machine.files.clone(), add);
-    load(LoadInput { root: Path::new(ROOT), files: &files, base: &machine.base }).diagnostics
+    load(LoadInput {
+        root: Path::new(ROOT),
+        files: &files,
+        base: &machine.base,
+    })
+    .diagnostics
 }
 
 fn base() -> BasePackage {
@@ -196,12 +240,19 @@ fn base() -> BasePackage {
     };
     let tool = |name: &str, exports: &[&str]| ToolManifest {
         name: name.to_owned(),
-        exports: exports.iter().map(|name| export(name)).collect::<Vec<_>>().into(),
+        exports: exports
+            .iter()
+            .map(|name| export(name))
+            .collect::<Vec<_>>()
+            .into(),
         ..ToolManifest::default()
     };
     let connector = ConnectorManifest {
         name: "webhook".to_owned(),
-        events: vec![ConnectorEvent { name: "message".to_owned(), properties: BTreeMap::new() }],
+        events: vec![ConnectorEvent {
+            name: "message".to_owned(),
+            properties: BTreeMap::new(),
+        }],
         ..ConnectorManifest::default()
     };
     BasePackage {
@@ -287,5 +338,8 @@ spec:
 /// The path of a URI below the project folder.
 pub(crate) fn file_of(uri: &str) -> String {
     let path = PathBuf::from(uri.trim_start_matches("file://"));
-    path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned()
+    path.strip_prefix(ROOT)
+        .unwrap()
+        .to_string_lossy()
+        .into_owned()
 }

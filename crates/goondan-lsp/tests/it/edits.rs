@@ -47,7 +47,15 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
         "bash",
         "spec:",
     ]);
-    prop::collection::vec((0..2usize, any::<u16>(), prop_oneof![3 => 0..9u16, 1 => 0..400u16], pieces), 1..12)
+    prop::collection::vec(
+        (
+            0..2usize,
+            any::<u16>(),
+            prop_oneof![3 => 0..9u16, 1 => 0..400u16],
+            pieces,
+        ),
+        1..12,
+    )
 }
 
 /// Both texts, as far as they were edited, and the way to one change of them.
@@ -60,7 +68,13 @@ impl Texts {
         let start = text.floor_char_boundary(usize::from(at) * text.len() / usize::from(u16::MAX));
         let end = text.floor_char_boundary((start + usize::from(length)).min(text.len()));
         // Between the two bytes of one end of a line is no place.
-        let outside = |at: usize| if text[..at].ends_with('\r') { at - 1 } else { at };
+        let outside = |at: usize| {
+            if text[..at].ends_with('\r') {
+                at - 1
+            } else {
+                at
+            }
+        };
         let (start, end) = (outside(start), outside(end).max(outside(start)));
         let range = json!({ "start": position(text, start), "end": position(text, end) });
         assert_eq!(offset(text, &range["start"]), start);
@@ -73,14 +87,24 @@ fn run(edits: Vec<Edit>) -> Result<(), TestCaseError> {
     let files = everything();
     let machine = machine(&files);
     let mut client = Client::with(machine.clone(), json!({}));
-    let mut texts = Texts(files.iter().map(|(file, text)| ((*file).to_owned(), (*text).to_owned())).collect());
-    files.iter().for_each(|(file, text)| client.open(file, text));
+    let mut texts = Texts(
+        files
+            .iter()
+            .map(|(file, text)| ((*file).to_owned(), (*text).to_owned()))
+            .collect(),
+    );
+    files
+        .iter()
+        .for_each(|(file, text)| client.open(file, text));
     for (version, (which, at, length, new)) in edits.into_iter().enumerate() {
         let file = files[which].0;
         let range = texts.edit(file, at, length, new);
         let document = json!({ "uri": uri(file), "version": version + 2 });
         let changes = json!([{ "range": range, "text": new }]);
-        client.tell("textDocument/didChange", json!({ "textDocument": document, "contentChanges": changes }));
+        client.tell(
+            "textDocument/didChange",
+            json!({ "textDocument": document, "contentChanges": changes }),
+        );
         client.settle();
     }
     prop_assert_eq!(shown(&client), expected(&machine, &texts.0));
@@ -92,9 +116,12 @@ fn shown(client: &Client) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for (uri, found) in &client.published {
         let of_file = found.as_array().unwrap().iter();
-        all.extend(
-            of_file.map(|one| format!("{uri} {} {} {} {}", one["severity"], one["code"], one["message"], one["range"])),
-        );
+        all.extend(of_file.map(|one| {
+            format!(
+                "{uri} {} {} {} {}",
+                one["severity"], one["code"], one["message"], one["range"]
+            )
+        }));
     }
     all.sort();
     all
@@ -102,18 +129,32 @@ fn shown(client: &Client) -> Vec<String> {
 
 fn expected(machine: &Machine, texts: &BTreeMap<String, String>) -> Vec<String> {
     let one = |found: &Diagnostic| {
-        let file = found.file.clone().unwrap_or_else(|| "goondan.yaml".to_owned());
+        let file = found
+            .file
+            .clone()
+            .unwrap_or_else(|| "goondan.yaml".to_owned());
         let text = &texts[&file];
         let range = match found.position.filter(|_| found.file.is_some()) {
             Some(at) => json!({ "start": position(text, at.start), "end": position(text, at.end) }),
-            None => json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 0, "character": 0 } }),
+            None => {
+                json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 0, "character": 0 } })
+            }
         };
         let message = match &found.suggestion {
             Some(help) => format!("{}\nhelp: {help}", found.message),
             None => found.message.clone(),
         };
-        let severity = if found.severity == Severity::Error { 1 } else { 2 };
-        format!("{} {severity} {} {} {range}", uri(&file), json!(found.code), json!(message))
+        let severity = if found.severity == Severity::Error {
+            1
+        } else {
+            2
+        };
+        format!(
+            "{} {severity} {} {} {range}",
+            uri(&file),
+            json!(found.code),
+            json!(message)
+        )
     };
     let mut all: Vec<String> = found(machine, texts).iter().map(one).collect();
     all.sort();
@@ -123,7 +164,13 @@ fn expected(machine: &Machine, texts: &BTreeMap<String, String>) -> Vec<String> 
 
 #[test]
 fn published_is_what_a_fresh_load_finds() {
-    let count = std::env::var("LSP_EDIT_SEQUENCES").ok().and_then(|count| count.parse().ok()).unwrap_or(SEQUENCES);
-    let mut runner = TestRunner::new(ProptestConfig { cases: count, ..ProptestConfig::default() });
+    let count = std::env::var("LSP_EDIT_SEQUENCES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(SEQUENCES);
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: count,
+        ..ProptestConfig::default()
+    });
     runner.run(&edits(), run).unwrap();
 }

@@ -62,17 +62,23 @@ fn methods() -> impl Strategy<Value = &'static str> {
 
 /// Parameters that almost make sense: the right shape, with places anywhere.
 fn near() -> impl Strategy<Value = Value> {
-    (0..40u32, any::<u32>(), 0..40u32, 0..20u32, "[a-z:{\\[ \\n-]{0,12}").prop_map(
-        |(line, far, end, character, text)| {
-            let place = json!({ "line": line, "character": if line % 3 == 0 { far } else { character } });
+    (
+        0..40u32,
+        any::<u32>(),
+        0..40u32,
+        0..20u32,
+        "[a-z:{\\[ \\n-]{0,12}",
+    )
+        .prop_map(|(line, far, end, character, text)| {
+            let place =
+                json!({ "line": line, "character": if line % 3 == 0 { far } else { character } });
             let range = json!({ "start": place, "end": { "line": end, "character": character } });
             json!({
                 "textDocument": { "uri": uri("goondan.yaml"), "version": 3, "text": text },
                 "position": place, "range": range, "newName": text, "query": text,
                 "contentChanges": [{ "range": range, "text": text }],
             })
-        },
-    )
+        })
 }
 
 fn client() -> Client {

@@ -9,32 +9,51 @@ fn told(text: &str) -> String {
     let mut client = Client::new(&everything()[1..]);
     client.open("goondan.yaml", &text);
     let hover = client.at("textDocument/hover", "goondan.yaml", &position);
-    hover["contents"]["value"].as_str().unwrap_or_default().to_owned()
+    hover["contents"]["value"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[test]
 fn fields_are_explained() {
     let text = told("kind: Agent\nspec:\n  maxParallel|ToolCalls: 3\n");
     assert!(
-        text.contains("How many tool calls") && text.contains("at least 1") && text.contains("Default: `8`"),
+        text.contains("How many tool calls")
+            && text.contains("at least 1")
+            && text.contains("Default: `8`"),
         "{text}"
     );
     assert!(told("ki|nd: Agent\n").contains("The kind of the resource"));
-    assert!(told("kind: Agent\nspec:\n  permissions: {default: as|k}\n").contains("`allow`, `ask`, `deny`"));
-    assert!(told("kind: Agent\nspec:\n  prompt:\n    sys|temRef: [broken\n").contains("path of a file"));
+    assert!(
+        told("kind: Agent\nspec:\n  permissions: {default: as|k}\n")
+            .contains("`allow`, `ask`, `deny`")
+    );
+    assert!(
+        told("kind: Agent\nspec:\n  prompt:\n    sys|temRef: [broken\n").contains("path of a file")
+    );
 }
 
 #[test]
 fn mistakes_are_explained() {
-    let text = told("apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: s}\nspec: {entryAgent: Agent/non|e}\n");
-    assert!(text.contains("**E_CONFIG_REF_NOT_FOUND**") && text.contains("*What to do:*"), "{text}");
+    let text = told(
+        "apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: s}\nspec: {entryAgent: Agent/non|e}\n",
+    );
+    assert!(
+        text.contains("**E_CONFIG_REF_NOT_FOUND**") && text.contains("*What to do:*"),
+        "{text}"
+    );
 }
 
 #[test]
 fn tools_show_their_exports() {
-    let text =
-        told("apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  tools: [{ref: Tool/fil|es}]\n");
-    assert!(text.contains("**Tool files**, built in") && text.contains("- `read`: Does read."), "{text}");
+    let text = told(
+        "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  tools: [{ref: Tool/fil|es}]\n",
+    );
+    assert!(
+        text.contains("**Tool files**, built in") && text.contains("- `read`: Does read."),
+        "{text}"
+    );
 }
 
 #[test]
@@ -42,5 +61,8 @@ fn nothing_is_told_of_nothing() {
     let mut client = Client::new(&[]);
     let (text, position) = cursor("# com|ment\n");
     client.open("goondan.yaml", &text);
-    assert_eq!(client.at("textDocument/hover", "goondan.yaml", &position), Value::Null);
+    assert_eq!(
+        client.at("textDocument/hover", "goondan.yaml", &position),
+        Value::Null
+    );
 }

@@ -15,9 +15,17 @@ const SITES: [(&str, &str, &str); 17] = [
     ("goondan.yaml", "requiredTools: [<notes>__read]", "Tool"),
     ("goondan.yaml", "{tool: <notes>__*,", "Tool"),
     ("goondan.yaml", "{tool: \"<bash>__exec\",", "Tool"),
-    ("goondan.yaml", "entryAgent: {kind: Agent, name: <writer>}", "Agent"),
+    (
+        "goondan.yaml",
+        "entryAgent: {kind: Agent, name: <writer>}",
+        "Agent",
+    ),
     ("goondan.yaml", "agents: [{ref: Agent/<writer>}]", "Agent"),
-    ("resources/rest.yaml", "connectorRef: Connector/<hook>", "Connector"),
+    (
+        "resources/rest.yaml",
+        "connectorRef: Connector/<hook>",
+        "Connector",
+    ),
     ("resources/rest.yaml", "swarmRef: Swarm/<default>", "Swarm"),
     ("resources/rest.yaml", "agentRef: Agent/<writer>", "Agent"),
     // Definitions count, too.
@@ -27,21 +35,34 @@ const SITES: [(&str, &str, &str); 17] = [
 ];
 
 fn text(file: &str) -> &'static str {
-    everything().into_iter().find(|(name, _)| *name == file).unwrap().1
+    everything()
+        .into_iter()
+        .find(|(name, _)| *name == file)
+        .unwrap()
+        .1
 }
 
 /// The name at a site, and where it begins.
 fn site(file: &str, around: &str) -> (String, usize) {
     let (begin, end) = (around.find('<').unwrap(), around.find('>').unwrap());
-    let start = text(file).find(&around.replace(['<', '>'], "")).unwrap_or_else(|| panic!("{around}")) + begin;
+    let start = text(file)
+        .find(&around.replace(['<', '>'], ""))
+        .unwrap_or_else(|| panic!("{around}"))
+        + begin;
     (around[begin + 1..end].to_owned(), start)
 }
 
 fn client() -> Client {
     let files = everything();
     let mut client = Client::new(&files);
-    files.iter().for_each(|(file, text)| client.open(file, text));
-    assert!(client.published.values().all(|found| found == &json!([])), "{:#?}", client.published);
+    files
+        .iter()
+        .for_each(|(file, text)| client.open(file, text));
+    assert!(
+        client.published.values().all(|found| found == &json!([])),
+        "{:#?}",
+        client.published
+    );
     client
 }
 
@@ -67,13 +88,17 @@ fn every_site_leads_to_the_definition() {
             match name.as_str() {
                 "bash" => assert_eq!(found, json!([]), "what is built in stands nowhere"),
                 _ => assert!(
-                    texts(&found).iter().all(|(_, there)| *there == name) && texts(&found).len() == 1,
+                    texts(&found).iter().all(|(_, there)| *there == name)
+                        && texts(&found).len() == 1,
                     "{around}"
                 ),
             }
             let hover = client.at("textDocument/hover", file, &position(text(file), at));
             let told = hover["contents"]["value"].as_str().unwrap_or_default();
-            assert!(told.contains(&format!("**{kind} {name}**")), "{around}: {told}");
+            assert!(
+                told.contains(&format!("**{kind} {name}**")),
+                "{around}: {told}"
+            );
         }
     }
 }
@@ -86,17 +111,22 @@ fn every_site_is_a_reference_of_what_it_names() {
         let place = position(text(file), start);
         let asked = json!({ "textDocument": { "uri": uri(file) }, "position": place, "context": { "includeDeclaration": true } });
         let found = texts(&client.ask("textDocument/references", asked));
-        let same = SITES.iter().filter(|(file, around, other)| (*other, &site(file, around).0) == (kind, &name));
-        let expected = same.count() + usize::from(["log", "hook", "default"].contains(&name.as_str()));
-        assert!(found.iter().all(|(_, there)| *there == name), "{around}: {found:?}");
+        let same = SITES
+            .iter()
+            .filter(|(file, around, other)| (*other, &site(file, around).0) == (kind, &name));
+        let expected =
+            same.count() + usize::from(["log", "hook", "default"].contains(&name.as_str()));
+        assert!(
+            found.iter().all(|(_, there)| *there == name),
+            "{around}: {found:?}"
+        );
         assert_eq!(found.len(), expected, "{around}: {found:?}");
     }
 }
 
 #[test]
 fn paths_lead_to_files() {
-    let yaml =
-        "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  prompt: {systemRef: ./prompts/a.md}\n";
+    let yaml = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  prompt: {systemRef: ./prompts/a.md}\n";
     let mut client = Client::new(&[("goondan.yaml", yaml), ("prompts/a.md", "Hello")]);
     client.open("goondan.yaml", yaml);
     let at = position(yaml, yaml.find("prompts/").unwrap());
@@ -107,13 +137,27 @@ fn paths_lead_to_files() {
 #[test]
 fn resources_are_symbols_even_in_a_broken_text() {
     let mut client = client();
-    let symbols = client.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": uri("goondan.yaml") } }));
+    let symbols = client.ask(
+        "textDocument/documentSymbol",
+        json!({ "textDocument": { "uri": uri("goondan.yaml") } }),
+    );
     let names = |symbols: &Value| -> Vec<String> {
-        symbols.as_array().unwrap().iter().map(|symbol| symbol["name"].as_str().unwrap().to_owned()).collect()
+        symbols
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|symbol| symbol["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(names(&symbols), ["main", "spare", "writer", "default"]);
-    client.replace("goondan.yaml", &text("goondan.yaml").replace("spec:", "spec: [{ oh\n  no"));
-    let symbols = client.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": uri("goondan.yaml") } }));
+    client.replace(
+        "goondan.yaml",
+        &text("goondan.yaml").replace("spec:", "spec: [{ oh\n  no"),
+    );
+    let symbols = client.ask(
+        "textDocument/documentSymbol",
+        json!({ "textDocument": { "uri": uri("goondan.yaml") } }),
+    );
     assert_eq!(names(&symbols), ["main", "spare", "writer", "default"]);
     let found = client.ask("workspace/symbol", json!({ "query": "CONNECT" }));
     assert_eq!(names(&found), ["hook", "desk"]);
@@ -123,15 +167,30 @@ fn resources_are_symbols_even_in_a_broken_text() {
 fn names_are_painted_where_they_are_used_and_defined() {
     let mut client = client();
     for (file, around, _) in SITES {
-        let answer = client.ask("textDocument/semanticTokens/full", json!({ "textDocument": { "uri": uri(file) } }));
+        let answer = client.ask(
+            "textDocument/semanticTokens/full",
+            json!({ "textDocument": { "uri": uri(file) } }),
+        );
         let (mut line, mut start) = (0, 0);
         let mut painted = Vec::new();
-        let data: Vec<u64> = answer["data"].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect();
+        let data: Vec<u64> = answer["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|number| number.as_u64().unwrap())
+            .collect();
         for token in data.chunks(5) {
-            start = if token[0] == 0 { start + token[1] } else { token[1] };
+            start = if token[0] == 0 {
+                start + token[1]
+            } else {
+                token[1]
+            };
             line += token[0];
             let from = offset(text(file), &json!({ "line": line, "character": start }));
-            let to = offset(text(file), &json!({ "line": line, "character": start + token[2] }));
+            let to = offset(
+                text(file),
+                &json!({ "line": line, "character": start + token[2] }),
+            );
             painted.push((text(file)[from..to].to_owned(), from, token[4] == 1));
         }
         let (name, at) = site(file, around);
@@ -139,13 +198,19 @@ fn names_are_painted_where_they_are_used_and_defined() {
             || around.contains("name: <main>")
             || around.contains("name: \"<")
             || around.contains("metadata: {name: <notes>}");
-        assert!(painted.contains(&(name, at, is_definition)), "{around}: {painted:?}");
+        assert!(
+            painted.contains(&(name, at, is_definition)),
+            "{around}: {painted:?}"
+        );
     }
 }
 
 #[test]
 fn what_folds_is_told() {
     let mut client = client();
-    let answer = client.ask("textDocument/foldingRange", json!({ "textDocument": { "uri": uri("goondan.yaml") } }));
+    let answer = client.ask(
+        "textDocument/foldingRange",
+        json!({ "textDocument": { "uri": uri("goondan.yaml") } }),
+    );
     assert!(answer.as_array().unwrap().len() > 3, "{answer}");
 }

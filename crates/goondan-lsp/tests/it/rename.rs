@@ -14,8 +14,13 @@ struct Project {
 impl Project {
     fn open(files: &[(&str, &str)]) -> Self {
         let mut client = Client::new(files);
-        files.iter().for_each(|(file, text)| client.open(file, text));
-        let texts = files.iter().map(|(file, text)| ((*file).to_owned(), (*text).to_owned())).collect();
+        files
+            .iter()
+            .for_each(|(file, text)| client.open(file, text));
+        let texts = files
+            .iter()
+            .map(|(file, text)| ((*file).to_owned(), (*text).to_owned()))
+            .collect();
         Project { client, texts }
     }
 
@@ -29,17 +34,30 @@ impl Project {
     /// Renames what stands behind `before`, and takes over the edits.
     fn rename(&mut self, file: &str, before: &str, new: &str) {
         let answer = self.answer(file, before, new);
-        for (uri, edits) in answer["result"]["changes"].as_object().unwrap_or_else(|| panic!("{answer}")) {
+        for (uri, edits) in answer["result"]["changes"]
+            .as_object()
+            .unwrap_or_else(|| panic!("{answer}"))
+        {
             let file = file_of(uri);
             let text = edited(&self.texts[&file], edits);
             self.client.replace(&file, &text);
             self.texts.insert(file, text);
         }
-        assert!(self.client.published.values().all(|found| found == &json!([])), "{:#?}", self.client.published);
+        assert!(
+            self.client
+                .published
+                .values()
+                .all(|found| found == &json!([])),
+            "{:#?}",
+            self.client.published
+        );
     }
 
     fn refused(&mut self, file: &str, before: &str, new: &str) -> String {
-        self.answer(file, before, new)["error"]["message"].as_str().unwrap().to_owned()
+        self.answer(file, before, new)["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 }
 
@@ -57,7 +75,14 @@ fn there_and_back_is_the_same_text() {
         let texts = project.texts.clone();
         project.rename("goondan.yaml", before, "another-name");
         assert_ne!(project.texts, texts, "{old}");
-        assert!(!project.texts.values().any(|text| text.contains(&format!("/{old}"))), "{old}: {:#?}", project.texts);
+        assert!(
+            !project
+                .texts
+                .values()
+                .any(|text| text.contains(&format!("/{old}"))),
+            "{old}: {:#?}",
+            project.texts
+        );
         project.rename("goondan.yaml", before, old);
         assert_eq!(project.texts, texts, "{old}");
     }
@@ -73,9 +98,21 @@ fn what_can_not_be_renamed_is_refused() {
     let mut project = Project::open(&everything());
     let taken = project.refused("goondan.yaml", "Tool/", "files");
     assert!(taken.contains("There is `Tool/files` already"), "{taken}");
-    assert!(project.refused("goondan.yaml", "Tool/", "No Name").contains("not a valid Tool name"));
-    assert!(project.refused("goondan.yaml", "kind: Tool, name: ", "x").contains("built in"));
-    assert!(project.refused("goondan.yaml", "apiVersion", "x").contains("Nothing here"));
+    assert!(
+        project
+            .refused("goondan.yaml", "Tool/", "No Name")
+            .contains("not a valid Tool name")
+    );
+    assert!(
+        project
+            .refused("goondan.yaml", "kind: Tool, name: ", "x")
+            .contains("built in")
+    );
+    assert!(
+        project
+            .refused("goondan.yaml", "apiVersion", "x")
+            .contains("Nothing here")
+    );
 }
 
 #[test]
@@ -84,7 +121,10 @@ fn a_name_with_escapes_is_refused() {
     let text = text.replace("modelRef: Model/main", "modelRef: \"Model/m\\x61in\"");
     let mut project = Project::open(&[(name, &text), rest]);
     let refused = project.refused("goondan.yaml", "kind: Model\nmetadata: {name: ", "x");
-    assert!(refused.contains("with escapes") && refused.contains("line 17"), "{refused}");
+    assert!(
+        refused.contains("with escapes") && refused.contains("line 17"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -92,11 +132,15 @@ fn aliases_are_renamed_once() {
     let [(name, text), rest] = everything();
     let text = text
         .replace("modelRef: Model/main", "modelRef: &m Model/main")
-        .replace("metadata: {name: default}", "metadata: {name: default, labels: {a: *m}}");
+        .replace(
+            "metadata: {name: default}",
+            "metadata: {name: default, labels: {a: *m}}",
+        );
     // An anchor ends with its document, so this one is inside of one.
-    let text = text
-        .replace(", labels: {a: *m}", "")
-        .replace("name: \"writer\"", "name: \"writer\"\n  labels: {x: &w writer, y: *w}");
+    let text = text.replace(", labels: {a: *m}", "").replace(
+        "name: \"writer\"",
+        "name: \"writer\"\n  labels: {x: &w writer, y: *w}",
+    );
     let mut project = Project::open(&[(name, &text), rest]);
     let before = project.texts.clone();
     project.rename("goondan.yaml", "&m Model/", "other");
@@ -109,10 +153,17 @@ fn what_would_be_renamed_is_shown_first() {
     let [(_, text), _] = everything();
     let mut project = Project::open(&everything());
     let at = position(text, text.find("Tool/notes").unwrap() + 6);
-    let shown = project.client.at("textDocument/prepareRename", "goondan.yaml", &at);
+    let shown = project
+        .client
+        .at("textDocument/prepareRename", "goondan.yaml", &at);
     assert_eq!(shown["placeholder"], "notes");
     let start = position(text, text.find("Tool/notes").unwrap() + 5);
     assert_eq!(shown["range"]["start"], start);
     let at = position(text, text.find("name: bash").unwrap() + 7);
-    assert_eq!(project.client.at("textDocument/prepareRename", "goondan.yaml", &at), Value::Null);
+    assert_eq!(
+        project
+            .client
+            .at("textDocument/prepareRename", "goondan.yaml", &at),
+        Value::Null
+    );
 }

@@ -41,7 +41,11 @@ pub(super) struct Agent {
 
 impl Agent {
     /// The agent of `tool`, with its headers looked up.
-    pub(super) fn new(tool: &Resource<Tool>, stated: &A2aAgent, environment: &Environment) -> Result<Agent, OpenError> {
+    pub(super) fn new(
+        tool: &Resource<Tool>,
+        stated: &A2aAgent,
+        environment: &Environment,
+    ) -> Result<Agent, OpenError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &stated.headers {
             let value = match value {
@@ -50,21 +54,31 @@ impl Agent {
                     .resolve(source, name)
                     .map_err(|tried| {
                         let first = tried.first().map(String::as_str).unwrap_or_default();
-                        let cause = format!("the header `{name}` needs a value, and nothing sets it");
-                        OpenError::new(&tool.id, cause).suggest(format!("whoever runs the swarm can set {first}"))
+                        let cause =
+                            format!("the header `{name}` needs a value, and nothing sets it");
+                        OpenError::new(&tool.id, cause)
+                            .suggest(format!("whoever runs the swarm can set {first}"))
                     })?
                     .expose()
                     .to_owned(),
             };
-            let parsed = HeaderName::try_from(name.as_str()).ok().zip(HeaderValue::try_from(value).ok());
+            let parsed = HeaderName::try_from(name.as_str())
+                .ok()
+                .zip(HeaderValue::try_from(value).ok());
             let Some((name, mut value)) = parsed else {
                 let cause = format!("`{name}` is no header, or its value is none");
-                return Err(OpenError::new(&tool.id, cause).suggest("a header is visible ASCII characters in one line"));
+                return Err(OpenError::new(&tool.id, cause)
+                    .suggest("a header is visible ASCII characters in one line"));
             };
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        Ok(Agent { name: tool.id.name.clone(), url: stated.url.clone(), headers, card: Mutex::default() })
+        Ok(Agent {
+            name: tool.id.name.clone(),
+            url: stated.url.clone(),
+            headers,
+            card: Mutex::default(),
+        })
     }
 
     /// The card: the one that is known, or as it is now.
@@ -80,8 +94,9 @@ impl Agent {
             false => format!("{}{WELL_KNOWN}", self.url.trim_end_matches('/')),
         };
         let fetched = tokio::time::timeout(CARD_TIME, self.fetch(&address)).await;
-        let card =
-            fetched.map_err(|_| self.unreachable(&format!("did not send its card from {address} in time")))??;
+        let card = fetched.map_err(|_| {
+            self.unreachable(&format!("did not send its card from {address} in time"))
+        })??;
         let card = Card::read(&card, &self.url)
             .map_err(|why| self.unreachable(&format!("has a card at {address}, but {why}")))?;
         let card = Arc::new(card);
@@ -95,10 +110,18 @@ impl Agent {
     }
 
     async fn fetch(&self, address: &str) -> Result<Value, ToolError> {
-        let client = http::client().await.map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
-        let response = self.sent(client.get(address).header(ACCEPT, "application/json")).await?;
+        let client = http::client()
+            .await
+            .map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
+        let response = self
+            .sent(client.get(address).header(ACCEPT, "application/json"))
+            .await?;
         let bytes = self.body(response, MAX_CARD).await?;
-        let no_card = |_| self.unreachable(&format!("has no card at {address}: what is there is not JSON"));
+        let no_card = |_| {
+            self.unreachable(&format!(
+                "has no card at {address}: what is there is not JSON"
+            ))
+        };
         serde_json::from_slice(&bytes).map_err(no_card)
     }
 
@@ -110,7 +133,9 @@ impl Agent {
         accept: &'static str,
         body: &Value,
     ) -> Result<Response, ToolError> {
-        let client = http::client().await.map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
+        let client = http::client()
+            .await
+            .map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
         let mut request = client.post(&card.url).header(ACCEPT, accept).json(body);
         if let Some(version) = card.version.header() {
             request = request.header("a2a-version", version);
@@ -123,7 +148,8 @@ impl Agent {
 
     async fn sent(&self, request: RequestBuilder) -> Result<Response, ToolError> {
         let response = request.headers(self.headers.clone()).send().await;
-        let response = response.map_err(|error| self.unreachable(&format!("can't be reached: {}", causes(&error))))?;
+        let response = response
+            .map_err(|error| self.unreachable(&format!("can't be reached: {}", causes(&error))))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -144,7 +170,9 @@ impl Agent {
     pub(super) async fn body(&self, response: Response, most: usize) -> Result<Vec<u8>, ToolError> {
         let (mut bytes, mut stream) = (Vec::new(), response.bytes_stream());
         while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| self.nonsense(&format!("broke its answer off: {}", causes(&error))))?;
+            let chunk = chunk.map_err(|error| {
+                self.nonsense(&format!("broke its answer off: {}", causes(&error)))
+            })?;
             if bytes.len() + chunk.len() > most {
                 return Err(self.nonsense("sent more than is taken"));
             }
@@ -166,7 +194,11 @@ impl Agent {
 /// What went wrong, without the address, which may have a key in it.
 fn causes(error: &reqwest::Error) -> String {
     let mut source = std::error::Error::source(error);
-    let mut words = if source.is_none() { error.to_string() } else { String::new() };
+    let mut words = if source.is_none() {
+        error.to_string()
+    } else {
+        String::new()
+    };
     while let Some(cause) = source {
         words = cause.to_string();
         source = cause.source();

@@ -103,14 +103,25 @@ impl<'a> Call<'a> {
         let card = self.agent.card().await?;
         // A call that is made again after a crash has the same id: agents that look at it begin no second task.
         let ctx = self.ctx;
-        let id = derived_id(&["a2a", &ctx.trace_id, &ctx.turn_id, &ctx.message.id, &ctx.tool_call_id]);
-        let params = card.version.message(&id, self.message, self.conversation, self.answers);
+        let id = derived_id(&[
+            "a2a",
+            &ctx.trace_id,
+            &ctx.turn_id,
+            &ctx.message.id,
+            &ctx.tool_call_id,
+        ]);
+        let params = card
+            .version
+            .message(&id, self.message, self.conversation, self.answers);
         // The task of an answer is known before: it can be cancelled.
         self.task.id = self.answers.map(str::to_owned);
         self.name();
         let sent = match card.streams {
             true => self.stream(&card, params).await,
-            false => self.request(&card, Method::Send, params).await.and_then(|result| self.take(&result)),
+            false => self
+                .request(&card, Method::Send, params)
+                .await
+                .and_then(|result| self.take(&result)),
         };
         if let Err(failure) = sent {
             let is_refusal = failure.code.as_deref() == Some(Code::A2A_REFUSED.as_str());
@@ -126,9 +137,17 @@ impl<'a> Call<'a> {
 
     /// Reads the task as it goes on.
     async fn stream(&mut self, card: &Card, params: Value) -> Result<(), ToolError> {
-        let body = card.version.request(Method::Stream, card.tenant.as_deref(), params);
-        let response = self.agent.post(card, self.ctx.caller.as_ref(), "text/event-stream", &body).await?;
-        let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let body = card
+            .version
+            .request(Method::Stream, card.tenant.as_deref(), params);
+        let response = self
+            .agent
+            .post(card, self.ctx.caller.as_ref(), "text/event-stream", &body)
+            .await?;
+        let kind = response
+            .headers()
+            .get(reqwest::header::CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
             // An error, as a rule.
             let bytes = self.agent.body(response, MAX_ANSWER).await?;
@@ -137,8 +156,13 @@ impl<'a> Call<'a> {
         }
         let mut events = SseStream::from_bytes_stream(Box::pin(bounded(response.bytes_stream())));
         while let Some(event) = events.next().await {
-            let event = event.map_err(|failure| self.agent.nonsense(&format!("broke its answer off: {failure}")))?;
-            let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
+            let event = event.map_err(|failure| {
+                self.agent
+                    .nonsense(&format!("broke its answer off: {failure}"))
+            })?;
+            let Some(data) = event.data.filter(|data| !data.is_empty()) else {
+                continue;
+            };
             let result = self.result(data.as_bytes())?;
             self.take(&result)?;
             if self.task.state() != State::Open {
@@ -153,7 +177,9 @@ impl<'a> Call<'a> {
         let (mut pause, mut failures) = (FIRST_PAUSE, 0);
         while self.task.state() == State::Open {
             let Some(id) = self.task.id.clone() else {
-                return Err(self.agent.nonsense("has answered with neither a task nor a message"));
+                return Err(self
+                    .agent
+                    .nonsense("has answered with neither a task nor a message"));
             };
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -175,21 +201,38 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    async fn request(&self, card: &Card, method: Method, params: Value) -> Result<Value, ToolError> {
+    async fn request(
+        &self,
+        card: &Card,
+        method: Method,
+        params: Value,
+    ) -> Result<Value, ToolError> {
         let body = card.version.request(method, card.tenant.as_deref(), params);
-        let response = self.agent.post(card, self.ctx.caller.as_ref(), "application/json", &body).await?;
+        let response = self
+            .agent
+            .post(card, self.ctx.caller.as_ref(), "application/json", &body)
+            .await?;
         let bytes = self.agent.body(response, MAX_ANSWER).await?;
         self.result(&bytes)
     }
 
     /// The result in a response, or the error.
     fn result(&self, response: &[u8]) -> Result<Value, ToolError> {
-        let mut response: Value = serde_json::from_slice(response)
-            .map_err(|failure| self.agent.nonsense(&format!("answered something that is not JSON: {failure}")))?;
+        let mut response: Value = serde_json::from_slice(response).map_err(|failure| {
+            self.agent
+                .nonsense(&format!("answered something that is not JSON: {failure}"))
+        })?;
         if let Some(refusal) = response.get("error").filter(|error| !error.is_null()) {
-            let words = refusal.get("message").and_then(Value::as_str).unwrap_or("it does not say why");
+            let words = refusal
+                .get("message")
+                .and_then(Value::as_str)
+                .unwrap_or("it does not say why");
             let number = refusal.get("code").cloned().unwrap_or_default();
-            let what = format!("refuses that: {} ({})", said(words), said(&number.to_string()));
+            let what = format!(
+                "refuses that: {} ({})",
+                said(words),
+                said(&number.to_string())
+            );
             return Err(error(Code::A2A_REFUSED, &self.agent.name, what));
         }
         match response.get_mut("result").map(Value::take) {
@@ -199,8 +242,10 @@ impl<'a> Call<'a> {
     }
 
     fn take(&mut self, result: &Value) -> Result<(), ToolError> {
-        let piece =
-            Piece::read(result).ok_or_else(|| self.agent.nonsense("answered something that A2A does not have"))?;
+        let piece = Piece::read(result).ok_or_else(|| {
+            self.agent
+                .nonsense("answered something that A2A does not have")
+        })?;
         let told = self.task.take(piece);
         self.name();
         self.tell(told);
@@ -221,7 +266,9 @@ impl<'a> Call<'a> {
     fn tell(&self, words: Option<String>) {
         if let Some(words) = words.filter(|_| self.task.state() == State::Open) {
             let words: String = words.chars().take(MAX_MESSAGE).collect();
-            self.ctx.progress.update(&shown::line(words).to_string(), JsonObject::new());
+            self.ctx
+                .progress
+                .update(&shown::line(words).to_string(), JsonObject::new());
         }
     }
 
@@ -231,8 +278,16 @@ impl<'a> Call<'a> {
         let answer = task.answer();
         match task.state() {
             State::Failed => {
-                let words = if task.words.trim().is_empty() { "it does not say why" } else { &task.words };
-                Err(error(Code::A2A_TASK, &agent.name, format_args!("has not done it: {}", said(words))))
+                let words = if task.words.trim().is_empty() {
+                    "it does not say why"
+                } else {
+                    &task.words
+                };
+                Err(error(
+                    Code::A2A_TASK,
+                    &agent.name,
+                    format_args!("has not done it: {}", said(words)),
+                ))
             }
             State::Asks => Ok(ToolOutput {
                 output: json!({"question": task.words, "task": task.id, "conversation": conversation}),
@@ -256,7 +311,9 @@ fn bounded<E: std::error::Error + Send + Sync + 'static>(
     let mut left = MAX_ANSWER;
     stream.map(move |chunk| {
         let chunk = chunk.map_err(std::io::Error::other)?;
-        left = left.checked_sub(chunk.len()).ok_or_else(|| std::io::Error::other("it is larger than 16 MiB"))?;
+        left = left
+            .checked_sub(chunk.len())
+            .ok_or_else(|| std::io::Error::other("it is larger than 16 MiB"))?;
         Ok(chunk)
     })
 }

@@ -21,20 +21,39 @@ impl Card {
     /// # Errors
     /// Why it is of no use, as the rest of a sentence.
     pub(super) fn read(card: &Value, base: &str) -> Result<Card, String> {
-        let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        let text = |value: &Value, field: &str| {
+            value.get(field).and_then(Value::as_str).map(str::to_owned)
+        };
         let streams = card.pointer("/capabilities/streaming") == Some(&Value::Bool(true));
         let mut ways = Vec::new();
-        for interface in card.get("supportedInterfaces").and_then(Value::as_array).into_iter().flatten() {
+        for interface in card
+            .get("supportedInterfaces")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             let is_rpc = text(interface, "protocolBinding").as_deref() == Some("JSONRPC");
-            let version = text(interface, "protocolVersion").and_then(|version| Version::named(&version));
+            let version =
+                text(interface, "protocolVersion").and_then(|version| Version::named(&version));
             if let (true, Some(version), Some(url)) = (is_rpc, version, text(interface, "url")) {
-                ways.push(Card { url, version, streams, tenant: text(interface, "tenant") });
+                ways.push(Card {
+                    url,
+                    version,
+                    streams,
+                    tenant: text(interface, "tenant"),
+                });
             }
         }
         // The form of 0.3.
-        let is_rpc = text(card, "preferredTransport").is_none_or(|transport| transport == "JSONRPC");
+        let is_rpc =
+            text(card, "preferredTransport").is_none_or(|transport| transport == "JSONRPC");
         if let (true, Some(url)) = (is_rpc, text(card, "url")) {
-            ways.push(Card { url, version: Version::V03, streams, tenant: None });
+            ways.push(Card {
+                url,
+                version: Version::V03,
+                streams,
+                tenant: None,
+            });
         }
         // The newest version first; of each, the first that the agent names.
         ways.sort_by_key(|way| way.version == Version::V03);
@@ -71,7 +90,10 @@ mod tests {
             "capabilities": {"streaming": true},
         });
         let read = Card::read(&card, "https://a.example/").expect("a card");
-        assert_eq!((&*read.url, read.version, read.streams), ("https://a.example/new", Version::V10, true));
+        assert_eq!(
+            (&*read.url, read.version, read.streams),
+            ("https://a.example/new", Version::V10, true)
+        );
         assert_eq!(read.tenant.as_deref(), Some("t"));
         let old = json!({"url": "https://a.example/oldest", "capabilities": {}});
         let read = Card::read(&old, "https://a.example/x.json").expect("a card");
@@ -80,14 +102,23 @@ mod tests {
 
     #[test]
     fn a_card_leads_nowhere_else() {
-        for url in ["https://b.example/", "http://a.example/", "https://a.example:444/", "file:///etc/passwd", "/a2a"] {
+        for url in [
+            "https://b.example/",
+            "http://a.example/",
+            "https://a.example:444/",
+            "file:///etc/passwd",
+            "/a2a",
+        ] {
             let card = json!({"url": url});
             assert!(Card::read(&card, "https://a.example/").is_err(), "{url}");
         }
         assert!(Card::read(&json!({}), "https://a.example/").is_err());
         assert!(
-            Card::read(&json!({"url": "https://a.example/", "preferredTransport": "GRPC"}), "https://a.example/")
-                .is_err()
+            Card::read(
+                &json!({"url": "https://a.example/", "preferredTransport": "GRPC"}),
+                "https://a.example/"
+            )
+            .is_err()
         );
     }
 }

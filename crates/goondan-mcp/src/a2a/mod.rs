@@ -18,7 +18,9 @@ use async_trait::async_trait;
 use self::agent::Agent;
 use self::call::Call;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use goondan_core::ports::tool::{
+    OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+};
 use goondan_spec::kinds::{A2aAgent, Entry, Tool};
 use goondan_spec::value::Environment;
 use goondan_spec::{Code, Resource};
@@ -31,12 +33,17 @@ pub struct A2aTools {
 impl A2aTools {
     /// A source whose headers come from `environment`.
     pub fn new(environment: Environment) -> Self {
-        A2aTools { environment: Mutex::new(environment) }
+        A2aTools {
+            environment: Mutex::new(environment),
+        }
     }
 
     /// What value sources see from now on.
     pub fn set_environment(&self, environment: Environment) {
-        *self.environment.lock().unwrap_or_else(PoisonError::into_inner) = environment;
+        *self
+            .environment
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = environment;
     }
 }
 
@@ -51,9 +58,15 @@ impl ToolSource for A2aTools {
         let Entry::A2a(stated) = &tool.spec.entry else {
             return Err(OpenError::new(&tool.id, "it has no `spec.a2a`"));
         };
-        let environment = self.environment.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let environment = self
+            .environment
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let agent = Agent::new(tool, stated, &environment)?;
-        Ok(ToolSet { exports: vec![(A2aAgent::export(), Arc::new(Ask(agent)))] })
+        Ok(ToolSet {
+            exports: vec![(A2aAgent::export(), Arc::new(Ask(agent)))],
+        })
     }
 }
 

@@ -33,14 +33,18 @@ pub(super) struct Answer {
 impl Task {
     /// Takes what was sent. Gives what the agent says on the way.
     pub(super) fn take(&mut self, piece: Piece<'_>) -> Option<String> {
-        let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        let text = |value: &Value, field: &str| {
+            value.get(field).and_then(Value::as_str).map(str::to_owned)
+        };
         match piece {
             Piece::Task(task) => {
                 self.id = text(task, "id").or_else(|| self.id.take());
                 self.context = text(task, "contextId").or_else(|| self.context.take());
                 if let Some(artifacts) = task.get("artifacts").and_then(Value::as_array) {
                     self.artifacts.clear();
-                    artifacts.iter().for_each(|artifact| self.add(artifact, false));
+                    artifacts
+                        .iter()
+                        .for_each(|artifact| self.add(artifact, false));
                 }
                 self.stand(task.get("status")?)
             }
@@ -50,7 +54,10 @@ impl Task {
             }
             Piece::Artifact(update) => {
                 self.name(update);
-                self.add(update.get("artifact")?, update.get("append") == Some(&Value::Bool(true)));
+                self.add(
+                    update.get("artifact")?,
+                    update.get("append") == Some(&Value::Bool(true)),
+                );
                 None
             }
             Piece::Message(message) => {
@@ -69,12 +76,18 @@ impl Task {
 
     fn stand(&mut self, status: &Value) -> Option<String> {
         self.state = Some(state(status));
-        self.words = status.get("message").map(|message| answer(&parts(message)).text).unwrap_or_default();
+        self.words = status
+            .get("message")
+            .map(|message| answer(&parts(message)).text)
+            .unwrap_or_default();
         Some(self.words.clone()).filter(|words| !words.trim().is_empty())
     }
 
     fn add(&mut self, artifact: &Value, append: bool) {
-        let id = artifact.get("artifactId").and_then(Value::as_str).unwrap_or_default();
+        let id = artifact
+            .get("artifactId")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         match self.artifacts.iter_mut().find(|(known, _)| known == id) {
             Some((_, known)) if append => known.extend(parts(artifact)),
             Some((_, known)) => *known = parts(artifact),
@@ -94,7 +107,11 @@ impl Task {
     /// What was answered: the artifacts; the last words where there are none.
     pub(super) fn answer(&self) -> Answer {
         let mut all = Answer::default();
-        let each = self.artifacts.iter().map(|(_, parts)| parts).chain(&self.message);
+        let each = self
+            .artifacts
+            .iter()
+            .map(|(_, parts)| parts)
+            .chain(&self.message);
         for part in each.map(|parts| answer(parts)) {
             if !all.text.is_empty() && !part.text.is_empty() {
                 all.text.push_str("\n\n");
@@ -108,20 +125,25 @@ impl Task {
         let left_out = all.attachments.len().saturating_sub(MAX_ATTACHMENTS);
         if left_out > 0 {
             all.attachments.truncate(MAX_ATTACHMENTS);
-            all.text.push_str(&format!("\n[{left_out} more attachments were left out]"));
+            all.text
+                .push_str(&format!("\n[{left_out} more attachments were left out]"));
         }
         all
     }
 }
 
 fn parts(of: &Value) -> Vec<Value> {
-    of.get("parts").and_then(Value::as_array).cloned().unwrap_or_default()
+    of.get("parts")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// Parts of either version. Pieces of text that were sent one after another are one text.
 fn answer(parts: &[Value]) -> Answer {
     let mut answer = Answer::default();
-    let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+    let text =
+        |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     for part in parts {
         let file = part.get("file").unwrap_or(part);
         if let Some(words) = text(part, "text") {
@@ -132,12 +154,24 @@ fn answer(parts: &[Value]) -> Answer {
             let media_type = text(file, "mediaType").or_else(|| text(file, "mimeType"));
             let name = text(file, "filename").or_else(|| text(file, "name"));
             let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-            let left_out = attach(&media_type, &bytes, name.as_deref(), &mut answer.attachments);
-            answer.text.extend(left_out.map(|said| format!("\n{said}\n")));
+            let left_out = attach(
+                &media_type,
+                &bytes,
+                name.as_deref(),
+                &mut answer.attachments,
+            );
+            answer
+                .text
+                .extend(left_out.map(|said| format!("\n{said}\n")));
         } else if let Some(url) = text(file, "url").or_else(|| text(file, "uri")) {
-            answer.text.push_str(&visible(&format!("\n[file: {url}]\n")));
+            answer
+                .text
+                .push_str(&visible(&format!("\n[file: {url}]\n")));
         } else {
-            answer.text.push_str(&format!("\n{}\n", json!("a part of a kind that is not known here")));
+            answer.text.push_str(&format!(
+                "\n{}\n",
+                json!("a part of a kind that is not known here")
+            ));
         }
     }
     answer
@@ -167,10 +201,21 @@ mod tests {
 
     #[test]
     fn an_answer_is_put_together_from_its_pieces() {
-        let pieces = [text("old", false), text("a", false), text("b", true), status("TASK_STATE_COMPLETED")];
+        let pieces = [
+            text("old", false),
+            text("a", false),
+            text("b", true),
+            status("TASK_STATE_COMPLETED"),
+        ];
         let task = task(&pieces);
-        assert_eq!((task.state(), &*task.answer().text), (State::Completed, "ab"));
-        assert_eq!((task.id.as_deref(), task.context.as_deref()), (Some("t"), Some("c")));
+        assert_eq!(
+            (task.state(), &*task.answer().text),
+            (State::Completed, "ab")
+        );
+        assert_eq!(
+            (task.id.as_deref(), task.context.as_deref()),
+            (Some("t"), Some("c"))
+        );
     }
 
     #[test]
@@ -203,14 +248,22 @@ mod tests {
             ("TASK_STATE_WORKING", State::Open),
         ] {
             let task = with(name);
-            assert_eq!((task.state(), &*task.words), (wanted, "which\\u{202e}?"), "{name}");
+            assert_eq!(
+                (task.state(), &*task.words),
+                (wanted, "which\\u{202e}?"),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn a_message_is_an_answer() {
-        let message = json!({"message": {"messageId": "m", "contextId": "c", "parts": [{"text": "hi"}]}});
+        let message =
+            json!({"message": {"messageId": "m", "contextId": "c", "parts": [{"text": "hi"}]}});
         let task = task(&[message]);
-        assert_eq!((task.state(), &*task.answer().text, task.context.as_deref()), (State::Completed, "hi", Some("c")));
+        assert_eq!(
+            (task.state(), &*task.answer().text, task.context.as_deref()),
+            (State::Completed, "hi", Some("c"))
+        );
     }
 }

@@ -59,9 +59,17 @@ impl Version {
     }
 
     /// The parameters of a message.
-    pub(super) fn message(self, id: &str, text: &str, context: Option<&str>, task: Option<&str>) -> Value {
+    pub(super) fn message(
+        self,
+        id: &str,
+        text: &str,
+        context: Option<&str>,
+        task: Option<&str>,
+    ) -> Value {
         let mut message = match self {
-            Version::V03 => json!({"kind": "message", "role": "user", "parts": [{"kind": "text", "text": text}]}),
+            Version::V03 => {
+                json!({"kind": "message", "role": "user", "parts": [{"kind": "text", "text": text}]})
+            }
             Version::V10 => json!({"role": "ROLE_USER", "parts": [{"text": text}]}),
         };
         message["messageId"] = id.into();
@@ -87,7 +95,9 @@ impl<'v> Piece<'v> {
     /// Reads a result in either version; `None` where it is something else.
     pub(super) fn read(result: &'v Value) -> Option<Self> {
         let fields = ["task", "message", "statusUpdate", "artifactUpdate"];
-        let new = fields.iter().find_map(|field| Some((*field, result.get(field)?)));
+        let new = fields
+            .iter()
+            .find_map(|field| Some((*field, result.get(field)?)));
         let (kind, value) = match (result.get("kind").and_then(Value::as_str), new) {
             (Some("task"), _) => ("task", result),
             (Some("message"), _) => ("message", result),
@@ -118,8 +128,16 @@ pub(super) enum State {
 
 /// The state in a status: `TASK_STATE_COMPLETED` and `completed` are the same.
 pub(super) fn state(status: &Value) -> State {
-    let name = status.get("state").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
-    match name.trim_start_matches("task_state_").replace('_', "-").as_str() {
+    let name = status
+        .get("state")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    match name
+        .trim_start_matches("task_state_")
+        .replace('_', "-")
+        .as_str()
+    {
         "completed" => State::Completed,
         "failed" | "canceled" | "cancelled" | "rejected" => State::Failed,
         "input-required" | "auth-required" => State::Asks,

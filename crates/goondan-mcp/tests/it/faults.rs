@@ -27,7 +27,11 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "an end in the middle of initialize",
-        script: |heard| heard.is("initialize").then(|| vec![Does::Prints("{\"jsonrpc\":".to_owned()), Does::Ends]),
+        script: |heard| {
+            heard
+                .is("initialize")
+                .then(|| vec![Does::Prints("{\"jsonrpc\":".to_owned()), Does::Ends])
+        },
         tools: "E_MCP_CONNECT",
         calls: &[],
     },
@@ -39,7 +43,11 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "a revision that does not exist",
-        script: |heard| heard.is("initialize").then(|| vec![heard.answer(hello("1999-01-01"))]),
+        script: |heard| {
+            heard
+                .is("initialize")
+                .then(|| vec![heard.answer(hello("1999-01-01"))])
+        },
         tools: "E_MCP_CONNECT",
         calls: &[],
     },
@@ -53,8 +61,16 @@ const FAULTS: &[Fault] = &[
         name: "words on standard output",
         script: |heard| {
             let words = "\u{1b}[32mListening…\u{1b}[0m\n{\"level\":\"info\"}\n[]\nnull\n\n\"\n";
-            let answer = if heard.is("tools/call") { heard.echo() } else { return None };
-            Some(vec![Does::Prints(words.to_owned()), answer, Does::Prints(words.to_owned())])
+            let answer = if heard.is("tools/call") {
+                heard.echo()
+            } else {
+                return None;
+            };
+            Some(vec![
+                Does::Prints(words.to_owned()),
+                answer,
+                Does::Prints(words.to_owned()),
+            ])
         },
         tools: "add",
         calls: &["1", "2"],
@@ -81,8 +97,15 @@ const FAULTS: &[Fault] = &[
         name: "an answer that goes deeper than anything reads",
         script: |heard| {
             let deep = || format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
-            let answer = || format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{}}}\n", heard.message["id"], deep());
-            (heard.is("tools/call") && heard.before("tools/call") == 0).then(|| vec![Does::Prints(answer())])
+            let answer = || {
+                format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{}}}\n",
+                    heard.message["id"],
+                    deep()
+                )
+            };
+            (heard.is("tools/call") && heard.before("tools/call") == 0)
+                .then(|| vec![Does::Prints(answer())])
         },
         tools: "add",
         calls: &["E_MCP_PROTOCOL", "2"],
@@ -90,11 +113,16 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "answers that nobody asked for, and the same one twice",
         script: |heard| {
-            let stray = |id: Value| Does::Says(json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}));
+            let stray = |id: Value| {
+                Does::Says(json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}))
+            };
             let none = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what?"}});
             heard.is("tools/call").then(|| {
                 let twice = [heard.echo(), heard.text("stale")];
-                [stray(json!(4711)), stray(json!("x")), Does::Says(none)].into_iter().chain(twice).collect()
+                [stray(json!(4711)), stray(json!("x")), Does::Says(none)]
+                    .into_iter()
+                    .chain(twice)
+                    .collect()
             })
         },
         tools: "add",
@@ -104,8 +132,7 @@ const FAULTS: &[Fault] = &[
         name: "an id that comes back as text",
         script: |heard| {
             let id = heard.message["id"].to_string();
-            let answer =
-                || json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": "ok"}]}});
+            let answer = || json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": "ok"}]}});
             heard.is("tools/call").then(|| vec![Does::Says(answer())])
         },
         tools: "add",
@@ -120,16 +147,22 @@ const FAULTS: &[Fault] = &[
                 json!({"content": "words"}),
                 json!({"content": [{"type": "video", "url": "x"}, {"type": "text", "text": "a"}]}),
             ];
-            heard.is("tools/call").then(|| vec![heard.answer(odd[heard.before("tools/call")].clone())])
+            heard
+                .is("tools/call")
+                .then(|| vec![heard.answer(odd[heard.before("tools/call")].clone())])
         },
         tools: "add",
-        calls: &["E_MCP_PROTOCOL", "E_MCP_PROTOCOL", "words", "[content that can't be understood]\na"],
+        calls: &[
+            "E_MCP_PROTOCOL",
+            "E_MCP_PROTOCOL",
+            "words",
+            "[content that can't be understood]\na",
+        ],
     },
     Fault {
         name: "tools that make no sense, among others",
         script: |heard| {
-            let schema =
-                |schema: Value| json!({"name": format!("s{}", schema.to_string().len()), "inputSchema": schema});
+            let schema = |schema: Value| json!({"name": format!("s{}", schema.to_string().len()), "inputSchema": schema});
             let deep = (0..40).fold(json!({}), |inner, _| json!({"properties": {"p": inner}}));
             let twin = tool("add");
             heard.is("tools/list").then(|| {
@@ -148,8 +181,12 @@ const FAULTS: &[Fault] = &[
         script: |heard| {
             let other = || heard.answer(json!({"tools": [tool("other")]}));
             match () {
-                () if heard.is("tools/call") => Some(vec![heard.refuse(-32602, "Unknown tool: add")]),
-                () if heard.is("tools/list") && heard.before("tools/call") > 0 => Some(vec![other()]),
+                () if heard.is("tools/call") => {
+                    Some(vec![heard.refuse(-32602, "Unknown tool: add")])
+                }
+                () if heard.is("tools/list") && heard.before("tools/call") > 0 => {
+                    Some(vec![other()])
+                }
                 () => None,
             }
         },
@@ -159,7 +196,9 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "a cursor that leads back",
         script: |heard| {
-            heard.is("tools/list").then(|| vec![heard.answer(json!({"tools": [tool("add")], "nextCursor": "1"}))])
+            heard
+                .is("tools/list")
+                .then(|| vec![heard.answer(json!({"tools": [tool("add")], "nextCursor": "1"}))])
         },
         tools: "add",
         calls: &["1"],
@@ -168,7 +207,9 @@ const FAULTS: &[Fault] = &[
         name: "pages without end",
         script: |heard| {
             let page = heard.before("tools/list").to_string();
-            heard.is("tools/list").then(|| vec![heard.answer(json!({"tools": [tool("add")], "nextCursor": page}))])
+            heard
+                .is("tools/list")
+                .then(|| vec![heard.answer(json!({"tools": [tool("add")], "nextCursor": page}))])
         },
         tools: "add",
         calls: &["1"],
@@ -183,7 +224,9 @@ const FAULTS: &[Fault] = &[
                 json!({"content": [{"type": "text", "text": "3"}]}),
             ];
             match () {
-                () if heard.is("tools/call") => Some(vec![heard.answer(results[heard.before("tools/call")].clone())]),
+                () if heard.is("tools/call") => Some(vec![
+                    heard.answer(results[heard.before("tools/call")].clone()),
+                ]),
                 () if heard.is("tools/list") => {
                     let mut told = tool("add");
                     told["outputSchema"] = announced;
@@ -198,9 +241,10 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "a picture of 12 MB",
         script: |heard| {
-            let content =
-                || json!({"content": [{"type": "image", "mimeType": "image/png", "data": "QQQQ".repeat(4 << 20)}]});
-            heard.is("tools/call").then(|| vec![heard.answer(content())])
+            let content = || json!({"content": [{"type": "image", "mimeType": "image/png", "data": "QQQQ".repeat(4 << 20)}]});
+            heard
+                .is("tools/call")
+                .then(|| vec![heard.answer(content())])
         },
         tools: "add",
         calls: &["E_MCP_TOO_LARGE"],
@@ -210,10 +254,15 @@ const FAULTS: &[Fault] = &[
         script: |heard| {
             let token = &heard.message["params"]["_meta"]["progressToken"];
             let told = |n: u32| {
-                let params = json!({"progressToken": token, "progress": n, "message": "still here"});
-                Does::Says(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+                let params =
+                    json!({"progressToken": token, "progress": n, "message": "still here"});
+                Does::Says(
+                    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}),
+                )
             };
-            heard.is("tools/call").then(|| (0..10_000).map(told).chain([heard.echo()]).collect())
+            heard
+                .is("tools/call")
+                .then(|| (0..10_000).map(told).chain([heard.echo()]).collect())
         },
         tools: "add",
         calls: &["1"],
@@ -233,17 +282,29 @@ fn asks_back(heard: &Heard<'_>) -> Option<Vec<Does>> {
     };
     if heard.is("tools/call") {
         let said = json!([{"role": "user", "content": {"type": "text", "text": "hi"}}]);
-        let form = json!({"message": "who?", "requestedSchema": {"type": "object", "properties": {}}});
+        let form =
+            json!({"message": "who?", "requestedSchema": {"type": "object", "properties": {}}});
         return Some(vec![
-            ask("a", "sampling/createMessage", json!({"messages": said, "maxTokens": 1})),
+            ask(
+                "a",
+                "sampling/createMessage",
+                json!({"messages": said, "maxTokens": 1}),
+            ),
             ask("b", "roots/list", json!({})),
             ask("c", "elicitation/create", form),
             ask("d", "no/such", json!({})),
         ]);
     }
-    let call = heard.past.iter().find(|message| message["method"] == "tools/call")?;
-    let mut answers: Vec<&Value> =
-        heard.past.iter().chain([heard.message]).filter(|message| message.get("method").is_none()).collect();
+    let call = heard
+        .past
+        .iter()
+        .find(|message| message["method"] == "tools/call")?;
+    let mut answers: Vec<&Value> = heard
+        .past
+        .iter()
+        .chain([heard.message])
+        .filter(|message| message.get("method").is_none())
+        .collect();
     if answers.len() < 4 {
         return Some(Vec::new());
     }
@@ -254,14 +315,18 @@ fn asks_back(heard: &Heard<'_>) -> Option<Vec<Does>> {
     };
     let said: Vec<String> = answers.into_iter().map(said).collect();
     let content = json!([{"type": "text", "text": said.join(" ")}]);
-    Some(vec![Does::Says(json!({"jsonrpc": "2.0", "id": call["id"], "result": {"content": content}}))])
+    Some(vec![Does::Says(
+        json!({"jsonrpc": "2.0", "id": call["id"], "result": {"content": content}}),
+    )])
 }
 
 #[tokio::test]
 async fn whatever_a_server_does_a_call_ends() {
     let mut wrong = Vec::new();
     for fault in FAULTS {
-        let (seen, calls) = tokio::time::timeout(HANGS, of(fault)).await.expect(fault.name);
+        let (seen, calls) = tokio::time::timeout(HANGS, of(fault))
+            .await
+            .expect(fault.name);
         if seen != fault.tools || calls != fault.calls {
             wrong.push((fault.name, seen, calls));
         }
@@ -273,10 +338,19 @@ async fn whatever_a_server_does_a_call_ends() {
 async fn of(fault: &Fault) -> (String, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let is_silent = fault.tools == "E_MCP_TIMEOUT";
-    let patience = if is_silent { Duration::from_millis(300) } else { HANGS };
+    let patience = if is_silent {
+        Duration::from_millis(300)
+    } else {
+        HANGS
+    };
     let session = session(&Played::new(fault.script, 0), folder.path(), patience);
     let seen = match session.catalog().await {
-        Ok(catalog) => catalog.tools.iter().map(|tool| tool.export.name.as_str()).collect::<Vec<_>>().join(" "),
+        Ok(catalog) => catalog
+            .tools
+            .iter()
+            .map(|tool| tool.export.name.as_str())
+            .collect::<Vec<_>>()
+            .join(" "),
         Err(error) => error.code.unwrap_or(error.message),
     };
     let mut calls = Vec::new();
@@ -290,7 +364,9 @@ async fn of(fault: &Fault) -> (String, Vec<String>) {
 #[tokio::test]
 async fn a_server_that_ends_between_calls_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
-    let ends: Script = |heard| (heard.is("tools/call") && heard.start == 0).then(|| vec![heard.echo(), Does::Ends]);
+    let ends: Script = |heard| {
+        (heard.is("tools/call") && heard.start == 0).then(|| vec![heard.echo(), Does::Ends])
+    };
     let server = Played::new(ends, 0);
     let session = session(&server, folder.path(), HANGS);
     assert_eq!(call(&session, 1).await, "1");
@@ -306,7 +382,9 @@ async fn an_answer_that_comes_after_its_call_was_given_up_is_nobodys() {
         if heard.is("notifications/cancelled") {
             let id = &heard.message["params"]["requestId"];
             let result = json!({"content": [{"type": "text", "text": "late"}]});
-            return Some(vec![Does::Says(json!({"jsonrpc": "2.0", "id": id, "result": result}))]);
+            return Some(vec![Does::Says(
+                json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            )]);
         }
         (heard.is("tools/call") && heard.before("tools/call") == 0).then(Vec::new)
     };
@@ -326,8 +404,11 @@ async fn an_answer_that_comes_after_its_call_was_given_up_is_nobodys() {
 async fn a_server_that_says_without_end_that_its_tools_changed_is_not_asked_without_end() {
     let folder = tempfile::tempdir().unwrap();
     let storm: Script = |heard| {
-        let told = || Does::Says(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
-        heard.is("tools/call").then(|| (0..10_000).map(|_| told()).chain([heard.echo()]).collect())
+        let told =
+            || Does::Says(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+        heard
+            .is("tools/call")
+            .then(|| (0..10_000).map(|_| told()).chain([heard.echo()]).collect())
     };
     let server = Played::new(storm, 0);
     let session = session(&server, folder.path(), HANGS);
@@ -335,7 +416,11 @@ async fn a_server_that_says_without_end_that_its_tools_changed_is_not_asked_with
         assert_eq!(call(&session, n).await, n.to_string());
     }
     session.end().await;
-    assert!(server.heard("tools/list") < 1_000, "{} times", server.heard("tools/list"));
+    assert!(
+        server.heard("tools/list") < 1_000,
+        "{} times",
+        server.heard("tools/list")
+    );
 }
 
 #[tokio::test]
@@ -353,13 +438,22 @@ async fn what_is_wrong_with_a_list_is_told_and_pages_end() {
     let endless: Script = |heard| {
         let page = heard.before("tools/list");
         let tools = [tool(&format!("t{}", page % 3))];
-        heard.is("tools/list").then(|| vec![heard.answer(json!({"tools": tools, "nextCursor": page.to_string()}))])
+        heard
+            .is("tools/list")
+            .then(|| vec![heard.answer(json!({"tools": tools, "nextCursor": page.to_string()}))])
     };
     let server = Played::new(endless, 0);
     let session = session(&server, folder.path(), HANGS);
     let catalog = session.catalog().await.unwrap();
     assert_eq!(catalog.tools.len(), 3);
-    assert!(catalog.notes.iter().any(|note| note.contains("more than 200 pages")), "{:?}", catalog.notes);
+    assert!(
+        catalog
+            .notes
+            .iter()
+            .any(|note| note.contains("more than 200 pages")),
+        "{:?}",
+        catalog.notes
+    );
     assert!(catalog.notes.len() <= 21, "{:?}", catalog.notes);
     assert_eq!(outcome(session.call("t1", JsonObject::new()).await), "null");
     session.end().await;

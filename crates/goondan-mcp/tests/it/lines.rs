@@ -45,7 +45,10 @@ impl Heard<'_> {
 
     /// How many messages of that method it has heard before.
     pub(crate) fn before(&self, method: &str) -> usize {
-        self.past.iter().filter(|message| message["method"] == method).count()
+        self.past
+            .iter()
+            .filter(|message| message["method"] == method)
+            .count()
     }
 
     pub(crate) fn answer(&self, result: Value) -> Does {
@@ -63,11 +66,16 @@ impl Heard<'_> {
     }
 
     pub(crate) fn refuse(&self, code: i64, message: &str) -> Does {
-        Does::Says(json!({"jsonrpc": "2.0", "id": self.message["id"], "error": {"code": code, "message": message}}))
+        Does::Says(
+            json!({"jsonrpc": "2.0", "id": self.message["id"], "error": {"code": code, "message": message}}),
+        )
     }
 
     fn right(&self) -> Vec<Does> {
-        let Some(method) = self.message["method"].as_str().filter(|_| self.message.get("id").is_some()) else {
+        let Some(method) = self.message["method"]
+            .as_str()
+            .filter(|_| self.message.get("id").is_some())
+        else {
             return Vec::new();
         };
         vec![match method {
@@ -107,12 +115,23 @@ pub(crate) struct Played {
 impl Played {
     pub(crate) fn new(script: Script, complaints: u64) -> Arc<Self> {
         let ended = Arc::new(Semaphore::new(0));
-        Arc::new(Played { script, starts: AtomicUsize::new(0), heard: Mutex::default(), ended, complaints })
+        Arc::new(Played {
+            script,
+            starts: AtomicUsize::new(0),
+            heard: Mutex::default(),
+            ended,
+            complaints,
+        })
     }
 
     /// How many messages of that method it has heard in all.
     pub(crate) fn heard(&self, method: &str) -> usize {
-        self.heard.lock().unwrap().iter().filter(|message| message["method"] == method).count()
+        self.heard
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|message| message["method"] == method)
+            .count()
     }
 
     async fn play(self: Arc<Self>, stream: tokio::io::DuplexStream, start: usize) {
@@ -121,7 +140,11 @@ impl Played {
         while let Ok(Some(line)) = lines.next_line().await {
             let message: Value = serde_json::from_str(&line).unwrap();
             self.heard.lock().unwrap().push(message.clone());
-            let heard = Heard { start, past: &past, message: &message };
+            let heard = Heard {
+                start,
+                past: &past,
+                message: &message,
+            };
             for does in (self.script)(&heard).unwrap_or_else(|| heard.right()) {
                 let text = match does {
                     Does::Says(message) => format!("{message}\n"),
@@ -147,9 +170,15 @@ impl StandIns for Starts {
         let start = server.starts.fetch_add(1, Ordering::SeqCst);
         tokio::spawn(Arc::clone(server).play(far, start));
         let (input, output) = tokio::io::split(near);
-        let errors = (server.complaints > 0).then(|| Box::new(tokio::io::repeat(b'!').take(server.complaints)) as _);
+        let errors = (server.complaints > 0)
+            .then(|| Box::new(tokio::io::repeat(b'!').take(server.complaints)) as _);
         let program = Some(Box::new(End(Arc::clone(&server.ended))) as _);
-        Some(Ok(Stream { input: Box::new(input), output: Box::new(output), errors, program }))
+        Some(Ok(Stream {
+            input: Box::new(input),
+            output: Box::new(output),
+            errors,
+            program,
+        }))
     }
 }
 
@@ -183,7 +212,11 @@ pub(crate) fn defined(transport: McpTransport, patience: Duration) -> Resource<T
         oauth: McpOauth::default(),
     };
     Resource {
-        id: ResourceId { package: None, kind: Kind::Tool, name: "server".to_owned() },
+        id: ResourceId {
+            package: None,
+            kind: Kind::Tool,
+            name: "server".to_owned(),
+        },
         labels: Default::default(),
         annotations: Default::default(),
         origin: None,
@@ -194,20 +227,32 @@ pub(crate) fn defined(transport: McpTransport, patience: Duration) -> Resource<T
 /// Speaks with `server`.
 pub(crate) fn session(server: &Arc<Played>, folder: &Path, patience: Duration) -> Session {
     let stand_ins = Arc::new(Starts(Arc::clone(server))) as Arc<dyn StandIns>;
-    let tools = McpTools::new(folder, Arc::new(Nobody), Environment::default()).stand_ins(Some(stand_ins));
-    let program =
-        McpTransport::Program { command: "played".to_owned(), args: Vec::new(), env: Default::default(), cwd: None };
+    let tools =
+        McpTools::new(folder, Arc::new(Nobody), Environment::default()).stand_ins(Some(stand_ins));
+    let program = McpTransport::Program {
+        command: "played".to_owned(),
+        args: Vec::new(),
+        env: Default::default(),
+        cwd: None,
+    };
     tools.session(&defined(program, patience), folder).unwrap()
 }
 
 /// Calls `add` with `n`. What comes of it: the output as text, or the code of the error.
 pub(crate) async fn call(session: &Session, n: usize) -> String {
-    outcome(session.call("add", JsonObject::from_iter([("n".to_owned(), json!(n))])).await)
+    outcome(
+        session
+            .call("add", JsonObject::from_iter([("n".to_owned(), json!(n))]))
+            .await,
+    )
 }
 
 pub(crate) fn outcome(result: Result<goondan_core::ports::tool::ToolOutput, ToolError>) -> String {
     match result {
-        Ok(output) => output.output.as_str().map_or_else(|| output.output.to_string(), str::to_owned),
+        Ok(output) => output
+            .output
+            .as_str()
+            .map_or_else(|| output.output.to_string(), str::to_owned),
         Err(error) => error.code.unwrap_or(error.message),
     }
 }

@@ -37,7 +37,9 @@ impl Request {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        self.head
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
     /// An answer, as JSON.
@@ -61,7 +63,9 @@ impl Request {
             Some("tools/call") => data(self.echo()),
             Some(_) if is_request => {
                 let error = json!({"code": -32601, "message": "no such method"});
-                data(json!({"jsonrpc": "2.0", "id": self.message["id"], "error": error}).to_string())
+                data(
+                    json!({"jsonrpc": "2.0", "id": self.message["id"], "error": error}).to_string(),
+                )
             }
             Some(_) => status(202),
             None => status(405),
@@ -70,20 +74,36 @@ impl Request {
 }
 
 pub(crate) fn status(status: u16) -> Reply {
-    Reply { status, headers: "", body: String::new() }
+    Reply {
+        status,
+        headers: "",
+        body: String::new(),
+    }
 }
 
 pub(crate) fn data(body: String) -> Reply {
-    Reply { status: 200, headers: "content-type: application/json\r\n", body }
+    Reply {
+        status: 200,
+        headers: "content-type: application/json\r\n",
+        body,
+    }
 }
 
 pub(crate) fn page(status: u16) -> Reply {
-    Reply { status, headers: "content-type: text/html\r\n", body: "<h1>We will be back soon</h1>".to_owned() }
+    Reply {
+        status,
+        headers: "content-type: text/html\r\n",
+        body: "<h1>We will be back soon</h1>".to_owned(),
+    }
 }
 
 /// Events that end with the connection.
 pub(crate) fn events(body: String) -> Reply {
-    Reply { status: 200, headers: "content-type: text/event-stream\r\n", body }
+    Reply {
+        status: 200,
+        headers: "content-type: text/event-stream\r\n",
+        body,
+    }
 }
 
 /// A server that follows a script.
@@ -108,17 +128,29 @@ impl Served {
 
     /// How many messages of that method it has heard.
     pub(crate) fn heard(&self, method: &str) -> usize {
-        self.heard.lock().unwrap().iter().filter(|request| request.is(method)).count()
+        self.heard
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|request| request.is(method))
+            .count()
     }
 
     pub(crate) fn session(&self, folder: &Path) -> Session {
         let tools = McpTools::new(folder, Arc::new(Nobody), Environment::default());
-        let transport = McpTransport::Http { url: self.url.clone(), headers: Vec::new() };
+        let transport = McpTransport::Http {
+            url: self.url.clone(),
+            headers: Vec::new(),
+        };
         tools.session(&defined(transport, HANGS), folder).unwrap()
     }
 }
 
-async fn answer(mut stream: TcpStream, script: Script, past: Arc<Mutex<Vec<Request>>>) -> Option<()> {
+async fn answer(
+    mut stream: TcpStream,
+    script: Script,
+    past: Arc<Mutex<Vec<Request>>>,
+) -> Option<()> {
     let request = request(&mut stream).await?;
     let reply = {
         let mut past = past.lock().unwrap();
@@ -126,12 +158,18 @@ async fn answer(mut stream: TcpStream, script: Script, past: Arc<Mutex<Vec<Reque
         past.push(request);
         reply
     };
-    let head = format!("HTTP/1.1 {} -\r\nconnection: close\r\n{}", reply.status, reply.headers);
+    let head = format!(
+        "HTTP/1.1 {} -\r\nconnection: close\r\n{}",
+        reply.status, reply.headers
+    );
     let length = match reply.headers.contains("event-stream") {
         true => String::new(),
         false => format!("content-length: {}\r\n", reply.body.len()),
     };
-    stream.write_all(format!("{head}{length}\r\n{}", reply.body).as_bytes()).await.ok()?;
+    stream
+        .write_all(format!("{head}{length}\r\n{}", reply.body).as_bytes())
+        .await
+        .ok()?;
     stream.shutdown().await.ok()
 }
 
@@ -144,8 +182,14 @@ async fn request(stream: &mut TcpStream) -> Option<Request> {
         }
     }
     let head = head.to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).await.ok()?;
-    Some(Request { head, message: serde_json::from_slice(&body).unwrap_or_default() })
+    Some(Request {
+        head,
+        message: serde_json::from_slice(&body).unwrap_or_default(),
+    })
 }

@@ -19,7 +19,8 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "a session that is lost between calls",
         script: |request, past| {
-            let is_lost = count(past, "tools/call") > 0 && request.header("mcp-session-id") == Some("first");
+            let is_lost =
+                count(past, "tools/call") > 0 && request.header("mcp-session-id") == Some("first");
             match () {
                 () if is_lost && request.is("tools/call") => Some(status(404)),
                 () if request.is("initialize") && count(past, "initialize") > 0 => Some(Reply {
@@ -36,7 +37,10 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "a login that has run out between calls",
         script: |request, past| {
-            let refusal = || Reply { headers: "www-authenticate: Bearer error=\"invalid_token\"\r\n", ..status(401) };
+            let refusal = || Reply {
+                headers: "www-authenticate: Bearer error=\"invalid_token\"\r\n",
+                ..status(401)
+            };
             (request.is("tools/call") && count(past, "tools/call") == 1).then(refusal)
         },
         calls: &["1", "E_MCP_AUTH", "3"],
@@ -50,7 +54,9 @@ const FAULTS: &[Fault] = &[
                 Some(events(format!("id: 8\ndata: {}\n\n", call.echo())))
             }
             Some(_) => Some(status(400)),
-            None => request.is("tools/call").then(|| events("id: 7\nretry: 1\ndata: \n\n".to_owned())),
+            None => request
+                .is("tools/call")
+                .then(|| events("id: 7\nretry: 1\ndata: \n\n".to_owned())),
         },
         calls: &["1", "2"],
         heard: 2,
@@ -58,7 +64,8 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "a stream that is cut and can't go on",
         script: |request, past| {
-            (request.is("tools/call") && count(past, "tools/call") == 0).then(|| events(": hello\n\n".to_owned()))
+            (request.is("tools/call") && count(past, "tools/call") == 0)
+                .then(|| events(": hello\n\n".to_owned()))
         },
         calls: &["E_MCP_DIED", "2"],
         heard: 2,
@@ -67,7 +74,8 @@ const FAULTS: &[Fault] = &[
         name: "a page of a gateway instead of an answer",
         script: |request, past| {
             let calls = count(past, "tools/call");
-            (request.is("tools/call") && calls < 2).then(|| page(if calls == 0 { 502 } else { 200 }))
+            (request.is("tools/call") && calls < 2)
+                .then(|| page(if calls == 0 { 502 } else { 200 }))
         },
         calls: &["E_MCP_CONNECT", "E_MCP_CONNECT", "3"],
         heard: 3,
@@ -76,7 +84,8 @@ const FAULTS: &[Fault] = &[
         name: "an answer of 17 MiB",
         script: |request, past| {
             let large = || json!({"content": [{"type": "text", "text": "x".repeat(17 << 20)}]});
-            (request.is("tools/call") && count(past, "tools/call") == 0).then(|| data(request.result(large())))
+            (request.is("tools/call") && count(past, "tools/call") == 0)
+                .then(|| data(request.result(large())))
         },
         calls: &["E_MCP_TOO_LARGE", "2"],
         heard: 2,
@@ -95,7 +104,12 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "an answer to another question",
         script: |request, past| {
-            let other = || data(json!({"jsonrpc": "2.0", "id": "server-error", "result": Value::Null}).to_string());
+            let other = || {
+                data(
+                    json!({"jsonrpc": "2.0", "id": "server-error", "result": Value::Null})
+                        .to_string(),
+                )
+            };
             (request.is("tools/call") && count(past, "tools/call") == 0).then(other)
         },
         calls: &["E_MCP_PROTOCOL", "2"],
@@ -104,9 +118,11 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "a refusal without the id of what it refuses",
         script: |request, past| {
-            let error =
-                || json!({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "busy"}});
-            let refused = || Reply { status: 400, ..data(error().to_string()) };
+            let error = || json!({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "busy"}});
+            let refused = || Reply {
+                status: 400,
+                ..data(error().to_string())
+            };
             (request.is("tools/call") && count(past, "tools/call") == 0).then(refused)
         },
         calls: &["E_MCP_PROTOCOL", "2"],
@@ -132,7 +148,9 @@ async fn whatever_a_server_of_the_web_does_a_call_ends() {
             }
             calls
         };
-        let calls = tokio::time::timeout(HANGS, calling).await.expect(fault.name);
+        let calls = tokio::time::timeout(HANGS, calling)
+            .await
+            .expect(fault.name);
         let heard = server.heard("tools/call");
         if calls != fault.calls || heard != fault.heard {
             wrong.push((fault.name, calls, heard));

@@ -13,7 +13,9 @@ fn converted(wire: Wire, messages: Vec<std::sync::Arc<Message>>) -> Vec<ChatMess
 }
 
 fn text(text: &str) -> Part {
-    Part::Text { text: text.to_owned() }
+    Part::Text {
+        text: text.to_owned(),
+    }
 }
 
 fn result(id: &str) -> Part {
@@ -38,30 +40,63 @@ fn messages_that_say_nothing_are_left_out() {
     ];
     let converted = converted(Wire::Anthropic, messages);
     assert_eq!(converted.len(), 1);
-    assert_eq!(converted[0].content.joined_texts().as_deref(), Some("hi\n\nstill there?"));
+    assert_eq!(
+        converted[0].content.joined_texts().as_deref(),
+        Some("hi\n\nstill there?")
+    );
 }
 
 #[test]
 fn results_go_together_and_what_they_cannot_hold_follows_them() {
-    let picture = Part::File(Attachment { media_type: "image/png".into(), data: "AA==".into(), name: None });
-    let messages =
-        || vec![message(Role::Tool, vec![result("c1"), picture.clone()]), message(Role::Tool, vec![result("c2")])];
-    let roles = |wire| converted(wire, messages()).into_iter().map(|message| message.role).collect::<Vec<_>>();
-    assert_eq!(roles(Wire::Ollama), [ChatRole::Tool, ChatRole::Tool, ChatRole::User]);
+    let picture = Part::File(Attachment {
+        media_type: "image/png".into(),
+        data: "AA==".into(),
+        name: None,
+    });
+    let messages = || {
+        vec![
+            message(Role::Tool, vec![result("c1"), picture.clone()]),
+            message(Role::Tool, vec![result("c2")]),
+        ]
+    };
+    let roles = |wire| {
+        converted(wire, messages())
+            .into_iter()
+            .map(|message| message.role)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        roles(Wire::Ollama),
+        [ChatRole::Tool, ChatRole::Tool, ChatRole::User]
+    );
     assert_eq!(roles(Wire::Chat), [ChatRole::Tool, ChatRole::User]);
-    let plain = || vec![message(Role::Tool, vec![result("c1")]), message(Role::Tool, vec![result("c2")])];
+    let plain = || {
+        vec![
+            message(Role::Tool, vec![result("c1")]),
+            message(Role::Tool, vec![result("c2")]),
+        ]
+    };
     assert_eq!(converted(Wire::Anthropic, plain()).len(), 1);
     assert_eq!(converted(Wire::Ollama, plain()).len(), 2);
 }
 
 #[test]
 fn ids_of_another_provider_are_made_to_fit() {
-    let call = ToolCall { tool_call_id: "call#t__x#0".into(), tool_name: "t__x".into(), input: json!({}) };
-    let messages =
-        vec![message(Role::Assistant, vec![Part::ToolCall(call)]), message(Role::Tool, vec![result("call#t__x#0")])];
+    let call = ToolCall {
+        tool_call_id: "call#t__x#0".into(),
+        tool_name: "t__x".into(),
+        input: json!({}),
+    };
+    let messages = vec![
+        message(Role::Assistant, vec![Part::ToolCall(call)]),
+        message(Role::Tool, vec![result("call#t__x#0")]),
+    ];
     let converted = converted(Wire::Anthropic, messages);
     assert_eq!(converted[0].content.tool_calls()[0].call_id, "call_t__x_0");
-    assert_eq!(converted[1].content.tool_responses()[0].call_id, "call_t__x_0");
+    assert_eq!(
+        converted[1].content.tool_responses()[0].call_id,
+        "call_t__x_0"
+    );
     assert_eq!(sent_id(Wire::Gemini, "call_12", "t__x"), "call#t__x#12");
     assert_eq!(sent_id(Wire::Gemini, "call_a1b2", "t__x"), "call_a1b2");
 }

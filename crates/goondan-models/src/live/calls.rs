@@ -32,7 +32,12 @@ pub(crate) struct WholeCall {
 impl Calls {
     /// No calls yet. Ids that `request` holds are taken.
     pub(crate) fn new(wire: Wire, request: &ModelRequest) -> Self {
-        Calls { wire, messages: request.messages.clone(), settled: 0, current: Default::default() }
+        Calls {
+            wire,
+            messages: request.messages.clone(),
+            settled: 0,
+            current: Default::default(),
+        }
     }
 
     /// The format that they come in.
@@ -63,7 +68,10 @@ impl Calls {
         if captured.is_empty() {
             return Vec::new();
         }
-        let calls = self.messages.iter().flat_map(|message| message.tool_calls());
+        let calls = self
+            .messages
+            .iter()
+            .flat_map(|message| message.tool_calls());
         let taken: HashSet<&str> = calls.map(|call| call.tool_call_id.as_str()).collect();
         let mut ids = GivenIds::new(|id| taken.contains(id), taken.len());
         let whole = |call: ToolCall| WholeCall {

@@ -21,11 +21,21 @@ pub(crate) async fn of(
     texts: Vec<String>,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
     let client = http.client(target.is_secure()).await?;
-    let target = target.resolve(&client.genai).await.map_err(|error| caller.failure("the provider", error))?;
-    let host = failure::host(target.endpoint.base_url());
-    let asked = client.genai.exec_embed(target, EmbedRequest::new_batch(texts), None);
-    let answer = tokio::time::timeout(PATIENCE, asked)
+    let target = target
+        .resolve(&client.genai)
         .await
-        .map_err(|_| connection(format!("{host} did not answer within {} seconds", PATIENCE.as_secs())))?;
-    answer.map(EmbedResponse::into_vectors).map_err(|error| caller.failure(&host, error))
+        .map_err(|error| caller.failure("the provider", error))?;
+    let host = failure::host(target.endpoint.base_url());
+    let asked = client
+        .genai
+        .exec_embed(target, EmbedRequest::new_batch(texts), None);
+    let answer = tokio::time::timeout(PATIENCE, asked).await.map_err(|_| {
+        connection(format!(
+            "{host} did not answer within {} seconds",
+            PATIENCE.as_secs()
+        ))
+    })?;
+    answer
+        .map(EmbedResponse::into_vectors)
+        .map_err(|error| caller.failure(&host, error))
 }

@@ -63,7 +63,12 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Notes what errors of `model` will name, and what they must not.
-    pub(crate) fn new(model: &Resource<Model>, provider: &Provider, key: Key, settings: &Settings) -> Self {
+    pub(crate) fn new(
+        model: &Resource<Model>,
+        provider: &Provider,
+        key: Key,
+        settings: &Settings,
+    ) -> Self {
         let headers = settings.headers.iter().map(|(_, value)| value.clone());
         Caller {
             resource: model.id.to_string(),
@@ -71,9 +76,19 @@ impl Caller {
             model: model.spec.model.clone(),
             key_place: key.place,
             own_endpoint: model.spec.endpoint.is_some(),
-            without_version: model.spec.endpoint.as_deref().filter(|_| has_version(model, provider)).and_then(bare),
+            without_version: model
+                .spec
+                .endpoint
+                .as_deref()
+                .filter(|_| has_version(model, provider))
+                .and_then(bare),
             idle: settings.idle,
-            secrets: key.value.into_iter().chain(headers).filter(|secret| !secret.expose().is_empty()).collect(),
+            secrets: key
+                .value
+                .into_iter()
+                .chain(headers)
+                .filter(|secret| !secret.expose().is_empty())
+                .collect(),
         }
     }
 
@@ -81,17 +96,24 @@ impl Caller {
     pub(crate) fn failure(&self, host: &str, error: genai::Error) -> ModelError {
         let failure = match error {
             genai::Error::WebStream { error, .. } => self.transport(host, error),
-            genai::Error::HttpError { status, body, headers, .. } => self.status(host, status, &body, Some(&headers)),
-            genai::Error::WebModelCall { webc_error, .. } | genai::Error::WebAdapterCall { webc_error, .. } => {
-                self.web_call(host, webc_error)
-            }
+            genai::Error::HttpError {
+                status,
+                body,
+                headers,
+                ..
+            } => self.status(host, status, &body, Some(&headers)),
+            genai::Error::WebModelCall { webc_error, .. }
+            | genai::Error::WebAdapterCall { webc_error, .. } => self.web_call(host, webc_error),
             genai::Error::ChatResponse { body, .. } => self.in_stream(host, &body),
             genai::Error::StreamParse { serde_error, .. } => self.unreadable(host, &serde_error),
-            genai::Error::JsonValueExt(error) => {
-                protocol(format!("{host} sent an answer in which something is missing: {error}"))
-            }
+            genai::Error::JsonValueExt(error) => protocol(format!(
+                "{host} sent an answer in which something is missing: {error}"
+            )),
             other => configuration(
-                format!("the request can't be made: {}", first_line(&other.to_string())),
+                format!(
+                    "the request can't be made: {}",
+                    first_line(&other.to_string())
+                ),
                 format!("check {}", self.resource),
             ),
         };
@@ -104,7 +126,13 @@ impl Caller {
     }
 
     /// The provider refused.
-    pub(crate) fn refused(&self, host: &str, status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
+    pub(crate) fn refused(
+        &self,
+        host: &str,
+        status: StatusCode,
+        body: &str,
+        headers: &HeaderMap,
+    ) -> ModelError {
         self.without_secrets(self.status(host, status, body, Some(headers)))
     }
 
@@ -112,7 +140,9 @@ impl Caller {
     pub(crate) fn unreadable(&self, host: &str, error: &serde_json::Error) -> ModelError {
         match error.is_eof() {
             true => self.broken(host),
-            false => protocol(format!("{host} sent something that is not a model's answer: {error}")),
+            false => protocol(format!(
+                "{host} sent something that is not a model's answer: {error}"
+            )),
         }
     }
 
@@ -125,28 +155,42 @@ impl Caller {
     pub(crate) fn cannot_be_made(&self, host: &str, reason: &str) -> ModelError {
         let failure = configuration(
             format!("the request to {host} can't be made: {reason}"),
-            format!("check endpoint, apiKey and options.headers of {}", self.resource),
+            format!(
+                "check endpoint, apiKey and options.headers of {}",
+                self.resource
+            ),
         );
         self.without_secrets(failure)
     }
 
     /// The stream ended before the provider said that it was done.
     pub(crate) fn broken(&self, host: &str) -> ModelError {
-        connection(format!("the stream broke off: {host} ended it before the answer was complete"))
+        connection(format!(
+            "the stream broke off: {host} ended it before the answer was complete"
+        ))
     }
 
     /// Nothing came for that long.
     pub(crate) fn silent(&self, host: &str) -> ModelError {
         suggest(
-            connection(format!("{host} said nothing for {} seconds", self.idle.as_secs_f64())),
-            format!("give it longer with options.timeoutSeconds of {}", self.resource),
+            connection(format!(
+                "{host} said nothing for {} seconds",
+                self.idle.as_secs_f64()
+            )),
+            format!(
+                "give it longer with options.timeoutSeconds of {}",
+                self.resource
+            ),
         )
     }
 
     /// The answer is larger than anyone wants it.
     pub(crate) fn too_large(&self, host: &str, limit: usize) -> ModelError {
         suggest(
-            protocol(format!("the answer of {host} is larger than {} MiB: it was cut off", limit / (1024 * 1024))),
+            protocol(format!(
+                "the answer of {host} is larger than {} MiB: it was cut off",
+                limit / (1024 * 1024)
+            )),
             "limit it with modelConfig.params.maxTokens",
         )
     }
@@ -154,8 +198,13 @@ impl Caller {
     /// The answer is a web page.
     pub(crate) fn html(&self, host: &str) -> ModelError {
         suggest(
-            protocol(format!("the endpoint answered with HTML, not JSON: is `endpoint` right? ({host})")),
-            format!("most addresses end in /v1; check endpoint of {}", self.resource),
+            protocol(format!(
+                "the endpoint answered with HTML, not JSON: is `endpoint` right? ({host})"
+            )),
+            format!(
+                "most addresses end in /v1; check endpoint of {}",
+                self.resource
+            ),
         )
     }
 
@@ -163,11 +212,19 @@ impl Caller {
     pub(crate) fn nothing(&self, host: &str, probe: Option<Probe>) -> ModelError {
         let failure = match probe {
             Some(probe) if is_html(&probe.body) => self.html(host),
-            Some(probe) if probe.status == 200 && probe.body.trim_start().starts_with('{') => suggest(
-                protocol(format!("{host} answered with no stream; it says: {}", clip(probe.body.trim()))),
-                format!("check endpoint of {}", self.resource),
+            Some(probe) if probe.status == 200 && probe.body.trim_start().starts_with('{') => {
+                suggest(
+                    protocol(format!(
+                        "{host} answered with no stream; it says: {}",
+                        clip(probe.body.trim())
+                    )),
+                    format!("check endpoint of {}", self.resource),
+                )
+            }
+            _ => suggest(
+                self.broken(host),
+                format!("if it happens again, check endpoint of {}", self.resource),
             ),
-            _ => suggest(self.broken(host), format!("if it happens again, check endpoint of {}", self.resource)),
         };
         self.without_secrets(failure)
     }
@@ -185,29 +242,39 @@ impl Caller {
             Some(error) if error.is_connect() || error.is_timeout() => {
                 let reason = chain(error);
                 let suggestion = self.reach(host, &reason);
-                suggest(connection(format!("cannot reach {host}: {reason}")), suggestion)
+                suggest(
+                    connection(format!("cannot reach {host}: {reason}")),
+                    suggestion,
+                )
             }
             Some(error) => connection(format!("the stream broke off: {}", chain(error))),
-            None => protocol(format!("{host} sent something that is not text: {}", chain(error.as_ref()))),
+            None => protocol(format!(
+                "{host} sent something that is not text: {}",
+                chain(error.as_ref())
+            )),
         }
     }
 
     /// A call that is answered in one piece, such as one for embeddings.
     fn web_call(&self, host: &str, error: webc::Error) -> ModelError {
         match error {
-            webc::Error::ResponseFailedStatus { status, body, headers } => {
-                self.status(host, status, &body, Some(&headers))
-            }
+            webc::Error::ResponseFailedStatus {
+                status,
+                body,
+                headers,
+            } => self.status(host, status, &body, Some(&headers)),
             webc::Error::ResponseFailedNotJson { body, .. } if is_html(&body) => self.html(host),
-            webc::Error::ResponseFailedNotJson { content_type, .. } => {
-                protocol(format!("{host} answered with {}, not JSON", clip(&content_type)))
-            }
-            webc::Error::ResponseFailedInvalidJson { cause, .. } => {
-                protocol(format!("{host} sent an answer that is not JSON: {}", clip(&cause)))
-            }
-            webc::Error::JsonValueExt(error) => {
-                protocol(format!("{host} sent an answer in which something is missing: {error}"))
-            }
+            webc::Error::ResponseFailedNotJson { content_type, .. } => protocol(format!(
+                "{host} answered with {}, not JSON",
+                clip(&content_type)
+            )),
+            webc::Error::ResponseFailedInvalidJson { cause, .. } => protocol(format!(
+                "{host} sent an answer that is not JSON: {}",
+                clip(&cause)
+            )),
+            webc::Error::JsonValueExt(error) => protocol(format!(
+                "{host} sent an answer in which something is missing: {error}"
+            )),
             webc::Error::Reqwest(error) => self.transport(host, Box::new(error)),
         }
     }
@@ -222,16 +289,27 @@ impl Caller {
         match (self.provider, self.own_endpoint) {
             ("ollama", _) => format!("is Ollama running at {host}? start it with `ollama serve`"),
             ("llamacpp" | "lmstudio" | "vllm", _) | (_, true) => {
-                format!("is a server listening at {host}? check endpoint of {}", self.resource)
+                format!(
+                    "is a server listening at {host}? check endpoint of {}",
+                    self.resource
+                )
             }
             _ => "check the network, and a proxy if there is one (HTTPS_PROXY)".to_owned(),
         }
     }
 
-    fn status(&self, host: &str, status: StatusCode, body: &str, headers: Option<&HeaderMap>) -> ModelError {
+    fn status(
+        &self,
+        host: &str,
+        status: StatusCode,
+        body: &str,
+        headers: Option<&HeaderMap>,
+    ) -> ModelError {
         let html = is_html(body);
         let failure = ModelError::new(ModelErrorKind::Status(status.as_u16()), "");
-        let permanent = !failure.is_transient() && !matches!(status.as_u16(), 401 | 403) && !status.is_redirection();
+        let permanent = !failure.is_transient()
+            && !matches!(status.as_u16(), 401 | 403)
+            && !status.is_redirection();
         if html && permanent {
             return self.html(host);
         }
@@ -241,7 +319,11 @@ impl Caller {
             None if html => "a web page".to_owned(),
             None => body.trim().to_owned(),
         };
-        let words = if words.is_empty() { String::new() } else { format!(": {}", clip(&words)) };
+        let words = if words.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", clip(&words))
+        };
         ModelError {
             message: format!("{host} answered {}{words}", named(status)),
             suggestion: self.after_status(status, headers),
@@ -254,18 +336,26 @@ impl Caller {
         let location = || headers?.get(LOCATION)?.to_str().ok();
         match status.as_u16() {
             401 | 403 => Some(format!("check the key: it comes from {}", self.key_place)),
-            404 if self.provider == "ollama" => Some(format!("fetch the model with `ollama pull {}`", self.model)),
-            404 => Some(self.after_not_found()),
-            300..=399 => {
-                location().map(|to| format!("it points to {to}: put that under endpoint of {}", self.resource))
+            404 if self.provider == "ollama" => {
+                Some(format!("fetch the model with `ollama pull {}`", self.model))
             }
+            404 => Some(self.after_not_found()),
+            300..=399 => location().map(|to| {
+                format!(
+                    "it points to {to}: put that under endpoint of {}",
+                    self.resource
+                )
+            }),
             _ => None,
         }
     }
 
     /// Addresses of providers mostly end in a version, which is easily left out of one's own.
     fn after_not_found(&self) -> String {
-        let checks = format!("check model ({}) and endpoint of {}", self.model, self.resource);
+        let checks = format!(
+            "check model ({}) and endpoint of {}",
+            self.model, self.resource
+        );
         match &self.without_version {
             Some(endpoint) => format!("{checks}: did you mean `endpoint: {endpoint}/v1`?"),
             None => checks,
@@ -275,16 +365,20 @@ impl Caller {
     /// An error that comes inside a stream which began well.
     pub(crate) fn in_stream(&self, host: &str, body: &Value) -> ModelError {
         let words = said(body).unwrap_or_else(|| "it gave no reason".to_owned());
-        self.without_secrets(match status_of(body).and_then(|status| StatusCode::from_u16(status).ok()) {
-            Some(status) => self.status(host, status, &body_with(body, &words), None),
-            None => connection(format!("{host} broke off the answer: {}", clip(&words))),
-        })
+        self.without_secrets(
+            match status_of(body).and_then(|status| StatusCode::from_u16(status).ok()) {
+                Some(status) => self.status(host, status, &body_with(body, &words), None),
+                None => connection(format!("{host} broke off the answer: {}", clip(&words))),
+            },
+        )
     }
 
     fn without_secrets(&self, mut failure: ModelError) -> ModelError {
         for secret in &self.secrets {
             failure.message = failure.message.replace(secret.expose(), "***");
-            failure.suggestion = failure.suggestion.map(|text| text.replace(secret.expose(), "***"));
+            failure.suggestion = failure
+                .suggestion
+                .map(|text| text.replace(secret.expose(), "***"));
         }
         failure
     }
@@ -292,7 +386,9 @@ impl Caller {
 
 /// Host and port of an address: what errors name instead of the whole of it.
 pub(crate) fn host(base_url: &str) -> String {
-    let Ok(url) = Url::parse(base_url) else { return "the provider".to_owned() };
+    let Ok(url) = Url::parse(base_url) else {
+        return "the provider".to_owned();
+    };
     match (url.host_str(), url.port()) {
         (Some(host), Some(port)) => format!("{host}:{port}"),
         (Some(host), None) => host.to_owned(),
@@ -302,8 +398,13 @@ pub(crate) fn host(base_url: &str) -> String {
 
 /// Whether addresses of what speaks this format end in `/v1`.
 fn has_version(model: &Resource<Model>, provider: &Provider) -> bool {
-    let Backend::Live { adapter, .. } = provider.backend else { return false };
-    matches!(wire_of(adapter, &model.spec.model), Wire::Anthropic | Wire::Chat | Wire::Responses)
+    let Backend::Live { adapter, .. } = provider.backend else {
+        return false;
+    };
+    matches!(
+        wire_of(adapter, &model.spec.model),
+        Wire::Anthropic | Wire::Chat | Wire::Responses
+    )
 }
 
 /// `endpoint` without its last slash, if it is nothing but a scheme and a host.
@@ -314,15 +415,32 @@ fn bare(endpoint: &str) -> Option<String> {
 
 /// Whether `text` begins like a web page.
 pub(crate) fn is_html(text: &str) -> bool {
-    let start: String = text.trim_start().chars().take(1000).collect::<String>().to_lowercase();
-    start.starts_with('<') && ["<!doctype html", "<html", "<head", "<body"].iter().any(|tag| start.contains(tag))
+    let start: String = text
+        .trim_start()
+        .chars()
+        .take(1000)
+        .collect::<String>()
+        .to_lowercase();
+    start.starts_with('<')
+        && ["<!doctype html", "<html", "<head", "<body"]
+            .iter()
+            .any(|tag| start.contains(tag))
 }
 
 /// The provider's own words in an error body, wherever it puts them.
 fn said(body: &Value) -> Option<String> {
     let error = body.get("error").unwrap_or(body);
-    let places = [error.get("message"), error.get("detail"), body.get("message"), body.get("detail"), Some(error)];
-    places.into_iter().flatten().find_map(|place| place.as_str().map(str::to_owned))
+    let places = [
+        error.get("message"),
+        error.get("detail"),
+        body.get("message"),
+        body.get("detail"),
+        Some(error),
+    ];
+    places
+        .into_iter()
+        .flatten()
+        .find_map(|place| place.as_str().map(str::to_owned))
 }
 
 /// The status behind an error that comes inside a stream.
@@ -331,10 +449,17 @@ fn status_of(body: &Value) -> Option<u16> {
     let fields = ["code", "status", "type"].map(|name| error.get(name));
     let number = fields.iter().flatten().find_map(|field| {
         let number = field.as_u64().or_else(|| field.as_str()?.parse().ok())?;
-        u16::try_from(number).ok().filter(|status| (400..600).contains(status))
+        u16::try_from(number)
+            .ok()
+            .filter(|status| (400..600).contains(status))
     });
     number.or_else(|| {
-        let word = |field: &&Value| STATUS_OF.iter().find(|(word, _)| field.as_str() == Some(word)).map(|row| row.1);
+        let word = |field: &&Value| {
+            STATUS_OF
+                .iter()
+                .find(|(word, _)| field.as_str() == Some(word))
+                .map(|row| row.1)
+        };
         fields.iter().flatten().find_map(word)
     })
 }

@@ -32,9 +32,22 @@ pub(crate) struct GenaiClient {
 
 impl GenaiClient {
     /// Nothing is connected.
-    pub(crate) fn new(http: &Http, target: Target, settings: Settings, caller: Caller, takes_schemas: bool) -> Self {
+    pub(crate) fn new(
+        http: &Http,
+        target: Target,
+        settings: Settings,
+        caller: Caller,
+        takes_schemas: bool,
+    ) -> Self {
         let (caller, signatures) = (Arc::new(caller), Arc::default());
-        GenaiClient { http: http.clone(), target, settings, caller, signatures, takes_schemas }
+        GenaiClient {
+            http: http.clone(),
+            target,
+            settings,
+            caller,
+            signatures,
+            takes_schemas,
+        }
     }
 
     fn chat_request(&self, request: &ModelRequest) -> ChatRequest {
@@ -45,9 +58,10 @@ impl GenaiClient {
         let options = self.settings.chat_options(request, &self.target);
         let options = options.with_raw_frame_sink_arc(Arc::clone(meter) as _);
         match &request.output {
-            Some(schema) => {
-                options.with_response_format(JsonSpec::new("answer", sent_schema(self.target.wire(), schema)))
-            }
+            Some(schema) => options.with_response_format(JsonSpec::new(
+                "answer",
+                sent_schema(self.target.wire(), schema),
+            )),
             None => options,
         }
     }
@@ -57,13 +71,21 @@ impl GenaiClient {
 impl ModelClient for GenaiClient {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let client = self.http.client(self.target.is_secure()).await?;
-        let target =
-            self.target.resolve(&client.genai).await.map_err(|error| self.caller.failure("the provider", error))?;
+        let target = self
+            .target
+            .resolve(&client.genai)
+            .await
+            .map_err(|error| self.caller.failure("the provider", error))?;
         let base_url = target.endpoint.base_url().to_owned();
         let meter = Arc::new(Meter::new());
         let options = self.chat_options(&request, &meter);
-        let opened = client.genai.exec_chat_stream(target, self.chat_request(&request), Some(&options)).await;
-        let events = opened.map_err(|error| self.caller.failure(&super::failure::host(&base_url), error))?.stream;
+        let opened = client
+            .genai
+            .exec_chat_stream(target, self.chat_request(&request), Some(&options))
+            .await;
+        let events = opened
+            .map_err(|error| self.caller.failure(&super::failure::host(&base_url), error))?
+            .stream;
         let mut answer = Answer {
             events,
             meter,
@@ -79,7 +101,9 @@ impl ModelClient for GenaiClient {
         if let Some(Err(error)) = first {
             return Err(answer.explain(&self.http, error).await);
         }
-        let rest = futures::stream::unfold(answer, |mut answer| async move { Some((answer.next().await?, answer)) });
+        let rest = futures::stream::unfold(answer, |mut answer| async move {
+            Some((answer.next().await?, answer))
+        });
         Ok(futures::stream::iter(first).chain(rest).boxed())
     }
 

@@ -51,22 +51,38 @@ impl Http {
     /// The client for addresses with or without TLS; the first caller makes it.
     pub(crate) async fn client(&self, is_secure: bool) -> Result<&Client, ModelError> {
         let unusable = |reason: String| {
-            configuration(format!("cannot set up the HTTP client: {reason}"), "check the proxy settings (HTTPS_PROXY)")
+            configuration(
+                format!("cannot set up the HTTP client: {reason}"),
+                "check the proxy settings (HTTPS_PROXY)",
+            )
         };
         if !is_secure && let Some(client) = self.shared.plain.get() {
             return Ok(client);
         }
         // A proxy may want TLS itself.
         if !is_secure && !has_proxy() {
-            let made = || async { make(goondan_tls::without_certificates()).map_err(|error| chain(&error)) };
-            return self.shared.plain.get_or_try_init(made).await.map_err(unusable);
+            let made = || async {
+                make(goondan_tls::without_certificates()).map_err(|error| chain(&error))
+            };
+            return self
+                .shared
+                .plain
+                .get_or_try_init(made)
+                .await
+                .map_err(unusable);
         }
         // Certificates are read from files: off the runtime's threads.
         let made = || async {
-            let made = tokio::task::spawn_blocking(|| make(goondan_tls::with_system_certificates())).await;
-            made.map_err(|error| error.to_string())?.map_err(|error| chain(&error))
+            let made =
+                tokio::task::spawn_blocking(|| make(goondan_tls::with_system_certificates())).await;
+            made.map_err(|error| error.to_string())?
+                .map_err(|error| chain(&error))
         };
-        self.shared.secure.get_or_try_init(made).await.map_err(unusable)
+        self.shared
+            .secure
+            .get_or_try_init(made)
+            .await
+            .map_err(unusable)
     }
 
     /// What `url` answers when asked without a key, to find out what went wrong.
@@ -81,13 +97,18 @@ impl Http {
                 break;
             }
         }
-        Some(Probe { status: response.status().as_u16(), body: String::from_utf8_lossy(&body).into_owned() })
+        Some(Probe {
+            status: response.status().as_u16(),
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
     }
 }
 
 /// Whether the environment names a proxy.
 fn has_proxy() -> bool {
-    PROXIES.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+    PROXIES
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
 fn make(tls: rustls::ClientConfig) -> Result<Client, reqwest::Error> {
@@ -103,11 +124,18 @@ fn make(tls: rustls::ClientConfig) -> Result<Client, reqwest::Error> {
         .tls_backend_preconfigured(goondan_tls::with_http2(tls))
         .build()?;
     let genai = genai::Client::builder().with_reqwest(plain.clone()).build();
-    Ok(Client { genai: genai.expect("nothing can fail with a client given"), plain })
+    Ok(Client {
+        genai: genai.expect("nothing can fail with a client given"),
+        plain,
+    })
 }
 
 /// What reqwest and hyper say of every failure to connect, before the reason.
-const EMPTY_PHRASES: [&str; 3] = ["error sending request", "client error", "error trying to connect"];
+const EMPTY_PHRASES: [&str; 3] = [
+    "error sending request",
+    "client error",
+    "error trying to connect",
+];
 
 /// An error with what caused it, without empty phrases and without the address that reqwest puts behind it.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
@@ -115,13 +143,21 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut next = Some(error);
     while let Some(error) = next {
         let text = error.to_string();
-        let text = text.split(" for url (").next().unwrap_or_default().to_owned();
+        let text = text
+            .split(" for url (")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         if reasons.last().is_none_or(|last| !last.ends_with(&text)) {
             reasons.push(text);
         }
         next = error.source();
     }
-    let telling = |reason: &String| !EMPTY_PHRASES.iter().any(|phrase| reason.starts_with(phrase));
+    let telling = |reason: &String| {
+        !EMPTY_PHRASES
+            .iter()
+            .any(|phrase| reason.starts_with(phrase))
+    };
     if reasons.iter().any(telling) {
         reasons.retain(telling);
     }

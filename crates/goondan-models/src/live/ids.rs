@@ -14,14 +14,22 @@ pub(crate) struct GivenIds<F> {
 impl<F: Fn(&str) -> bool> GivenIds<F> {
     /// `is_taken` tells what the conversation has already; `taken` is how many ids those are.
     pub(crate) fn new(is_taken: F, taken: usize) -> Self {
-        GivenIds { is_taken, taken, given: HashSet::new() }
+        GivenIds {
+            is_taken,
+            taken,
+            given: HashSet::new(),
+        }
     }
 
     /// `id`, unless the provider gave none or one that is taken: then the next `call_NUMBER` of the conversation.
     pub(crate) fn give(&mut self, id: String) -> String {
         // What genai makes up where the provider gave no id; it counts from 0 in each answer.
         let made_up = id.starts_with("call#");
-        let id = if id.is_empty() || made_up || self.is_used(&id) { self.fresh() } else { id };
+        let id = if id.is_empty() || made_up || self.is_used(&id) {
+            self.fresh()
+        } else {
+            id
+        };
         self.given.insert(id.clone());
         id
     }
@@ -31,8 +39,11 @@ impl<F: Fn(&str) -> bool> GivenIds<F> {
     }
 
     fn fresh(&self) -> String {
-        let mut candidates = (self.taken + self.given.len() + 1..).map(|number| format!("call_{number}"));
-        candidates.find(|id| !self.is_used(id)).expect("numbers do not run out")
+        let mut candidates =
+            (self.taken + self.given.len() + 1..).map(|number| format!("call_{number}"));
+        candidates
+            .find(|id| !self.is_used(id))
+            .expect("numbers do not run out")
     }
 }
 

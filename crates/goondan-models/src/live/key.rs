@@ -17,17 +17,29 @@ pub(crate) struct Key {
 
 /// The key that `model` asks for, or the provider's customary variable. A Model with an address of its own needs
 /// none, and is never given the customary one: that belongs to the provider, not to a stranger.
-pub(crate) fn find(model: &Resource<Model>, provider: &Provider, environment: &Environment) -> Result<Key, ModelError> {
+pub(crate) fn find(
+    model: &Resource<Model>,
+    provider: &Provider,
+    environment: &Environment,
+) -> Result<Key, ModelError> {
     match &model.spec.api_key {
         Some(source) => declared(model, source, environment),
         None => customary(model, provider, environment),
     }
 }
 
-fn declared(model: &Resource<Model>, source: &ValueSource, environment: &Environment) -> Result<Key, ModelError> {
+fn declared(
+    model: &Resource<Model>,
+    source: &ValueSource,
+    environment: &Environment,
+) -> Result<Key, ModelError> {
     let value = environment.resolve(source, "apiKey").map_err(|names| {
         no_key(
-            format!("the key of {} is missing: {} is not set", model.id, names.join(" or ")),
+            format!(
+                "the key of {} is missing: {} is not set",
+                model.id,
+                names.join(" or ")
+            ),
             format!("set {} in the environment or in a .env file", names[0]),
         )
     })?;
@@ -36,22 +48,41 @@ fn declared(model: &Resource<Model>, source: &ValueSource, environment: &Environ
         ValueSource::Env(name) => format!("the variable {name}"),
         ValueSource::SecretRef { name, .. } => format!("Secret/{name}"),
     };
-    Ok(Key { value: Some(Secret::new(value.expose().trim())), place })
+    Ok(Key {
+        value: Some(Secret::new(value.expose().trim())),
+        place,
+    })
 }
 
-fn customary(model: &Resource<Model>, provider: &Provider, environment: &Environment) -> Result<Key, ModelError> {
+fn customary(
+    model: &Resource<Model>,
+    provider: &Provider,
+    environment: &Environment,
+) -> Result<Key, ModelError> {
     let Some(variable) = provider.key_variable else {
-        return Ok(Key { value: None, place: format!("apiKey of {}", model.id) });
+        return Ok(Key {
+            value: None,
+            place: format!("apiKey of {}", model.id),
+        });
     };
     let place = format!("the variable {variable}");
     if model.spec.endpoint.is_some() {
-        return Ok(Key { value: None, place: format!("apiKey of {}", model.id) });
+        return Ok(Key {
+            value: None,
+            place: format!("apiKey of {}", model.id),
+        });
     }
     match environment.get(variable) {
-        Some(value) => Ok(Key { value: Some(Secret::new(value.trim())), place }),
+        Some(value) => Ok(Key {
+            value: Some(Secret::new(value.trim())),
+            place,
+        }),
         None => Err(no_key(
             format!("{} has no key: {} needs one", model.id, provider.name),
-            format!("set {variable}, and in {} write `apiKey: {{valueFrom: {{env: {variable}}}}}`", model.id),
+            format!(
+                "set {variable}, and in {} write `apiKey: {{valueFrom: {{env: {variable}}}}}`",
+                model.id
+            ),
         )),
     }
 }

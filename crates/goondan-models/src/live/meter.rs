@@ -25,7 +25,14 @@ struct Seen {
 impl Meter {
     /// Starts the clock.
     pub(crate) fn new() -> Self {
-        Meter { seen: Mutex::new(Seen { frames: 0, bytes: 0, last: Instant::now(), sample: String::new() }) }
+        Meter {
+            seen: Mutex::new(Seen {
+                frames: 0,
+                bytes: 0,
+                last: Instant::now(),
+                sample: String::new(),
+            }),
+        }
     }
 
     /// Frames that held data.

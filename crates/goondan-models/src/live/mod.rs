@@ -49,13 +49,29 @@ pub(crate) fn client(
     let caller = Caller::new(model, provider, key, &settings);
     let takes_schemas = provider.takes_schemas(target.wire());
     Ok(match target.wire() {
-        Wire::Chat => Arc::new(ChatClient::new(http, target, settings, caller, takes_schemas)),
-        _ => Arc::new(GenaiClient::new(http, target, settings, caller, takes_schemas)),
+        Wire::Chat => Arc::new(ChatClient::new(
+            http,
+            target,
+            settings,
+            caller,
+            takes_schemas,
+        )),
+        _ => Arc::new(GenaiClient::new(
+            http,
+            target,
+            settings,
+            caller,
+            takes_schemas,
+        )),
     })
 }
 
 /// That nobody knows where a Model is reached.
-pub(crate) fn address_problem(model: &Resource<Model>, adapter: AdapterKind, address: Address) -> Option<ModelError> {
+pub(crate) fn address_problem(
+    model: &Resource<Model>,
+    adapter: AdapterKind,
+    address: Address,
+) -> Option<ModelError> {
     // What stands in variables is a matter of the machine.
     let settings = Settings::of(model, &Environment::default()).ok()?;
     Target::of(model, adapter, address, &settings, None).err()

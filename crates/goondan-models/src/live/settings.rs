@@ -37,8 +37,13 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Reads the options of `model`.
-    pub(crate) fn of(model: &Resource<Model>, environment: &Environment) -> Result<Self, ModelError> {
-        let effort = string_option(model, "reasoningEffort")?.map(|word| effort_of(model, word)).transpose()?;
+    pub(crate) fn of(
+        model: &Resource<Model>,
+        environment: &Environment,
+    ) -> Result<Self, ModelError> {
+        let effort = string_option(model, "reasoningEffort")?
+            .map(|word| effort_of(model, word))
+            .transpose()?;
         let responses = match string_option(model, "api")? {
             None => None,
             Some("chat") => Some(false),
@@ -56,9 +61,14 @@ impl Settings {
 
     /// How much a model shall think, and what goes into the body as it stands: `params` go before the Model's effort, and
     /// the Model's body before `params`.
-    pub(crate) fn effort_and_body(&self, params: &ModelParams) -> (Option<ReasoningEffort>, JsonObject) {
+    pub(crate) fn effort_and_body(
+        &self,
+        params: &ModelParams,
+    ) -> (Option<ReasoningEffort>, JsonObject) {
         let mut body = params.other.clone();
-        let asked = body.remove("reasoningEffort").and_then(|word| ReasoningEffort::from_keyword(word.as_str()?));
+        let asked = body
+            .remove("reasoningEffort")
+            .and_then(|word| ReasoningEffort::from_keyword(word.as_str()?));
         body.extend(self.body.clone());
         (asked.or_else(|| self.effort.clone()), body)
     }
@@ -88,16 +98,34 @@ impl Settings {
         &self,
         request: &'r ModelRequest,
     ) -> impl Iterator<Item = (&'static str, &'r str)> + use<'r, '_> {
-        let is_stated = |name: &str| self.headers.iter().any(|(stated, _)| stated.eq_ignore_ascii_case(name));
-        request.caller.iter().flat_map(Caller::headers).filter(move |(name, _)| !is_stated(name))
+        let is_stated = |name: &str| {
+            self.headers
+                .iter()
+                .any(|(stated, _)| stated.eq_ignore_ascii_case(name))
+        };
+        request
+            .caller
+            .iter()
+            .flat_map(Caller::headers)
+            .filter(move |(name, _)| !is_stated(name))
     }
 
     fn genai_headers(&self, request: &ModelRequest) -> Vec<(String, String)> {
-        let spelt =
-            |name: &str| KEY_HEADERS.into_iter().find(|known| known.eq_ignore_ascii_case(name)).map(str::to_owned);
-        let pair =
-            |(name, value): &(String, Secret)| (spelt(name).unwrap_or_else(|| name.clone()), value.expose().to_owned());
-        let traced = self.trace_headers(request).map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let spelt = |name: &str| {
+            KEY_HEADERS
+                .into_iter()
+                .find(|known| known.eq_ignore_ascii_case(name))
+                .map(str::to_owned)
+        };
+        let pair = |(name, value): &(String, Secret)| {
+            (
+                spelt(name).unwrap_or_else(|| name.clone()),
+                value.expose().to_owned(),
+            )
+        };
+        let traced = self
+            .trace_headers(request)
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         self.headers.iter().map(pair).chain(traced).collect()
     }
 }
@@ -109,13 +137,26 @@ fn idle(model: &Resource<Model>) -> Result<Duration, ModelError> {
             .as_f64()
             .filter(|seconds| *seconds > 0.0)
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .ok_or_else(|| wrong(model, "timeoutSeconds", value, "a number of seconds above 0")),
+            .ok_or_else(|| {
+                wrong(
+                    model,
+                    "timeoutSeconds",
+                    value,
+                    "a number of seconds above 0",
+                )
+            }),
     }
 }
 
 fn effort_of(model: &Resource<Model>, word: &str) -> Result<ReasoningEffort, ModelError> {
-    ReasoningEffort::from_keyword(word)
-        .ok_or_else(|| wrong(model, "reasoningEffort", word, "one of none, minimal, low, medium, high, xhigh, max"))
+    ReasoningEffort::from_keyword(word).ok_or_else(|| {
+        wrong(
+            model,
+            "reasoningEffort",
+            word,
+            "one of none, minimal, low, medium, high, xhigh, max",
+        )
+    })
 }
 
 fn object(model: &Resource<Model>, key: &str) -> Result<JsonObject, ModelError> {
@@ -126,13 +167,26 @@ fn object(model: &Resource<Model>, key: &str) -> Result<JsonObject, ModelError> 
     }
 }
 
-fn headers(model: &Resource<Model>, environment: &Environment) -> Result<Vec<(String, Secret)>, ModelError> {
+fn headers(
+    model: &Resource<Model>,
+    environment: &Environment,
+) -> Result<Vec<(String, Secret)>, ModelError> {
     let read = |(name, value): (&String, &Value)| -> Result<(String, Secret), ModelError> {
         let key = format!("headers.{name}");
-        let secret = match (value.as_str(), value.pointer("/valueFrom/env").and_then(Value::as_str)) {
+        let secret = match (
+            value.as_str(),
+            value.pointer("/valueFrom/env").and_then(Value::as_str),
+        ) {
             (Some(text), _) => Secret::new(text),
             (None, Some(variable)) => from_environment(model, &key, variable, environment)?,
-            (None, None) => return Err(wrong(model, &key, value, "a text or {valueFrom: {env: NAME}}")),
+            (None, None) => {
+                return Err(wrong(
+                    model,
+                    &key,
+                    value,
+                    "a text or {valueFrom: {env: NAME}}",
+                ));
+            }
         };
         let valid = reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
             && reqwest::header::HeaderValue::from_str(secret.expose()).is_ok();
@@ -153,14 +207,27 @@ fn from_environment(
     variable: &str,
     environment: &Environment,
 ) -> Result<Secret, ModelError> {
-    environment.resolve(&ValueSource::Env(variable.to_owned()), key).map_err(|_| {
-        configuration(
-            format!("options.{key} of {} is missing: {variable} is not set", model.id),
-            format!("set {variable} in the environment or in a .env file"),
-        )
-    })
+    environment
+        .resolve(&ValueSource::Env(variable.to_owned()), key)
+        .map_err(|_| {
+            configuration(
+                format!(
+                    "options.{key} of {} is missing: {variable} is not set",
+                    model.id
+                ),
+                format!("set {variable} in the environment or in a .env file"),
+            )
+        })
 }
 
-fn wrong(model: &Resource<Model>, key: &str, value: impl std::fmt::Display, wanted: &str) -> ModelError {
-    configuration(format!("options.{key} of {} is {value}", model.id), format!("options.{key} is {wanted}"))
+fn wrong(
+    model: &Resource<Model>,
+    key: &str,
+    value: impl std::fmt::Display,
+    wanted: &str,
+) -> ModelError {
+    configuration(
+        format!("options.{key} of {} is {value}", model.id),
+        format!("options.{key} is {wanted}"),
+    )
 }

@@ -22,7 +22,11 @@ impl Signatures {
     /// Keeps the signatures of a call.
     pub(crate) fn keep(&self, call_id: &str, signatures: Vec<String>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.by_call.insert(call_id.to_owned(), signatures).is_none() {
+        if kept
+            .by_call
+            .insert(call_id.to_owned(), signatures)
+            .is_none()
+        {
             kept.order.push_back(call_id.to_owned());
         }
         if kept.order.len() > KEPT
@@ -34,6 +38,11 @@ impl Signatures {
 
     /// The signatures of a call, if they are still known.
     pub(crate) fn of(&self, call_id: &str) -> Option<Vec<String>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).by_call.get(call_id).cloned()
+        self.kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_call
+            .get(call_id)
+            .cloned()
     }
 }

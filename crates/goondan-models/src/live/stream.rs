@@ -91,10 +91,16 @@ impl Answer {
                     self.state.ready.push_back(ModelChunk::Text(chunk.content));
                 }
             }
-            Some(ChatStreamEvent::ReasoningChunk(chunk)) => self.state.text_bytes += chunk.content.len(),
+            Some(ChatStreamEvent::ReasoningChunk(chunk)) => {
+                self.state.text_bytes += chunk.content.len()
+            }
             Some(ChatStreamEvent::ToolCallChunk(chunk)) => self.calls.piece(chunk.tool_call),
             Some(ChatStreamEvent::End(end)) => return self.end(end),
-            Some(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat | ChatStreamEvent::ThoughtSignatureChunk(_)) => {}
+            Some(
+                ChatStreamEvent::Start
+                | ChatStreamEvent::Heartbeat
+                | ChatStreamEvent::ThoughtSignatureChunk(_),
+            ) => {}
             None => return Err(self.caller.broken(&self.host())),
         }
         match self.state.text_bytes + self.calls.bytes() > limits::ANSWER {
@@ -108,11 +114,18 @@ impl Answer {
             return Err(self.caller.broken(&self.host()));
         }
         let usage = end.captured_usage.as_ref().and_then(token_usage);
-        for call in self.calls.finish(end.captured_into_tool_calls().unwrap_or_default()) {
+        for call in self
+            .calls
+            .finish(end.captured_into_tool_calls().unwrap_or_default())
+        {
             if let Some(signatures) = call.signatures {
                 self.signatures.keep(&call.id, signatures);
             }
-            let chunk = ModelChunk::ToolCall { id: call.id, name: call.name, arguments: call.arguments };
+            let chunk = ModelChunk::ToolCall {
+                id: call.id,
+                name: call.name,
+                arguments: call.arguments,
+            };
             self.state.ready.push_back(chunk);
         }
         self.state.ready.push_back(ModelChunk::Finish { usage });
@@ -146,7 +159,10 @@ impl Answer {
 }
 
 /// The next event, or `None` once more has come over the wire than any answer needs.
-async fn next_within(events: &mut ChatStream, meter: &Meter) -> Option<Option<genai::Result<ChatStreamEvent>>> {
+async fn next_within(
+    events: &mut ChatStream,
+    meter: &Meter,
+) -> Option<Option<genai::Result<ChatStreamEvent>>> {
     poll_fn(|context| match meter.bytes() > limits::WIRE {
         true => Poll::Ready(None),
         false => events.poll_next_unpin(context).map(Some),
@@ -172,7 +188,12 @@ fn token_usage(usage: &Usage) -> Option<TokenUsage> {
         return None;
     }
     let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
-    let cached = count(usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens));
+    let cached = count(
+        usage
+            .prompt_tokens_details
+            .as_ref()
+            .and_then(|details| details.cached_tokens),
+    );
     Some(TokenUsage {
         prompt_tokens,
         completion_tokens,

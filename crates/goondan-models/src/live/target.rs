@@ -56,13 +56,23 @@ impl Target {
             (None, Address::Known) => None,
             (None, Address::Needed(example)) => {
                 return Err(configuration(
-                    format!("{} has no endpoint: the provider {} needs one", model.id, model.spec.provider),
-                    format!("in {} write `endpoint: {example}` (with your own address)", model.id),
+                    format!(
+                        "{} has no endpoint: the provider {} needs one",
+                        model.id, model.spec.provider
+                    ),
+                    format!(
+                        "in {} write `endpoint: {example}` (with your own address)",
+                        model.id
+                    ),
                 ));
             }
         };
         let model = ModelIden::new(adapter, model.spec.model.as_str());
-        Ok(Target { model, endpoint: endpoint.map(Endpoint::from_owned), key })
+        Ok(Target {
+            model,
+            endpoint: endpoint.map(Endpoint::from_owned),
+            key,
+        })
     }
 
     /// What is spoken there.
@@ -92,11 +102,17 @@ impl Target {
 
     /// Whether TLS is needed. All providers that genai knows want it.
     pub(crate) fn is_secure(&self) -> bool {
-        self.endpoint.as_ref().is_none_or(|endpoint| endpoint.base_url().starts_with("https:"))
+        self.endpoint
+            .as_ref()
+            .is_none_or(|endpoint| endpoint.base_url().starts_with("https:"))
     }
 
     /// The address, with genai's where the Model has none of its own.
-    pub(crate) async fn base_url(&self, http: &Http, caller: &Caller) -> Result<String, ModelError> {
+    pub(crate) async fn base_url(
+        &self,
+        http: &Http,
+        caller: &Caller,
+    ) -> Result<String, ModelError> {
         if let Some(endpoint) = &self.endpoint {
             return Ok(endpoint.base_url().to_owned());
         }
@@ -110,15 +126,26 @@ impl Target {
     pub(crate) async fn resolve(&self, client: &genai::Client) -> genai::Result<ServiceTarget> {
         let endpoint = match &self.endpoint {
             Some(endpoint) => endpoint.clone(),
-            None => client.resolve_service_target(self.model.clone()).await?.endpoint,
+            None => {
+                client
+                    .resolve_service_target(self.model.clone())
+                    .await?
+                    .endpoint
+            }
         };
-        Ok(ServiceTarget { endpoint, auth: AuthData::from_single(self.key()), model: self.model.clone() })
+        Ok(ServiceTarget {
+            endpoint,
+            auth: AuthData::from_single(self.key()),
+            model: self.model.clone(),
+        })
     }
 
     /// genai takes an ending such as `-medium` off a model's name and asks for that much reasoning instead. Names of
     /// real models end like that, so they are kept whole by an effort that the format does not send.
     pub(crate) fn plain_name(&self) -> Option<ReasoningEffort> {
-        let clipped = ReasoningEffort::from_model_name(&self.model.model_name).0.is_some();
+        let clipped = ReasoningEffort::from_model_name(&self.model.model_name)
+            .0
+            .is_some();
         (clipped && self.wire() == Wire::Responses).then_some(ReasoningEffort::Budget(0))
     }
 }
@@ -126,7 +153,13 @@ impl Target {
 /// OpenAI has two formats. At OpenAI itself genai knows which a model wants; elsewhere nearly all know only `chat`.
 fn openai(model: &Resource<Model>, address: Address, settings: &Settings) -> AdapterKind {
     let at_openai = address == Address::Known && model.spec.endpoint.is_none();
-    let guess = || at_openai && matches!(AdapterKind::from_model(&model.spec.model), Ok(AdapterKind::OpenAIResp));
+    let guess = || {
+        at_openai
+            && matches!(
+                AdapterKind::from_model(&model.spec.model),
+                Ok(AdapterKind::OpenAIResp)
+            )
+    };
     match settings.responses.unwrap_or_else(guess) {
         true => AdapterKind::OpenAIResp,
         false => AdapterKind::OpenAI,
@@ -143,10 +176,16 @@ fn base(model: &Resource<Model>, endpoint: &str, wire: Wire) -> Result<String, M
     };
     let mut url = Url::parse(endpoint.trim()).map_err(|error| wrong(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong(format!("it begins with {}:, not with http: or https:", url.scheme())));
+        return Err(wrong(format!(
+            "it begins with {}:, not with http: or https:",
+            url.scheme()
+        )));
     }
     let path = url.path().trim_end_matches('/').to_owned();
-    let tail = TAILS.iter().find(|(of, tail)| *of == wire && path.ends_with(tail)).map_or("", |(_, tail)| tail);
+    let tail = TAILS
+        .iter()
+        .find(|(of, tail)| *of == wire && path.ends_with(tail))
+        .map_or("", |(_, tail)| tail);
     let path = path[..path.len() - tail.len()].trim_end_matches('/');
     url.set_path(&format!("{path}/"));
     url.set_fragment(None);

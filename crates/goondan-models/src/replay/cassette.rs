@@ -17,7 +17,11 @@ const LIMIT: u64 = 256 * 1024 * 1024;
 pub(crate) fn read(root: &Path, path: &str) -> Result<Vec<Entry>, ModelError> {
     let text = read_inside(root, path, LIMIT).map_err(|error| error.within(FIELD, None))?;
     let mut entries = Vec::new();
-    for (index, line) in text.split_inclusive('\n').enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (index, line) in text
+        .split_inclusive('\n')
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+    {
         match serde_json::from_str(line) {
             Ok(entry) => entries.push(entry),
             Err(_) if !line.ends_with('\n') => {}

@@ -27,11 +27,17 @@ impl Ignored {
                 format!("options.ignore is a list of any of: {}", PARTS.join(", ")),
             )
         };
-        let part =
-            |item: &Value| item.as_str().filter(|part| PARTS.contains(part)).map(str::to_owned).ok_or_else(wrong);
+        let part = |item: &Value| {
+            item.as_str()
+                .filter(|part| PARTS.contains(part))
+                .map(str::to_owned)
+                .ok_or_else(wrong)
+        };
         match model.spec.options.get("ignore") {
             None | Some(Value::Null) => Ok(Ignored::default()),
-            Some(Value::Array(items)) => Ok(Ignored(items.iter().map(part).collect::<Result<_, _>>()?)),
+            Some(Value::Array(items)) => {
+                Ok(Ignored(items.iter().map(part).collect::<Result<_, _>>()?))
+            }
             Some(_) => Err(wrong()),
         }
     }
@@ -51,16 +57,27 @@ pub(crate) fn differences(recorded: &Asked, now: &Asked, ignored: &Ignored) -> V
     let mut found = Vec::new();
     if !ignored.has("system") && recorded.system != now.system {
         let (then, now) = (recorded.system.as_deref(), now.system.as_deref());
-        found.push(format!("the system prompt was {}, is {}", shown(then.unwrap_or("")), shown(now.unwrap_or(""))));
+        found.push(format!(
+            "the system prompt was {}, is {}",
+            shown(then.unwrap_or("")),
+            shown(now.unwrap_or(""))
+        ));
     }
     if !ignored.has("messages") {
         found.extend(message_difference(&recorded.messages, &now.messages));
     }
     if !ignored.has("tools") && recorded.tools != now.tools {
-        found.push(format!("the tools were [{}], are [{}]", recorded.tools.join(", "), now.tools.join(", ")));
+        found.push(format!(
+            "the tools were [{}], are [{}]",
+            recorded.tools.join(", "),
+            now.tools.join(", ")
+        ));
     }
     if !ignored.has("params") && recorded.params != now.params {
-        found.push(format!("the params were {}, are {}", recorded.params, now.params));
+        found.push(format!(
+            "the params were {}, are {}",
+            recorded.params, now.params
+        ));
     }
     found
 }
@@ -71,11 +88,18 @@ fn message_difference(recorded: &[AskedMessage], now: &[AskedMessage]) -> Option
     match differing {
         Some(at) => {
             let (then, now) = (&recorded[at], &now[at]);
-            Some(format!("message {} was {}, is {}", at + 1, spoken(then), spoken(now)))
+            Some(format!(
+                "message {} was {}, is {}",
+                at + 1,
+                spoken(then),
+                spoken(now)
+            ))
         }
-        None if recorded.len() != now.len() => {
-            Some(format!("there were {} messages, there are {}", recorded.len(), now.len()))
-        }
+        None if recorded.len() != now.len() => Some(format!(
+            "there were {} messages, there are {}",
+            recorded.len(),
+            now.len()
+        )),
         None => None,
     }
 }
@@ -84,7 +108,11 @@ fn spoken(message: &AskedMessage) -> String {
     let whole = serde_json::to_value(message).unwrap_or_default();
     let role = whole["role"].as_str().unwrap_or_default().to_owned();
     let plain = message.calls.is_empty() && message.results.is_empty() && message.files.is_empty();
-    if plain { format!("{role} {}", shown(&message.text)) } else { shown(&whole.to_string()) }
+    if plain {
+        format!("{role} {}", shown(&message.text))
+    } else {
+        shown(&whole.to_string())
+    }
 }
 
 fn shown(text: &str) -> String {

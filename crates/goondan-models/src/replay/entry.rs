@@ -93,7 +93,11 @@ impl Asked {
         let params = &request.params;
         Asked {
             system: request.system.clone(),
-            messages: request.messages.iter().map(|message| AskedMessage::of(message)).collect(),
+            messages: request
+                .messages
+                .iter()
+                .map(|message| AskedMessage::of(message))
+                .collect(),
             tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
             params: json!({
                 "temperature": params.temperature,
@@ -116,7 +120,11 @@ impl AskedMessage {
         let files = message.data.content.iter().filter_map(|part| match part {
             Part::File(file) => {
                 let name = file.name.as_deref().unwrap_or("-");
-                Some(format!("{} {name} {}", file.media_type, digest_of(&file.data)))
+                Some(format!(
+                    "{} {name} {}",
+                    file.media_type,
+                    digest_of(&file.data)
+                ))
             }
             _ => None,
         });
@@ -134,9 +142,15 @@ impl From<ModelChunk> for Recorded {
     fn from(chunk: ModelChunk) -> Self {
         match chunk {
             ModelChunk::Text(text) => Recorded::Text(text),
-            ModelChunk::ToolCall { id, name, arguments } => {
-                Recorded::Call(ToolCall { tool_call_id: id, tool_name: name, input: arguments })
-            }
+            ModelChunk::ToolCall {
+                id,
+                name,
+                arguments,
+            } => Recorded::Call(ToolCall {
+                tool_call_id: id,
+                tool_name: name,
+                input: arguments,
+            }),
             ModelChunk::Finish { usage } => Recorded::Finish(usage),
         }
     }
@@ -146,9 +160,15 @@ impl From<Recorded> for Result<ModelChunk, ModelError> {
     fn from(recorded: Recorded) -> Self {
         match recorded {
             Recorded::Text(text) => Ok(ModelChunk::Text(text)),
-            Recorded::Call(ToolCall { tool_call_id, tool_name, input }) => {
-                Ok(ModelChunk::ToolCall { id: tool_call_id, name: tool_name, arguments: input })
-            }
+            Recorded::Call(ToolCall {
+                tool_call_id,
+                tool_name,
+                input,
+            }) => Ok(ModelChunk::ToolCall {
+                id: tool_call_id,
+                name: tool_name,
+                arguments: input,
+            }),
             Recorded::Finish(usage) => Ok(ModelChunk::Finish { usage }),
             Recorded::Error(error) => Err(error),
         }
@@ -177,7 +197,10 @@ fn canonical(value: &Value) -> String {
                 .collect();
             format!("{{{}}}", fields.join(","))
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(canonical).collect::<Vec<_>>().join(",")
+        ),
         other => other.to_string(),
     }
 }

@@ -17,8 +17,15 @@ pub struct Mask {
 }
 
 fn named_like_secrets(environment: &Environment) -> impl Iterator<Item = String> {
-    let is_secret = |name: &str| SECRET_NAMES.iter().any(|part| name.to_uppercase().contains(part));
-    environment.iter().filter(move |(name, _)| is_secret(name)).map(|(_, value)| value.to_owned())
+    let is_secret = |name: &str| {
+        SECRET_NAMES
+            .iter()
+            .any(|part| name.to_uppercase().contains(part))
+    };
+    environment
+        .iter()
+        .filter(move |(name, _)| is_secret(name))
+        .map(|(_, value)| value.to_owned())
 }
 
 impl Mask {
@@ -30,14 +37,24 @@ impl Mask {
     /// The key of `model`, the headers in its options, and variables that are named like secrets.
     pub(crate) fn of(model: &Resource<Model>, environment: &Environment) -> Self {
         let mut secrets: Vec<String> = named_like_secrets(environment).collect();
-        let key = model.spec.api_key.as_ref().and_then(|source| environment.resolve(source, "apiKey").ok());
+        let key = model
+            .spec
+            .api_key
+            .as_ref()
+            .and_then(|source| environment.resolve(source, "apiKey").ok());
         secrets.extend(key.map(|key| key.expose().to_owned()));
         if let Some(Value::Object(headers)) = model.spec.options.get("headers") {
-            let variable =
-                |value: &Value| environment.get(value.pointer("/valueFrom/env")?.as_str()?).map(str::to_owned);
-            secrets.extend(
-                headers.values().filter_map(|value| value.as_str().map(str::to_owned).or_else(|| variable(value))),
-            );
+            let variable = |value: &Value| {
+                environment
+                    .get(value.pointer("/valueFrom/env")?.as_str()?)
+                    .map(str::to_owned)
+            };
+            secrets.extend(headers.values().filter_map(|value| {
+                value
+                    .as_str()
+                    .map(str::to_owned)
+                    .or_else(|| variable(value))
+            }));
         }
         Mask::hiding(secrets)
     }
@@ -57,17 +74,22 @@ impl Mask {
         match value {
             Value::String(text) => Value::String(self.text(text)),
             Value::Array(items) => items.into_iter().map(|item| self.apply(item)).collect(),
-            Value::Object(fields) => {
-                Value::Object(fields.into_iter().map(|(name, value)| (self.text(name), self.apply(value))).collect())
-            }
+            Value::Object(fields) => Value::Object(
+                fields
+                    .into_iter()
+                    .map(|(name, value)| (self.text(name), self.apply(value)))
+                    .collect(),
+            ),
             other => other,
         }
     }
 
     fn text(&self, text: String) -> String {
-        self.secrets.iter().fold(text, |text, secret| match text.contains(secret.as_str()) {
-            true => text.replace(secret.as_str(), "***"),
-            false => text,
-        })
+        self.secrets
+            .iter()
+            .fold(text, |text, secret| match text.contains(secret.as_str()) {
+                true => text.replace(secret.as_str(), "***"),
+                false => text,
+            })
     }
 }

@@ -42,15 +42,25 @@ impl Cassettes {
         let ignored = Ignored::of(model)?;
         let mut playing = self.playing.lock().unwrap_or_else(PoisonError::into_inner);
         let player = match playing.get(&model.id) {
-            Some(known) if known.entries == entries && known.ignored == ignored => Arc::clone(known),
+            Some(known) if known.entries == entries && known.ignored == ignored => {
+                Arc::clone(known)
+            }
             _ => {
                 let used = Mutex::new(vec![false; entries.len()]);
-                let fresh = Arc::new(Player { path: path.to_owned(), entries, ignored, used });
+                let fresh = Arc::new(Player {
+                    path: path.to_owned(),
+                    entries,
+                    ignored,
+                    used,
+                });
                 playing.insert(model.id.clone(), Arc::clone(&fresh));
                 fresh
             }
         };
-        Ok(Arc::new(ReplayClient { player, mask: Mask::of(model, environment) }))
+        Ok(Arc::new(ReplayClient {
+            player,
+            mask: Mask::of(model, environment),
+        }))
     }
 }
 
@@ -73,7 +83,9 @@ impl ModelClient for ReplayClient {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let asked = Asked::of(&request);
         let digest = digest(&asked, &request);
-        let entry = self.player.next(&request.instance.agent, &self.masked(asked)?, &digest)?;
+        let entry = self
+            .player
+            .next(&request.instance.agent, &self.masked(asked)?, &digest)?;
         if let [Recorded::Error(error)] = entry.answer.as_slice() {
             return Err(error.clone());
         }
@@ -83,15 +95,26 @@ impl ModelClient for ReplayClient {
 
     /// As it was recorded: where the answer was a call, the schema was the tool's.
     fn is_schema_sent(&self) -> bool {
-        !self.player.entries.iter().any(|entry| entry.request.tools.iter().any(|tool| tool == ANSWER_TOOL))
+        !self
+            .player
+            .entries
+            .iter()
+            .any(|entry| entry.request.tools.iter().any(|tool| tool == ANSWER_TOOL))
     }
 }
 
 impl ReplayClient {
     /// `asked` as it would have been written down.
     fn masked(&self, asked: Asked) -> Result<Asked, ModelError> {
-        let masked = serde_json::to_value(asked).map(|asked| self.mask.apply(asked)).and_then(serde_json::from_value);
-        masked.map_err(|error| configuration(format!("the request can't be compared: {error}"), "record it again"))
+        let masked = serde_json::to_value(asked)
+            .map(|asked| self.mask.apply(asked))
+            .and_then(serde_json::from_value);
+        masked.map_err(|error| {
+            configuration(
+                format!("the request can't be compared: {error}"),
+                "record it again",
+            )
+        })
     }
 }
 
@@ -100,11 +123,19 @@ impl Player {
     /// request, a later one that fits is taken instead.
     fn next(&self, agent: &str, asked: &Asked, digest: &str) -> Result<&Entry, ModelError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_agent = || self.entries.iter().enumerate().filter(|(_, entry)| entry.agent == agent);
+        let of_agent = || {
+            self.entries
+                .iter()
+                .enumerate()
+                .filter(|(_, entry)| entry.agent == agent)
+        };
         let mut left = of_agent().filter(|(at, _)| !used[*at]);
-        let Some(first) = left.next() else { return Err(self.at_its_end(agent, of_agent().count())) };
-        let fitting =
-            std::iter::once(first).chain(left).find(|(_, entry)| self.differs(entry, asked, digest).is_empty());
+        let Some(first) = left.next() else {
+            return Err(self.at_its_end(agent, of_agent().count()));
+        };
+        let fitting = std::iter::once(first)
+            .chain(left)
+            .find(|(_, entry)| self.differs(entry, asked, digest).is_empty());
         match fitting {
             Some((at, entry)) => {
                 used[at] = true;
@@ -130,7 +161,10 @@ impl Player {
 
     fn at_its_end(&self, agent: &str, recorded: usize) -> ModelError {
         configuration(
-            format!("the cassette {} has no answer left for agent {agent} ({recorded} were recorded)", self.path),
+            format!(
+                "the cassette {} has no answer left for agent {agent} ({recorded} were recorded)",
+                self.path
+            ),
             "record it again with `gdn run --record FILE`",
         )
     }

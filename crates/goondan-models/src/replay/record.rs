@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan_core::ports::model::{
+    ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
+};
 use goondan_core::private;
 use goondan_spec::kinds::Model;
 use goondan_spec::{Environment, Resource, reason};
@@ -23,11 +25,24 @@ use crate::error::configuration;
 ///
 /// # Errors
 /// The file can't be written.
-pub fn record(factory: Arc<dyn ModelFactory>, path: impl Into<PathBuf>) -> io::Result<Arc<dyn ModelFactory>> {
+pub fn record(
+    factory: Arc<dyn ModelFactory>,
+    path: impl Into<PathBuf>,
+) -> io::Result<Arc<dyn ModelFactory>> {
     let path = path.into();
     // It may be what the project replays, and is emptied only once that was read.
-    let file = private::options().write(true).create(true).truncate(false).open(&path)?;
-    Ok(Arc::new(Recorder { factory, tape: Arc::new(Tape { path, file: Mutex::new((file, false)) }) }))
+    let file = private::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)?;
+    Ok(Arc::new(Recorder {
+        factory,
+        tape: Arc::new(Tape {
+            path,
+            file: Mutex::new((file, false)),
+        }),
+    }))
 }
 
 struct Recorder {
@@ -51,7 +66,11 @@ impl ModelFactory for Recorder {
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
         let client = self.factory.client(model, bundle_root, environment)?;
         self.tape.write("")?;
-        Ok(Arc::new(RecordingClient { client, tape: Arc::clone(&self.tape), mask: Mask::of(model, environment) }))
+        Ok(Arc::new(RecordingClient {
+            client,
+            tape: Arc::clone(&self.tape),
+            mask: Mask::of(model, environment),
+        }))
     }
 }
 
@@ -68,7 +87,11 @@ impl Tape {
             file.write_all(text.as_bytes())
         };
         write().map_err(|error| {
-            let message = format!("the cassette {} can't be written: {}", self.path.display(), reason(&error));
+            let message = format!(
+                "the cassette {} can't be written: {}",
+                self.path.display(),
+                reason(&error)
+            );
             configuration(message, "look whether the disk is full")
         })
     }
@@ -83,8 +106,12 @@ struct RecordingClient {
 #[async_trait]
 impl ModelClient for RecordingClient {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let mut take =
-            Take { tape: Arc::clone(&self.tape), mask: self.mask.clone(), head: head(&request), answer: Vec::new() };
+        let mut take = Take {
+            tape: Arc::clone(&self.tape),
+            mask: self.mask.clone(),
+            head: head(&request),
+            answer: Vec::new(),
+        };
         match self.client.stream(request).await {
             Ok(stream) => Ok(recorded(stream, take)),
             Err(error) => {
@@ -110,7 +137,9 @@ fn recorded(stream: ModelStream, take: Take) -> BoxStream<'static, Result<ModelC
     let mut take = Some(take);
     stream
         .map(move |item| {
-            let Some(mut going) = take.take() else { return item };
+            let Some(mut going) = take.take() else {
+                return item;
+            };
             going.answer.push(match &item {
                 Ok(chunk) => Recorded::from(chunk.clone()),
                 Err(error) => Recorded::Error(error.clone()),
@@ -142,7 +171,8 @@ fn head(request: &ModelRequest) -> (String, Asked, String) {
 impl Take {
     fn write(self) -> Result<(), ModelError> {
         let (agent, asked, digest) = self.head;
-        let entry: Value = json!({"agent": agent, "digest": digest, "request": asked, "answer": self.answer});
+        let entry: Value =
+            json!({"agent": agent, "digest": digest, "request": asked, "answer": self.answer});
         self.tape.write(&format!("{}\n", self.mask.apply(entry)))
     }
 }

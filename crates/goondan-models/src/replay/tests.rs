@@ -2,7 +2,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_core::message::{Part, Role};
-use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelRequest, ToolDefinition};
+use goondan_core::ports::model::{
+    ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelRequest, ToolDefinition,
+};
 use goondan_spec::{Environment, Secret, ValueSource};
 use serde_json::{Value, json};
 
@@ -17,9 +19,16 @@ struct Studio {
 
 impl Studio {
     fn new() -> Self {
-        let environment = [("SOME_TOKEN", "t0p-secret-value"), ("DEBUG_KEY", "on"), ("PLACE", "somewhere")];
+        let environment = [
+            ("SOME_TOKEN", "t0p-secret-value"),
+            ("DEBUG_KEY", "on"),
+            ("PLACE", "somewhere"),
+        ];
         let owned = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Studio { folder: tempfile::tempdir().unwrap(), environment: owned.into_iter().collect() }
+        Studio {
+            folder: tempfile::tempdir().unwrap(),
+            environment: owned.into_iter().collect(),
+        }
     }
 
     fn root(&self) -> &Path {
@@ -32,15 +41,22 @@ impl Studio {
         let mut model = model("openai", json!({"headers": {"x-team": "header-secret"}}));
         model.spec.api_key = Some(ValueSource::Value(Secret::new("sk-very-secret")));
         let recorder = record(Arc::new(factory), self.root().join("c.jsonl")).unwrap();
-        recorder.client(&model, self.root(), &self.environment).unwrap()
+        recorder
+            .client(&model, self.root(), &self.environment)
+            .unwrap()
     }
 
-    fn replay(&self, cassettes: &Cassettes, options: Value) -> Result<Arc<dyn ModelClient>, ModelError> {
+    fn replay(
+        &self,
+        cassettes: &Cassettes,
+        options: Value,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
         cassettes.client(&model("replay", options), self.root(), &self.environment)
     }
 
     fn player(&self) -> Arc<dyn ModelClient> {
-        self.replay(&Cassettes::default(), json!({"cassette": "c.jsonl"})).unwrap()
+        self.replay(&Cassettes::default(), json!({"cassette": "c.jsonl"}))
+            .unwrap()
     }
 
     fn cassette(&self) -> String {
@@ -49,8 +65,11 @@ impl Studio {
 }
 
 fn with_tool(mut request: ModelRequest, description: &str) -> ModelRequest {
-    let tool =
-        ToolDefinition { name: "t__x".into(), description: description.into(), parameters: json!({"type": "object"}) };
+    let tool = ToolDefinition {
+        name: "t__x".into(),
+        description: description.into(),
+        parameters: json!({"type": "object"}),
+    };
     request.tools = Arc::from([tool]);
     request
 }
@@ -60,9 +79,17 @@ async fn an_answer_that_was_a_call_is_played_as_one() {
     for (tool, is_sent) in [("answer__submit", false), ("t__x", true)] {
         let studio = Studio::new();
         let mut asked = with_tool(request("a", "hi"), "");
-        let tool = ToolDefinition { name: tool.into(), ..asked.tools[0].clone() };
+        let tool = ToolDefinition {
+            name: tool.into(),
+            ..asked.tools[0].clone()
+        };
         asked.tools = Arc::from([tool]);
-        answer(&studio.recorder(json!({"default": {"text": "hello"}})), asked).await.unwrap();
+        answer(
+            &studio.recorder(json!({"default": {"text": "hello"}})),
+            asked,
+        )
+        .await
+        .unwrap();
         assert_eq!(studio.player().is_schema_sent(), is_sent);
     }
 }
@@ -90,19 +117,30 @@ async fn what_was_recorded_comes_back_piece_by_piece() {
         played.push(answer(&player, request(agent, "x")).await);
     }
     assert_eq!(live, played);
-    assert_eq!(live[0].as_ref().unwrap_err().kind, ModelErrorKind::Status(529));
+    assert_eq!(
+        live[0].as_ref().unwrap_err().kind,
+        ModelErrorKind::Status(529)
+    );
     assert_eq!(live[2].as_ref().unwrap().len(), 4);
-    assert_eq!(live[3].as_ref().unwrap_err().kind, ModelErrorKind::Connection);
+    assert_eq!(
+        live[3].as_ref().unwrap_err().kind,
+        ModelErrorKind::Connection
+    );
 
     let error = answer(&player, request("a", "x")).await.unwrap_err();
-    assert_eq!(error.message, "the cassette c.jsonl has no answer left for agent a (3 were recorded)");
+    assert_eq!(
+        error.message,
+        "the cassette c.jsonl has no answer left for agent a (3 were recorded)"
+    );
 }
 
 #[tokio::test]
 async fn another_request_is_refused_with_what_differs() {
     let studio = Studio::new();
     let recorder = studio.recorder(json!({"default": {"text": "ok"}}));
-    answer(&recorder, with_tool(request("a", "hello"), "d")).await.unwrap();
+    answer(&recorder, with_tool(request("a", "hello"), "d"))
+        .await
+        .unwrap();
     let mut other_system = with_tool(request("a", "hello"), "d");
     other_system.system = Some("Be rude.".into());
     let mut longer = with_tool(request("a", "hello"), "d");
@@ -111,9 +149,15 @@ async fn another_request_is_refused_with_what_differs() {
     let mut hotter = with_tool(request("a", "hello"), "d");
     Arc::make_mut(&mut hotter.params).temperature = Some(1.0);
     for (changed, words) in [
-        (with_tool(request("a", "bye"), "d"), "message 1 was user `hello`, is user `bye`"),
+        (
+            with_tool(request("a", "bye"), "d"),
+            "message 1 was user `hello`, is user `bye`",
+        ),
         (request("a", "hello"), "the tools were [t__x], are []"),
-        (with_tool(request("a", "hello"), "e"), "the descriptions or schemas of the tools are others"),
+        (
+            with_tool(request("a", "hello"), "e"),
+            "the descriptions or schemas of the tools are others",
+        ),
         (other_system, "the system prompt was ``, is `Be rude.`"),
         (longer, "there were 1 messages, there are 2"),
         (hotter, "the params were"),
@@ -121,9 +165,16 @@ async fn another_request_is_refused_with_what_differs() {
         let error = answer(&studio.player(), changed).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Configuration);
         let start = "the request of agent a is not the one on the cassette (c.jsonl, entry 1): ";
-        assert!(error.message.starts_with(start) && error.message.contains(words), "{}", error.message);
+        assert!(
+            error.message.starts_with(start) && error.message.contains(words),
+            "{}",
+            error.message
+        );
     }
-    assert_eq!(said(&studio.player(), with_tool(request("a", "hello"), "d")).await, "ok");
+    assert_eq!(
+        said(&studio.player(), with_tool(request("a", "hello"), "d")).await,
+        "ok"
+    );
     let lenient = json!({"cassette": "c.jsonl", "ignore": ["messages", "tools"]});
     let lenient = studio.replay(&Cassettes::default(), lenient).unwrap();
     assert_eq!(said(&lenient, request("a", "whatever")).await, "ok");
@@ -148,7 +199,12 @@ async fn message_ids_and_times_do_not_matter_and_instances_may_come_in_any_order
 async fn a_cassette_holds_no_secret_and_still_plays() {
     let studio = Studio::new();
     let recorder = studio.recorder(json!({"default": {"text": "the token is t0p-secret-value"}}));
-    let telling = || request("a", "sk-very-secret header-secret t0p-secret-value on somewhere");
+    let telling = || {
+        request(
+            "a",
+            "sk-very-secret header-secret t0p-secret-value on somewhere",
+        )
+    };
     answer(&recorder, telling()).await.unwrap();
     let cassette = studio.cassette();
     for secret in ["sk-very-secret", "header-secret", "t0p-secret-value"] {
@@ -156,9 +212,14 @@ async fn a_cassette_holds_no_secret_and_still_plays() {
     }
     assert!(cassette.contains("*** *** *** on somewhere"), "{cassette}");
 
-    let mut model = model("replay", json!({"cassette": "c.jsonl", "headers": {"x-team": "header-secret"}}));
+    let mut model = model(
+        "replay",
+        json!({"cassette": "c.jsonl", "headers": {"x-team": "header-secret"}}),
+    );
     model.spec.api_key = Some(ValueSource::Value(Secret::new("sk-very-secret")));
-    let player = Cassettes::default().client(&model, studio.root(), &studio.environment).unwrap();
+    let player = Cassettes::default()
+        .client(&model, studio.root(), &studio.environment)
+        .unwrap();
     assert_eq!(said(&player, telling()).await, "the token is ***");
 }
 
@@ -173,10 +234,14 @@ async fn a_cassette_goes_on_where_it_was_after_a_reload_and_a_torn_end_is_left_o
     std::fs::write(studio.root().join("c.jsonl"), torn).unwrap();
     let cassettes = Cassettes::default();
     for _ in 0..2 {
-        let player = studio.replay(&cassettes, json!({"cassette": "c.jsonl"})).unwrap();
+        let player = studio
+            .replay(&cassettes, json!({"cassette": "c.jsonl"}))
+            .unwrap();
         assert_eq!(said(&player, request("a", "one")).await, "one");
     }
-    let player = studio.replay(&cassettes, json!({"cassette": "c.jsonl"})).unwrap();
+    let player = studio
+        .replay(&cassettes, json!({"cassette": "c.jsonl"}))
+        .unwrap();
     assert!(answer(&player, request("a", "one")).await.is_err());
 }
 
@@ -195,7 +260,8 @@ async fn every_line_is_one_entry_in_json() {
     answer(&recorder, request("a", "x")).await.unwrap();
     let entry: Entry = serde_json::from_str(studio.cassette().trim_end()).unwrap();
     assert_eq!(entry.agent, "a");
-    let chunks: Vec<Result<ModelChunk, ModelError>> = entry.answer.into_iter().map(Into::into).collect();
+    let chunks: Vec<Result<ModelChunk, ModelError>> =
+        entry.answer.into_iter().map(Into::into).collect();
     assert_eq!(chunks[0], Ok(ModelChunk::Text("two\nlines".into())));
     insta::assert_snapshot!(studio.cassette());
 }
@@ -206,16 +272,35 @@ fn what_cannot_be_played_or_written_says_why() {
     std::fs::write(studio.root().join("bad.jsonl"), "\n{\"agent\": 3}\n").unwrap();
     for (options, words) in [
         (json!({}), "Model/m has no cassette"),
-        (json!({"cassette": "gone.jsonl"}), "there is no file gone.jsonl"),
-        (json!({"cassette": "../c.jsonl"}), "leaves the folder of the project"),
-        (json!({"cassette": "bad.jsonl"}), "line 2 of bad.jsonl is not a line of a cassette"),
+        (
+            json!({"cassette": "gone.jsonl"}),
+            "there is no file gone.jsonl",
+        ),
+        (
+            json!({"cassette": "../c.jsonl"}),
+            "leaves the folder of the project",
+        ),
+        (
+            json!({"cassette": "bad.jsonl"}),
+            "line 2 of bad.jsonl is not a line of a cassette",
+        ),
     ] {
-        let error = studio.replay(&Cassettes::default(), options).err().expect("refused");
+        let error = studio
+            .replay(&Cassettes::default(), options)
+            .err()
+            .expect("refused");
         assert!(error.message.contains(words), "{}", error.message);
     }
     std::fs::write(studio.root().join("empty.jsonl"), "").unwrap();
     let wrong = json!({"cassette": "empty.jsonl", "ignore": ["everything"]});
-    assert!(studio.replay(&Cassettes::default(), wrong).err().unwrap().message.contains("options.ignore"));
+    assert!(
+        studio
+            .replay(&Cassettes::default(), wrong)
+            .err()
+            .unwrap()
+            .message
+            .contains("options.ignore")
+    );
 
     let inner = Arc::new(ScriptedFactory::new(Default::default()));
     assert!(record(inner.clone(), studio.root().join("no/such/c.jsonl")).is_err());
@@ -223,6 +308,12 @@ fn what_cannot_be_played_or_written_says_why() {
     let factory = record(inner, studio.root().join("old.jsonl")).unwrap();
     let old = || std::fs::read_to_string(studio.root().join("old.jsonl")).unwrap();
     assert_eq!(old(), "old\n", "a project may replay what it records anew");
-    factory.client(&model("openai", json!({})), studio.root(), &studio.environment).unwrap();
+    factory
+        .client(
+            &model("openai", json!({})),
+            studio.root(),
+            &studio.environment,
+        )
+        .unwrap();
     assert_eq!(old(), "");
 }

@@ -21,12 +21,19 @@ pub struct ScriptedFactory {
 impl ScriptedFactory {
     /// Replies by agent, in the order of that agent's model calls.
     pub fn new(replies: BTreeMap<String, Vec<Reply>>) -> Self {
-        ScriptedFactory::from_script(Script { agents: replies, ..Script::default() })
+        ScriptedFactory::from_script(Script {
+            agents: replies,
+            ..Script::default()
+        })
     }
 
     /// A whole script, rules included.
     pub fn from_script(script: Script) -> Self {
-        ScriptedFactory { script: Arc::new(script), state: Arc::default(), log: Arc::default() }
+        ScriptedFactory {
+            script: Arc::new(script),
+            state: Arc::default(),
+            log: Arc::default(),
+        }
     }
 
     /// How far each agent is.
@@ -41,7 +48,12 @@ impl ScriptedFactory {
 }
 
 impl ModelFactory for ScriptedFactory {
-    fn client(&self, _: &Resource<Model>, _: &Path, _: &Environment) -> Result<Arc<dyn ModelClient>, ModelError> {
+    fn client(
+        &self,
+        _: &Resource<Model>,
+        _: &Path,
+        _: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
         Ok(Arc::new(ScriptedClient {
             script: Arc::clone(&self.script),
             state: Arc::clone(&self.state),

@@ -59,7 +59,11 @@ impl RequestLog {
 
     /// The requests that `agent` made so far.
     pub fn of(&self, agent: &str) -> Vec<ModelRequest> {
-        locked(&self.requests).iter().filter(|request| request.instance.agent == agent).cloned().collect()
+        locked(&self.requests)
+            .iter()
+            .filter(|request| request.instance.agent == agent)
+            .cloned()
+            .collect()
     }
 
     fn push(&self, request: &ModelRequest) {
@@ -106,7 +110,11 @@ impl Script {
     /// The list that an instance takes its replies from: its own, else that of its agent.
     fn list_of(&self, instance: &InstanceId) -> String {
         let own = instance.to_string();
-        if self.agents.contains_key(&own) { own } else { instance.agent.clone() }
+        if self.agents.contains_key(&own) {
+            own
+        } else {
+            instance.agent.clone()
+        }
     }
 
     /// The reply to the call at `position`: the list, then the rules, then the default.
@@ -118,10 +126,18 @@ impl Script {
         position: usize,
     ) -> Result<(&Reply, Source), ModelError> {
         let agent = &request.instance.agent;
-        if let Some(reply) = self.agents.get(list).and_then(|replies| replies.get(position)) {
+        if let Some(reply) = self
+            .agents
+            .get(list)
+            .and_then(|replies| replies.get(position))
+        {
             return Ok((reply, Source::List));
         }
-        let rule = self.rules.iter().find(|rule| rule.when.holds(request, scene)).map(|rule| &rule.reply);
+        let rule = self
+            .rules
+            .iter()
+            .find(|rule| rule.when.holds(request, scene))
+            .map(|rule| &rule.reply);
         match rule.or(self.default.as_ref()) {
             Some(reply) => Ok((reply, Source::Rule)),
             None => Err(exhausted(agent, position + 1)),
@@ -132,10 +148,18 @@ impl Script {
 impl When {
     fn holds(&self, request: &ModelRequest, scene: &Scene<'_>) -> bool {
         let spoke_last = request.messages.last().map(|message| message.data.role);
-        self.agent.as_ref().is_none_or(|agent| *agent == request.instance.agent)
+        self.agent
+            .as_ref()
+            .is_none_or(|agent| *agent == request.instance.agent)
             && self.role.is_none_or(|role| spoke_last == Some(role.into()))
-            && self.contains.as_ref().is_none_or(|text| scene.last().contains(text.as_str()))
-            && self.matches.as_ref().is_none_or(|pattern| pattern.is_match(scene.last()))
+            && self
+                .contains
+                .as_ref()
+                .is_none_or(|text| scene.last().contains(text.as_str()))
+            && self
+                .matches
+                .as_ref()
+                .is_none_or(|pattern| pattern.is_match(scene.last()))
     }
 }
 
@@ -149,7 +173,11 @@ impl From<LastRole> for goondan_core::message::Role {
 }
 
 fn exhausted(agent: &str, asked: usize) -> ModelError {
-    let times = if asked == 1 { "once".to_owned() } else { format!("{asked} times") };
+    let times = if asked == 1 {
+        "once".to_owned()
+    } else {
+        format!("{asked} times")
+    };
     configuration(
         format!("the script of agent {agent} has no reply left (it was asked {times})"),
         format!("add a reply under agents.{agent}, a rule that fits, or a default to the script"),

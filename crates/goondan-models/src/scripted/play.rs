@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::StreamExt;
-use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, ModelStream};
+use goondan_core::ports::model::{
+    ModelChunk, ModelError, ModelErrorKind, ModelRequest, ModelStream,
+};
 use serde_json::Value;
 
 use super::script::{Reply, ReplyError};
@@ -32,7 +34,9 @@ pub(crate) async fn play(
     match reply.break_after {
         Some(count) => {
             items.truncate(count);
-            items.push(Err(connection("the stream broke off (the script says so: breakAfter)")));
+            items.push(Err(connection(
+                "the stream broke off (the script says so: breakAfter)",
+            )));
         }
         None => items.push(Ok(ModelChunk::Finish { usage: reply.usage })),
     }
@@ -40,8 +44,10 @@ pub(crate) async fn play(
 }
 
 fn refusal(error: &ReplyError) -> ModelError {
-    let mut refusal =
-        ModelError::new(ModelErrorKind::Status(error.status), format!("{} {}", error.status, error.message));
+    let mut refusal = ModelError::new(
+        ModelErrorKind::Status(error.status),
+        format!("{} {}", error.status, error.message),
+    );
     refusal.retry_after = error.retry_after_ms.map(Duration::from_millis);
     refusal
 }
@@ -52,20 +58,37 @@ fn chunks(
     request: &ModelRequest,
     renumber: bool,
 ) -> Result<Vec<ModelChunk>, ModelError> {
-    let text = reply.text.as_deref().map(|template| scene.text(template)).transpose()?.unwrap_or_default();
+    let text = reply
+        .text
+        .as_deref()
+        .map(|template| scene.text(template))
+        .transpose()?
+        .unwrap_or_default();
     let pieces = match reply.chunks {
         Some(count) => even_pieces(&text, count),
         None => words(&text),
     };
-    let mut chunks: Vec<ModelChunk> = pieces.into_iter().map(|piece| ModelChunk::Text(piece.to_owned())).collect();
+    let mut chunks: Vec<ModelChunk> = pieces
+        .into_iter()
+        .map(|piece| ModelChunk::Text(piece.to_owned()))
+        .collect();
     let mut ids = Ids::new(request, renumber);
     for call in &reply.calls {
         let arguments = Value::Object(scene.arguments(&call.args)?);
-        chunks.push(ModelChunk::ToolCall { id: ids.pick(&call.id), name: call.tool.clone(), arguments });
+        chunks.push(ModelChunk::ToolCall {
+            id: ids.pick(&call.id),
+            name: call.tool.clone(),
+            arguments,
+        });
     }
     for call in &reply.raw_calls {
-        let arguments = serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
-        chunks.push(ModelChunk::ToolCall { id: ids.pick(&call.id), name: call.tool.clone(), arguments });
+        let arguments =
+            serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
+        chunks.push(ModelChunk::ToolCall {
+            id: ids.pick(&call.id),
+            name: call.tool.clone(),
+            arguments,
+        });
     }
     Ok(chunks)
 }
@@ -80,19 +103,33 @@ struct Ids<'a> {
 
 impl<'a> Ids<'a> {
     fn new(request: &'a ModelRequest, renumber: bool) -> Self {
-        Ids { request, given: Vec::new(), renumber }
+        Ids {
+            request,
+            given: Vec::new(),
+            renumber,
+        }
     }
 
     /// Those of the conversation and of this answer.
     fn used(&self) -> impl Iterator<Item = &str> {
-        let calls = self.request.messages.iter().flat_map(|message| message.tool_calls());
-        calls.map(|call| call.tool_call_id.as_str()).chain(self.given.iter().map(String::as_str))
+        let calls = self
+            .request
+            .messages
+            .iter()
+            .flat_map(|message| message.tool_calls());
+        calls
+            .map(|call| call.tool_call_id.as_str())
+            .chain(self.given.iter().map(String::as_str))
     }
 
     fn pick(&mut self, wanted: &str) -> String {
         let stem = if wanted.is_empty() { "call" } else { wanted };
         let keep = !wanted.is_empty() && (!self.renumber || self.used().all(|id| id != wanted));
-        let id = if keep { wanted.to_owned() } else { self.fresh(stem) };
+        let id = if keep {
+            wanted.to_owned()
+        } else {
+            self.fresh(stem)
+        };
         self.given.push(id.clone());
         id
     }
@@ -104,7 +141,9 @@ impl<'a> Ids<'a> {
             rest => rest.strip_prefix('-')?.parse::<usize>().ok(),
         };
         let taken: HashSet<usize> = self.used().filter_map(number_of).collect();
-        let free = (1..).find(|number| !taken.contains(number)).expect("numbers do not run out");
+        let free = (1..)
+            .find(|number| !taken.contains(number))
+            .expect("numbers do not run out");
         format!("{stem}-{free}")
     }
 }
@@ -130,9 +169,16 @@ fn words(text: &str) -> Vec<&str> {
 fn even_pieces(text: &str, count: usize) -> Vec<&str> {
     let length = text.chars().count();
     let count = count.clamp(1, length.max(1));
-    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let starts: Vec<usize> = text
+        .char_indices()
+        .map(|(at, _)| at)
+        .chain([text.len()])
+        .collect();
     let edge = |piece: usize| starts[piece * length / count];
-    (0..count).map(|piece| &text[edge(piece)..edge(piece + 1)]).filter(|piece| !piece.is_empty()).collect()
+    (0..count)
+        .map(|piece| &text[edge(piece)..edge(piece + 1)])
+        .filter(|piece| !piece.is_empty())
+        .collect()
 }
 
 #[cfg(test)]

@@ -41,38 +41,64 @@ struct Playing {
 
 impl Scripts {
     /// A client for `model`, whose provider is `scripted`.
-    pub(crate) fn client(&self, model: &Resource<Model>, root: &Path) -> Result<Arc<dyn ModelClient>, ModelError> {
+    pub(crate) fn client(
+        &self,
+        model: &Resource<Model>,
+        root: &Path,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
         let script = script_of(model, root)?;
         let mut playing = locked(&self.playing);
         let current = match playing.get(&model.id) {
             Some(known) if *known.script == script => known.clone(),
             _ => {
-                let fresh = Playing { script: Arc::new(script), state: Arc::default() };
+                let fresh = Playing {
+                    script: Arc::new(script),
+                    state: Arc::default(),
+                };
                 playing.insert(model.id.clone(), fresh.clone());
                 fresh
             }
         };
-        Ok(Arc::new(ScriptedClient { script: current.script, state: current.state, log: None }))
+        Ok(Arc::new(ScriptedClient {
+            script: current.script,
+            state: current.state,
+            log: None,
+        }))
     }
 }
 
 fn script_of(model: &Resource<Model>, root: &Path) -> Result<Script, ModelError> {
     let options = &model.spec.options;
-    let inline: JsonObject =
-        options.iter().filter(|(key, _)| INLINE.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let inline: JsonObject = options
+        .iter()
+        .filter(|(key, _)| INLINE.contains(&key.as_str()))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     match string_option(model, "script")? {
         Some(_) if !inline.is_empty() => Err(configuration(
-            format!("{} has both options.script and a script in options", model.id),
+            format!(
+                "{} has both options.script and a script in options",
+                model.id
+            ),
             "keep one: a file named by options.script, or agents, rules and default in options",
         )),
         Some(path) => {
             let text = read_inside(root, path, LIMIT).map_err(|error| error.within(FIELD, None))?;
             parse_file(&model.id, path, &text)
         }
-        None if inline.is_empty() => Ok(Script { default: Some(Reply::text(ECHO)), ..Script::default() }),
+        None if inline.is_empty() => Ok(Script {
+            default: Some(Reply::text(ECHO)),
+            ..Script::default()
+        }),
         // JSON is YAML, and mistakes are told in the same words.
         None => goondan_spec::yaml::from_str(&Value::Object(inline).to_string()).map_err(|error| {
-            configuration(format!("the script in the options of {} is not right: {}", model.id, error.message), SHAPE)
+            configuration(
+                format!(
+                    "the script in the options of {} is not right: {}",
+                    model.id, error.message
+                ),
+                SHAPE,
+            )
         }),
     }
 }
@@ -85,7 +111,10 @@ fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<Script, Mode
     goondan_spec::yaml::from_str(text).map_err(|error| {
         let suggestion = error.suggestion.unwrap_or_else(|| SHAPE.to_owned());
         let message = format!("the script of {model} is not right: {}", error.message);
-        let place = error.line.zip(error.column).map(|(line, column)| (path.to_owned(), line, column));
+        let place = error
+            .line
+            .zip(error.column)
+            .map(|(line, column)| (path.to_owned(), line, column));
         configuration(message, suggestion).within(FIELD, place)
     })
 }

@@ -84,7 +84,12 @@ impl TryFrom<String> for Pattern {
     type Error = String;
 
     fn try_from(pattern: String) -> Result<Self, Self::Error> {
-        let fault = |error| format!("`{pattern}` is not a regular expression: {}.", pattern_fault(&error));
+        let fault = |error| {
+            format!(
+                "`{pattern}` is not a regular expression: {}.",
+                pattern_fault(&error)
+            )
+        };
         Regex::new(&pattern).map(Pattern).map_err(fault)
     }
 }
@@ -153,7 +158,10 @@ pub struct ReplyError {
 impl Reply {
     /// A reply that is only text.
     pub fn text(text: impl Into<String>) -> Self {
-        Reply { text: Some(text.into()), ..Reply::empty() }
+        Reply {
+            text: Some(text.into()),
+            ..Reply::empty()
+        }
     }
 
     fn empty() -> Self {
@@ -214,11 +222,22 @@ impl TryFrom<ReplyFields> for Reply {
     type Error = &'static str;
 
     fn try_from(fields: ReplyFields) -> Result<Self, Self::Error> {
-        match (&fields.text, &fields.calls, &fields.raw_calls, &fields.error) {
-            (None, None, None, None) => return Err("a reply needs one of: text, calls, rawCalls, error"),
-            (_, Some(_), Some(_), _) => return Err("a reply has either calls or rawCalls, not both"),
+        match (
+            &fields.text,
+            &fields.calls,
+            &fields.raw_calls,
+            &fields.error,
+        ) {
+            (None, None, None, None) => {
+                return Err("a reply needs one of: text, calls, rawCalls, error");
+            }
+            (_, Some(_), Some(_), _) => {
+                return Err("a reply has either calls or rawCalls, not both");
+            }
             (None, None, None, Some(_)) | (_, _, _, None) => {}
-            (_, _, _, Some(_)) => return Err("a reply with an error has no text, calls or rawCalls"),
+            (_, _, _, Some(_)) => {
+                return Err("a reply with an error has no text, calls or rawCalls");
+            }
         }
         Ok(Reply {
             text: fields.text,
@@ -238,7 +257,9 @@ impl From<UsageFields> for TokenUsage {
         TokenUsage {
             prompt_tokens: fields.prompt_tokens,
             completion_tokens: fields.completion_tokens,
-            total_tokens: fields.prompt_tokens.saturating_add(fields.completion_tokens),
+            total_tokens: fields
+                .prompt_tokens
+                .saturating_add(fields.completion_tokens),
             cached_tokens: fields.cached_tokens,
         }
     }
@@ -256,16 +277,30 @@ mod tests {
     #[test]
     fn a_reply_is_exactly_one_thing() {
         let refused = [
-            (json!({}), "a reply needs one of: text, calls, rawCalls, error"),
-            (json!({"delayMs": 5}), "a reply needs one of: text, calls, rawCalls, error"),
-            (json!({"calls": [], "rawCalls": []}), "a reply has either calls or rawCalls, not both"),
+            (
+                json!({}),
+                "a reply needs one of: text, calls, rawCalls, error",
+            ),
+            (
+                json!({"delayMs": 5}),
+                "a reply needs one of: text, calls, rawCalls, error",
+            ),
+            (
+                json!({"calls": [], "rawCalls": []}),
+                "a reply has either calls or rawCalls, not both",
+            ),
             (
                 json!({"text": "a", "error": {"status": 500, "message": "b"}}),
                 "a reply with an error has no text, calls or rawCalls",
             ),
         ];
         for (reply, message) in refused {
-            assert_eq!(serde_json::from_value::<Reply>(reply).unwrap_err().to_string(), message);
+            assert_eq!(
+                serde_json::from_value::<Reply>(reply)
+                    .unwrap_err()
+                    .to_string(),
+                message
+            );
         }
     }
 
@@ -282,8 +317,16 @@ mod tests {
 
     #[test]
     fn unknown_keys_and_bad_patterns_are_named() {
-        assert!(read(json!({"agent": {}})).unwrap_err().contains("unknown field `agent`"));
-        assert!(read(json!({"default": {"txt": "a"}})).unwrap_err().contains("unknown field `txt`"));
+        assert!(
+            read(json!({"agent": {}}))
+                .unwrap_err()
+                .contains("unknown field `agent`")
+        );
+        assert!(
+            read(json!({"default": {"txt": "a"}}))
+                .unwrap_err()
+                .contains("unknown field `txt`")
+        );
         let bad = json!({"rules": [{"when": {"matches": "("}, "reply": {"text": "a"}}]});
         assert!(read(bad).unwrap_err().contains("unclosed group"));
     }

@@ -19,7 +19,8 @@ use crate::error::configuration;
 const FUEL: u64 = 1_000_000;
 
 /// What to do about a template that names what is not there.
-const NAMES: &str = "templates know: input, last, agent, turn, and results.CALL_ID with output or error";
+const NAMES: &str =
+    "templates know: input, last, agent, turn, and results.CALL_ID with output or error";
 
 /// What a reply is an answer to. Only a template makes it look at the whole conversation.
 pub(crate) struct Scene<'a> {
@@ -58,12 +59,22 @@ struct ResultView<'a> {
 impl<'a> Scene<'a> {
     /// What `request` offers to a template.
     pub(crate) fn of(request: &'a ModelRequest) -> Self {
-        let last = request.messages.last().map(|message| spoken(message)).unwrap_or_default();
-        Scene { request, last, names: OnceLock::new() }
+        let last = request
+            .messages
+            .last()
+            .map(|message| spoken(message))
+            .unwrap_or_default();
+        Scene {
+            request,
+            last,
+            names: OnceLock::new(),
+        }
     }
 
     fn names(&self) -> View {
-        self.names.get_or_init(|| View::from(Serde(Names::of(self.request, &self.last)))).clone()
+        self.names
+            .get_or_init(|| View::from(Serde(Names::of(self.request, &self.last))))
+            .clone()
     }
 
     /// Text of the last message: what rules look at.
@@ -76,12 +87,16 @@ impl<'a> Scene<'a> {
         if !is_template(template) {
             return Ok(template.to_owned());
         }
-        environment().render_str(template, self.names()).map_err(|error| self.broken(template, &error))
+        environment()
+            .render_str(template, self.names())
+            .map_err(|error| self.broken(template, &error))
     }
 
     /// `args` with every string in it filled in. A string that is one expression keeps the value's type.
     pub(crate) fn arguments(&self, args: &JsonObject) -> Result<JsonObject, ModelError> {
-        args.iter().map(|(key, value)| Ok((key.clone(), self.value(value)?))).collect()
+        args.iter()
+            .map(|(key, value)| Ok((key.clone(), self.value(value)?)))
+            .collect()
     }
 
     fn value(&self, value: &Value) -> Result<Value, ModelError> {
@@ -90,9 +105,12 @@ impl<'a> Scene<'a> {
                 Some(expression) => self.evaluate(template, expression),
                 None => Ok(Value::String(self.text(template)?)),
             },
-            Value::Array(items) => {
-                Ok(Value::Array(items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?))
-            }
+            Value::Array(items) => Ok(Value::Array(
+                items
+                    .iter()
+                    .map(|item| self.value(item))
+                    .collect::<Result<_, _>>()?,
+            )),
             Value::Object(fields) => Ok(Value::Object(self.arguments(fields)?)),
             other => Ok(other.clone()),
         }
@@ -108,30 +126,52 @@ impl<'a> Scene<'a> {
             return Err(self.broken(template, &ErrorKind::UndefinedError.into()));
         }
         serde_json::to_value(&value).map_err(|error| {
-            configuration(format!("the template `{template}` gives no JSON value: {error}"), "change the expression")
+            configuration(
+                format!("the template `{template}` gives no JSON value: {error}"),
+                "change the expression",
+            )
         })
     }
 
     /// Why `template` can't be filled in. Mostly a call that it takes a result of has failed, or was never made.
     fn broken(&self, template: &str, error: &minijinja::Error) -> ModelError {
-        let because = |why: String| format!("the script's template `{template}` can't be filled in: {why}");
+        let because =
+            |why: String| format!("the script's template `{template}` can't be filled in: {why}");
         if error.kind() != ErrorKind::UndefinedError {
             return configuration(because(fault(error)), NAMES);
         }
-        let results: BTreeMap<&str, ResultView<'_>> =
-            self.request.messages.iter().flat_map(|message| message.tool_results()).flat_map(view).collect();
+        let results: BTreeMap<&str, ResultView<'_>> = self
+            .request
+            .messages
+            .iter()
+            .flat_map(|message| message.tool_results())
+            .flat_map(view)
+            .collect();
         for id in results_named(template) {
             match results.get(id).map(|result| (result.tool, result.error)) {
-                None => return configuration(because(format!("no call `{id}` has a result here")), NAMES),
+                None => {
+                    return configuration(
+                        because(format!("no call `{id}` has a result here")),
+                        NAMES,
+                    );
+                }
                 Some((tool, Some(error))) if template.contains(&format!("results.{id}.output")) => {
-                    let why = format!("the call `{id}` of {tool} failed with {}: {}", error.code, error.message);
-                    let next = format!("Mend what failed, or write `results.{id}.error` for a call that may fail.");
+                    let why = format!(
+                        "the call `{id}` of {tool} failed with {}: {}",
+                        error.code, error.message
+                    );
+                    let next = format!(
+                        "Mend what failed, or write `results.{id}.error` for a call that may fail."
+                    );
                     return configuration(because(why), error.suggestion.clone().unwrap_or(next));
                 }
                 Some(_) => {}
             }
         }
-        configuration(because("it names something that is not there".to_owned()), NAMES)
+        configuration(
+            because("it names something that is not there".to_owned()),
+            NAMES,
+        )
     }
 }
 
@@ -139,26 +179,45 @@ impl<'a> Scene<'a> {
 fn fault(error: &minijinja::Error) -> String {
     let detail = error.detail().unwrap_or_default();
     if detail.starts_with("unexpected end of input") {
-        let line = error.line().filter(|line| *line > 1).map(|line| format!(" (line {line})")).unwrap_or_default();
+        let line = error
+            .line()
+            .filter(|line| *line > 1)
+            .map(|line| format!(" (line {line})"))
+            .unwrap_or_default();
         return format!("a `{{{{` or `{{%` is opened and never closed{line}");
     }
     let text = error.to_string();
-    text.split(" (in <string>").next().unwrap_or_default().to_owned()
+    text.split(" (in <string>")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// The ids behind `results.` in a template.
 fn results_named(template: &str) -> impl Iterator<Item = &str> {
     let is_of_a_name = |c: char| c.is_alphanumeric() || c == '_';
     let ends = template.split("results.").skip(1);
-    ends.map(move |rest| &rest[..rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len())]).filter(|id| !id.is_empty())
+    ends.map(move |rest| &rest[..rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len())])
+        .filter(|id| !id.is_empty())
 }
 
 impl<'a> Names<'a> {
     fn of(request: &'a ModelRequest, last: &'a str) -> Self {
-        let from_users = || request.messages.iter().filter(|message| message.data.role == Role::User);
-        let results = request.messages.iter().flat_map(|message| message.tool_results());
+        let from_users = || {
+            request
+                .messages
+                .iter()
+                .filter(|message| message.data.role == Role::User)
+        };
+        let results = request
+            .messages
+            .iter()
+            .flat_map(|message| message.tool_results());
         Names {
-            input: from_users().next_back().map(|message| message.text()).unwrap_or_default(),
+            input: from_users()
+                .next_back()
+                .map(|message| message.text())
+                .unwrap_or_default(),
             last,
             results: results.flat_map(view).collect(),
             agent: &request.instance.agent,
@@ -170,7 +229,11 @@ impl<'a> Names<'a> {
 /// The message as text: what was said, or what the tools returned, a line a result.
 fn spoken(message: &Message) -> String {
     let results: Vec<String> = message.tool_results().map(result_text).collect();
-    if results.is_empty() { message.text() } else { results.join("\n") }
+    if results.is_empty() {
+        message.text()
+    } else {
+        results.join("\n")
+    }
 }
 
 fn result_text(result: &ToolResultPart) -> String {
@@ -183,9 +246,14 @@ fn result_text(result: &ToolResultPart) -> String {
 /// A result under its id, and under the id that the script gave where a rule had to number it (`c1-2` is also `c1`).
 fn view(result: &ToolResultPart) -> impl Iterator<Item = (&str, ResultView<'_>)> {
     let id = result.tool_call_id.as_str();
-    let numbered = id.rsplit_once('-').filter(|(_, number)| number.parse::<usize>().is_ok());
+    let numbered = id
+        .rsplit_once('-')
+        .filter(|(_, number)| number.parse::<usize>().is_ok());
     let names = [Some(id), numbered.map(|(name, _)| name)];
-    names.into_iter().flatten().map(|name| (name, view_of(result)))
+    names
+        .into_iter()
+        .flatten()
+        .map(|name| (name, view_of(result)))
 }
 
 fn view_of(result: &ToolResultPart) -> ResultView<'_> {
@@ -212,5 +280,10 @@ fn is_template(text: &str) -> bool {
 fn sole_expression(template: &str) -> Option<&str> {
     let inner = template.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let alone = !is_template(inner) && !inner.contains("}}");
-    alone.then(|| inner.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim())
+    alone.then(|| {
+        inner
+            .trim_start_matches(['-', '+'])
+            .trim_end_matches(['-', '+'])
+            .trim()
+    })
 }

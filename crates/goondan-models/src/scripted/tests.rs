@@ -17,42 +17,82 @@ fn factory(script: Value) -> ScriptedFactory {
 }
 
 fn client(factory: &dyn ModelFactory) -> Arc<dyn ModelClient> {
-    factory.client(&model("scripted", json!({})), std::path::Path::new("."), &Environment::default()).unwrap()
+    factory
+        .client(
+            &model("scripted", json!({})),
+            std::path::Path::new("."),
+            &Environment::default(),
+        )
+        .unwrap()
 }
 
 fn tool_result(id: &str, outcome: Result<Value, ToolCallError>) -> Vec<(Role, Part)> {
-    let call = ToolCall { tool_call_id: id.into(), tool_name: "t__x".into(), input: json!({}) };
+    let call = ToolCall {
+        tool_call_id: id.into(),
+        tool_name: "t__x".into(),
+        input: json!({}),
+    };
     let (status, output, error) = match outcome {
         Ok(output) => (ToolCallStatus::Ok, Some(output), None),
         Err(error) => (ToolCallStatus::Error, None, Some(error)),
     };
-    let result =
-        ToolResultPart { tool_call_id: id.into(), tool_name: "t__x".into(), status, output, error, untrusted: false };
-    vec![(Role::Assistant, Part::ToolCall(call)), (Role::Tool, Part::ToolResult(result))]
+    let result = ToolResultPart {
+        tool_call_id: id.into(),
+        tool_name: "t__x".into(),
+        status,
+        output,
+        error,
+        untrusted: false,
+    };
+    vec![
+        (Role::Assistant, Part::ToolCall(call)),
+        (Role::Tool, Part::ToolResult(result)),
+    ]
 }
 
 fn conversation(parts: Vec<(Role, Part)>) -> ModelRequest {
     let mut request = request("a", "go");
     for (role, part) in parts {
         let mut message = (*request.messages[0]).clone();
-        message.data = MessageData { role, content: vec![part] };
+        message.data = MessageData {
+            role,
+            content: vec![part],
+        };
         message.source = MessageSource::System;
-        request.messages = [&request.messages[..], &[Arc::new(message)]].concat().into();
+        request.messages = [&request.messages[..], &[Arc::new(message)]]
+            .concat()
+            .into();
     }
     request
 }
 
 #[tokio::test]
 async fn a_list_is_followed_in_order_and_survives_a_restart() {
-    let factory = ScriptedFactory::new(BTreeMap::from([("a".into(), vec![Reply::text("one"), Reply::text("two")])]));
+    let factory = ScriptedFactory::new(BTreeMap::from([(
+        "a".into(),
+        vec![Reply::text("one"), Reply::text("two")],
+    )]));
     assert_eq!(said(&client(&factory), request("a", "x")).await, "one");
     let after_restart = factory.clone();
-    assert_eq!(said(&client(&after_restart), request("a", "x")).await, "two");
-    let error = answer(&client(&factory), request("a", "x")).await.unwrap_err();
+    assert_eq!(
+        said(&client(&after_restart), request("a", "x")).await,
+        "two"
+    );
+    let error = answer(&client(&factory), request("a", "x"))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Configuration);
-    assert_eq!(error.message, "the script of agent a has no reply left (it was asked 3 times)");
-    let unknown = answer(&client(&factory), request("b", "x")).await.unwrap_err();
-    assert_eq!(unknown.message, "the script of agent b has no reply left (it was asked once)");
+    assert_eq!(
+        error.message,
+        "the script of agent a has no reply left (it was asked 3 times)"
+    );
+    let unknown = answer(&client(&factory), request("b", "x"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        unknown.message,
+        "the script of agent b has no reply left (it was asked once)"
+    );
     assert_eq!(factory.requests().of("a").len(), 3);
     assert_eq!(factory.requests().all().len(), 4);
     assert_eq!(factory.state().asked("a"), 3);
@@ -60,9 +100,11 @@ async fn a_list_is_followed_in_order_and_survives_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_cut_off_has_used_its_reply_and_is_logged() {
-    let factory = factory(json!({"agents": {"a": [{"text": "slow", "delayMs": 60000}, {"text": "next"}]}}));
+    let factory =
+        factory(json!({"agents": {"a": [{"text": "slow", "delayMs": 60000}, {"text": "next"}]}}));
     let client = client(&factory);
-    let cut = tokio::time::timeout(Duration::from_millis(10), client.stream(request("a", "x"))).await;
+    let cut =
+        tokio::time::timeout(Duration::from_millis(10), client.stream(request("a", "x"))).await;
     assert!(cut.is_err());
     assert_eq!(factory.requests().all().len(), 1);
     assert_eq!(said(&client, request("a", "x")).await, "next");
@@ -81,10 +123,16 @@ async fn rules_look_at_the_last_message_and_the_default_catches_the_rest() {
         "default": {"text": "{{ agent }} heard {{ input }} in turn {{ turn }}"},
     }));
     let client = client(&factory);
-    assert_eq!(said(&client, request("a", "weather?")).await, "from the list");
+    assert_eq!(
+        said(&client, request("a", "weather?")).await,
+        "from the list"
+    );
     assert_eq!(said(&client, request("a", "the weather?")).await, "sunny");
     assert_eq!(said(&client, request("a", "helllo")).await, "greeting");
-    assert_eq!(said(&client, request("a", "bye")).await, "a heard bye in turn 1");
+    assert_eq!(
+        said(&client, request("a", "bye")).await,
+        "a heard bye in turn 1"
+    );
     let asked = conversation(tool_result("c1", Ok(json!({"n": 1}))));
     assert_eq!(said(&client, asked).await, r#"tool said {"n":1}"#);
 }
@@ -97,14 +145,26 @@ async fn templates_see_results_and_keep_types() {
         "text": "{{ results.c1.output.items[0] }} of it",
         "deep": [{"plain": "as is", "turn": "{{ turn }}"}],
     }});
-    let factory = factory(json!({"agents": {"a": [{"text": "{{ results.c1.output.name }}!", "calls": [call]}]}}));
-    let asked = conversation(tool_result("c1", Ok(json!({"items": [1, 2.5, null], "name": "Zoë"}))));
+    let factory = factory(
+        json!({"agents": {"a": [{"text": "{{ results.c1.output.name }}!", "calls": [call]}]}}),
+    );
+    let asked = conversation(tool_result(
+        "c1",
+        Ok(json!({"items": [1, 2.5, null], "name": "Zoë"})),
+    ));
     let chunks = answer(&client(&factory), asked).await.unwrap();
     assert_eq!(chunks[0], ModelChunk::Text("Zoë!".into()));
     let expected = json!({
         "whole": [1, 2.5, null], "number": 2, "text": "1 of it", "deep": [{"plain": "as is", "turn": 1}],
     });
-    assert_eq!(chunks[1], ModelChunk::ToolCall { id: "c2".into(), name: "t__x".into(), arguments: expected });
+    assert_eq!(
+        chunks[1],
+        ModelChunk::ToolCall {
+            id: "c2".into(),
+            name: "t__x".into(),
+            arguments: expected
+        }
+    );
     assert_eq!(chunks[2], ModelChunk::Finish { usage: None });
 }
 
@@ -118,25 +178,42 @@ async fn templates_see_errors_of_results() {
         suggestion: Some("try".into()),
         help_url: None,
     };
-    let text = said(&client(&factory), conversation(tool_result("c1", Err(error)))).await;
+    let text = said(
+        &client(&factory),
+        conversation(tool_result("c1", Err(error))),
+    )
+    .await;
     assert_eq!(text, "E_TOOL|ERROR: no\nCODE: E_TOOL\nSUGGESTION: try");
 }
 
 #[tokio::test]
 async fn a_broken_template_is_an_error_that_names_it() {
     for (template, word) in [
-        ("{{ results.nope.output }}", "no call `nope` has a result here"),
+        (
+            "{{ results.nope.output }}",
+            "no call `nope` has a result here",
+        ),
         ("{{ inptu }}", "names something that is not there"),
         ("{{ oops", "a `{{` or `{%` is opened and never closed"),
-        ("{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}", "fuel"),
+        (
+            "{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}",
+            "fuel",
+        ),
     ] {
         let text = factory(json!({"default": {"text": template}}));
         let error = answer(&client(&text), request("a", "x")).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Configuration);
-        assert!(error.message.contains(template) && error.message.contains(word), "{}", error.message);
+        assert!(
+            error.message.contains(template) && error.message.contains(word),
+            "{}",
+            error.message
+        );
     }
-    let in_args = factory(json!({"default": {"calls": [{"tool": "t__x", "args": {"v": "{{ nothing }}"}}]}}));
-    let error = answer(&client(&in_args), request("a", "x")).await.unwrap_err();
+    let in_args =
+        factory(json!({"default": {"calls": [{"tool": "t__x", "args": {"v": "{{ nothing }}"}}]}}));
+    let error = answer(&client(&in_args), request("a", "x"))
+        .await
+        .unwrap_err();
     assert!(error.message.contains("{{ nothing }}"), "{}", error.message);
 }
 
@@ -150,8 +227,19 @@ async fn a_template_that_wants_the_output_of_a_failed_call_says_why_it_failed() 
         suggestion: Some("Name another.".into()),
         help_url: None,
     };
-    let error = answer(&client(&factory), conversation(tool_result("c1", Err(error)))).await.unwrap_err();
-    assert!(error.message.ends_with("the call `c1` of t__x failed with E_TOOL: no such file"), "{}", error.message);
+    let error = answer(
+        &client(&factory),
+        conversation(tool_result("c1", Err(error))),
+    )
+    .await
+    .unwrap_err();
+    assert!(
+        error
+            .message
+            .ends_with("the call `c1` of t__x failed with E_TOOL: no such file"),
+        "{}",
+        error.message
+    );
     assert_eq!(error.suggestion.as_deref(), Some("Name another."));
 }
 
@@ -166,7 +254,10 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
     ]}}));
     let client = client(&factory);
     let error = answer(&client, request("a", "x")).await.unwrap_err();
-    assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::Status(529), "529 overloaded"));
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (ModelErrorKind::Status(529), "529 overloaded")
+    );
     assert_eq!(error.retry_after, Some(Duration::from_millis(250)));
     assert!(error.is_transient());
 
@@ -181,9 +272,21 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
     assert_eq!(arguments, [json!("{not json"), json!({"k": 1})]);
 
     let pieces = answer(&client, request("a", "x")).await.unwrap();
-    assert_eq!(pieces[..3], ["ab", "cd", "ef"].map(|text| ModelChunk::Text(text.into())));
-    let ModelChunk::Finish { usage: Some(usage) } = &pieces[3] else { panic!("no usage in {pieces:?}") };
-    assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.total_tokens), (2, 3, 5));
+    assert_eq!(
+        pieces[..3],
+        ["ab", "cd", "ef"].map(|text| ModelChunk::Text(text.into()))
+    );
+    let ModelChunk::Finish { usage: Some(usage) } = &pieces[3] else {
+        panic!("no usage in {pieces:?}")
+    };
+    assert_eq!(
+        (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.total_tokens
+        ),
+        (2, 3, 5)
+    );
 
     let mut stream = client.stream(request("a", "x")).await.unwrap();
     let mut items = Vec::new();
@@ -191,9 +294,15 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
         items.push(item);
     }
     assert_eq!(items.len(), 3);
-    assert_eq!(items[2].as_ref().unwrap_err().kind, ModelErrorKind::Connection);
+    assert_eq!(
+        items[2].as_ref().unwrap_err().kind,
+        ModelErrorKind::Connection
+    );
 
-    assert_eq!(answer(&client, request("a", "x")).await.unwrap(), [ModelChunk::Finish { usage: None }]);
+    assert_eq!(
+        answer(&client, request("a", "x")).await.unwrap(),
+        [ModelChunk::Finish { usage: None }]
+    );
 }
 
 #[tokio::test]
@@ -205,12 +314,25 @@ async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
     }));
     let client = client(&factory);
     let ids = |chunks: Vec<ModelChunk>| -> Vec<String> {
-        let id = |chunk| if let ModelChunk::ToolCall { id, .. } = chunk { Some(id) } else { None };
+        let id = |chunk| {
+            if let ModelChunk::ToolCall { id, .. } = chunk {
+                Some(id)
+            } else {
+                None
+            }
+        };
         chunks.into_iter().filter_map(id).collect()
     };
     let used = || conversation(tool_result("c1", Ok(json!("old"))));
-    assert_eq!(ids(answer(&client, used()).await.unwrap()), ["c1"], "a list means what it says");
-    assert_eq!(ids(answer(&client, used()).await.unwrap()), ["c1-2", "call-1"]);
+    assert_eq!(
+        ids(answer(&client, used()).await.unwrap()),
+        ["c1"],
+        "a list means what it says"
+    );
+    assert_eq!(
+        ids(answer(&client, used()).await.unwrap()),
+        ["c1-2", "call-1"]
+    );
     let mut parts = tool_result("c1", Ok(json!("old")));
     parts.extend(tool_result("c1-2", Ok(json!("new result"))));
     assert_eq!(said(&client, conversation(parts)).await, "new result");
@@ -218,9 +340,14 @@ async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
 
 #[tokio::test]
 async fn without_a_script_the_model_echoes_and_says_what_it_is() {
-    let client = Scripts::default().client(&model("scripted", json!({})), std::path::Path::new(".")).unwrap();
+    let client = Scripts::default()
+        .client(&model("scripted", json!({})), std::path::Path::new("."))
+        .unwrap();
     let text = said(&client, request("a", "hello")).await;
-    assert!(text.starts_with("You said: hello\n") && text.contains("scripted model"), "{text}");
+    assert!(
+        text.starts_with("You said: hello\n") && text.contains("scripted model"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -228,39 +355,87 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("bundle");
     std::fs::create_dir(&root).unwrap();
-    std::fs::write(root.join("s.yaml"), r#"{"agents": {"a": [{"text": "one"}, {"text": "two"}]}}"#).unwrap();
+    std::fs::write(
+        root.join("s.yaml"),
+        r#"{"agents": {"a": [{"text": "one"}, {"text": "two"}]}}"#,
+    )
+    .unwrap();
     std::fs::write(folder.path().join("out.yaml"), "{}").unwrap();
     let scripts = Scripts::default();
     let open = |path: &str| scripts.client(&model("scripted", json!({"script": path})), &root);
 
-    assert_eq!(said(&open("s.yaml").unwrap(), request("a", "x")).await, "one");
-    assert_eq!(said(&open("./s.yaml").unwrap(), request("a", "x")).await, "two");
-    std::fs::write(root.join("s.yaml"), r#"{"agents": {"a": [{"text": "new"}]}}"#).unwrap();
-    assert_eq!(said(&open("s.yaml").unwrap(), request("a", "x")).await, "new");
+    assert_eq!(
+        said(&open("s.yaml").unwrap(), request("a", "x")).await,
+        "one"
+    );
+    assert_eq!(
+        said(&open("./s.yaml").unwrap(), request("a", "x")).await,
+        "two"
+    );
+    std::fs::write(
+        root.join("s.yaml"),
+        r#"{"agents": {"a": [{"text": "new"}]}}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        said(&open("s.yaml").unwrap(), request("a", "x")).await,
+        "new"
+    );
 
-    for (path, word) in
-        [("../out.yaml", "leaves"), ("/etc/passwd", "leaves"), ("gone.yaml", "there is no file gone.yaml")]
-    {
+    for (path, word) in [
+        ("../out.yaml", "leaves"),
+        ("/etc/passwd", "leaves"),
+        ("gone.yaml", "there is no file gone.yaml"),
+    ] {
         let error = open(path).err().expect("refused");
         assert!(error.message.contains(word), "{}", error.message);
     }
-    std::fs::write(root.join("bad.yaml"), "{\"agents\": {\n  \"a\": [{\"texts\": 1}]}}").unwrap();
+    std::fs::write(
+        root.join("bad.yaml"),
+        "{\"agents\": {\n  \"a\": [{\"texts\": 1}]}}",
+    )
+    .unwrap();
     let error = open("bad.yaml").err().expect("refused");
     assert!(error.message.contains("texts"), "{}", error.message);
-    assert_eq!(error.place.unwrap().file, Some(("bad.yaml".to_owned(), 2, 10)));
+    assert_eq!(
+        error.place.unwrap().file,
+        Some(("bad.yaml".to_owned(), 2, 10))
+    );
     std::fs::write(root.join("picture.yaml"), [0x89, b'P', b'N', b'G', 0xff]).unwrap();
     let error = open("picture.yaml").err().expect("refused");
     assert_eq!(error.message, "picture.yaml is not UTF-8 text");
-    assert_eq!(error.suggestion.unwrap(), "name another file, or save this one as UTF-8");
+    assert_eq!(
+        error.suggestion.unwrap(),
+        "name another file, or save this one as UTF-8"
+    );
     let place = error.place.unwrap();
     assert_eq!((place.field, place.file), ("spec.options.script", None));
 }
 
 #[test]
 fn an_inline_script_is_read_strictly() {
-    let open = |options| Scripts::default().client(&model("scripted", options), std::path::Path::new("."));
+    let open =
+        |options| Scripts::default().client(&model("scripted", options), std::path::Path::new("."));
     assert!(open(json!({"default": {"text": "hi"}, "maxRetries": 1})).is_ok());
-    assert!(open(json!({"rules": [{"reply": {}}]})).err().unwrap().message.contains("a reply needs one of"));
-    assert!(open(json!({"script": 3})).err().unwrap().message.contains("options.script"));
-    assert!(open(json!({"script": "a.yaml", "default": {"text": "x"}})).err().unwrap().message.contains("both"));
+    assert!(
+        open(json!({"rules": [{"reply": {}}]}))
+            .err()
+            .unwrap()
+            .message
+            .contains("a reply needs one of")
+    );
+    assert!(
+        open(json!({"script": 3}))
+            .err()
+            .unwrap()
+            .message
+            .contains("options.script")
+    );
+    assert!(
+        open(json!({"script": "a.yaml", "default": {"text": "x"}}))
+            .err()
+            .unwrap()
+            .message
+            .contains("both")
+    );
 }

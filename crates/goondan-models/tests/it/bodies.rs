@@ -15,7 +15,11 @@ use super::common::*;
 use super::mock::{Canned, Mock};
 
 fn file(media_type: &str, data: &str, name: Option<&str>) -> Part {
-    Part::File(Attachment { media_type: media_type.to_owned(), data: data.to_owned(), name: name.map(str::to_owned) })
+    Part::File(Attachment {
+        media_type: media_type.to_owned(),
+        data: data.to_owned(),
+        name: name.map(str::to_owned),
+    })
 }
 
 fn untrusted(part: Part) -> Part {
@@ -38,13 +42,28 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
     let assistant = |words: &[&str]| said_by(Role::Assistant, words);
     let system = |words: &[&str]| said_by(Role::System, words);
     let picture = || file("image/png", "iVBO", Some("f.png"));
-    let calls = || message(Role::Assistant, vec![call("c1", "weather__now", json!({"city": "Ulm"}))]);
+    let calls = || {
+        message(
+            Role::Assistant,
+            vec![call("c1", "weather__now", json!({"city": "Ulm"}))],
+        )
+    };
     let odd = "\u{1}\"\\/\n\t\u{7f}\u{2028}é😀";
     vec![
         ("one word", hello()),
         ("calls, results and an error", second_turn()),
-        ("several texts in a message", request(vec![user(&["a", "b"]), assistant(&["c", "d"]), user(&["e"])])),
-        ("texts of one message with empty ones", request(vec![user(&["", "a", ""]), assistant(&["x"]), user(&[""])])),
+        (
+            "several texts in a message",
+            request(vec![
+                user(&["a", "b"]),
+                assistant(&["c", "d"]),
+                user(&["e"]),
+            ]),
+        ),
+        (
+            "texts of one message with empty ones",
+            request(vec![user(&["", "a", ""]), assistant(&["x"]), user(&[""])]),
+        ),
         (
             "messages that say nothing",
             request(vec![
@@ -56,17 +75,34 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
                 user(&["still there?"]),
             ]),
         ),
-        ("system messages inside", request(vec![system(&["a", "b"]), user(&["hi"]), system(&["c"]), user(&["ho"])])),
-        ("odd characters", request(vec![user(&[odd]), assistant(&[odd]), system(&[odd])])),
+        (
+            "system messages inside",
+            request(vec![
+                system(&["a", "b"]),
+                user(&["hi"]),
+                system(&["c"]),
+                user(&["ho"]),
+            ]),
+        ),
+        (
+            "odd characters",
+            request(vec![user(&[odd]), assistant(&[odd]), system(&[odd])]),
+        ),
         (
             "results of neighbouring messages",
             request(vec![
                 user(&["go"]),
                 message(
                     Role::Assistant,
-                    vec![call("c1", "weather__now", json!({})), call("c2", "weather__now", json!([1, {"a": 1.5}]))],
+                    vec![
+                        call("c1", "weather__now", json!({})),
+                        call("c2", "weather__now", json!([1, {"a": 1.5}])),
+                    ],
                 ),
-                message(Role::Tool, vec![result("c1", "weather__now", json!("plain"))]),
+                message(
+                    Role::Tool,
+                    vec![result("c1", "weather__now", json!("plain"))],
+                ),
                 message(Role::Tool, vec![result("c2", "weather__now", json!(null))]),
             ]),
         ),
@@ -75,7 +111,10 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             request(vec![
                 user(&["go"]),
                 calls(),
-                message(Role::Tool, vec![result("c1", "weather__now", json!({"a": odd})), picture()]),
+                message(
+                    Role::Tool,
+                    vec![result("c1", "weather__now", json!({"a": odd})), picture()],
+                ),
                 message(Role::Tool, vec![file("text/plain", "aGk=", None)]),
                 assistant(&["seen"]),
                 user(&["good"]),
@@ -85,13 +124,21 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             "results with files at the end, and a word behind them",
             request(vec![
                 calls(),
-                message(Role::Tool, vec![result("c1", "weather__now", json!(1)), picture()]),
+                message(
+                    Role::Tool,
+                    vec![result("c1", "weather__now", json!(1)), picture()],
+                ),
                 user(&["?"]),
             ]),
         ),
         (
             "results with files, an empty answer, a word",
-            request(vec![calls(), message(Role::Tool, vec![picture()]), assistant(&[""]), user(&["?"])]),
+            request(vec![
+                calls(),
+                message(Role::Tool, vec![picture()]),
+                assistant(&[""]),
+                user(&["?"]),
+            ]),
         ),
         (
             "files of all kinds",
@@ -129,21 +176,54 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
         ),
         (
             "an answer with text and a file",
-            request(vec![user(&["go"]), message(Role::Assistant, vec![text("here"), picture()])]),
+            request(vec![
+                user(&["go"]),
+                message(Role::Assistant, vec![text("here"), picture()]),
+            ]),
         ),
         (
             "a blank text before a call",
             request(vec![
                 user(&["go"]),
-                message(Role::Assistant, vec![text(" "), call("c1", "weather__now", json!({}))]),
+                message(
+                    Role::Assistant,
+                    vec![text(" "), call("c1", "weather__now", json!({}))],
+                ),
             ]),
         ),
         ("nothing at all", request(vec![])),
-        ("no system prompt", ModelRequest { system: None, ..second_turn() }),
-        ("a blank system prompt", ModelRequest { system: Some(" \n".to_owned()), ..hello() }),
-        ("no tools", ModelRequest { tools: Arc::from([]), ..hello() }),
-        ("tools whose schemas change", ModelRequest { tools: schemas(), ..hello() }),
-        ("bare parameters", with_params(hello(), json!({}), (None, None, None))),
+        (
+            "no system prompt",
+            ModelRequest {
+                system: None,
+                ..second_turn()
+            },
+        ),
+        (
+            "a blank system prompt",
+            ModelRequest {
+                system: Some(" \n".to_owned()),
+                ..hello()
+            },
+        ),
+        (
+            "no tools",
+            ModelRequest {
+                tools: Arc::from([]),
+                ..hello()
+            },
+        ),
+        (
+            "tools whose schemas change",
+            ModelRequest {
+                tools: schemas(),
+                ..hello()
+            },
+        ),
+        (
+            "bare parameters",
+            with_params(hello(), json!({}), (None, None, None)),
+        ),
         (
             "all parameters",
             with_params(
@@ -152,7 +232,14 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
                 (Some(0.1), Some(7), Some(0.9)),
             ),
         ),
-        ("an effort that is none", with_params(hello(), json!({"reasoningEffort": "huge"}), (None, None, None))),
+        (
+            "an effort that is none",
+            with_params(
+                hello(),
+                json!({"reasoningEffort": "huge"}),
+                (None, None, None),
+            ),
+        ),
         (
             "parameters that go before ours",
             with_params(
@@ -171,7 +258,10 @@ fn schemas() -> Arc<[ToolDefinition]> {
         parameters,
     };
     Arc::from([
-        tool("a__x", json!({"$schema": "s", "anyOf": [{"required": ["a"]}], "properties": {"a": true}})),
+        tool(
+            "a__x",
+            json!({"$schema": "s", "anyOf": [{"required": ["a"]}], "properties": {"a": true}}),
+        ),
         tool("b__y", json!(null)),
     ])
 }
@@ -181,29 +271,52 @@ fn with_params(
     other: Value,
     (temperature, max_tokens, top_p): (Option<f64>, Option<u32>, Option<f64>),
 ) -> ModelRequest {
-    let Value::Object(other) = other else { panic!("an object") };
+    let Value::Object(other) = other else {
+        panic!("an object")
+    };
     let params = Arc::make_mut(&mut request.params);
-    (params.temperature, params.max_tokens, params.top_p, params.other) = (temperature, max_tokens, top_p, other);
+    (
+        params.temperature,
+        params.max_tokens,
+        params.top_p,
+        params.other,
+    ) = (temperature, max_tokens, top_p, other);
     request
 }
 
 /// Model by provider, name and options.
 fn models() -> Vec<(&'static str, &'static str, Value)> {
     vec![
-        ("openai", "o3-mini", json!({"api": "chat", "reasoningEffort": "high"})),
+        (
+            "openai",
+            "o3-mini",
+            json!({"api": "chat", "reasoningEffort": "high"}),
+        ),
         ("openai", "gpt-5", json!({"api": "chat"})),
         (
             "openai-compatible",
             "some::model-high",
             json!({"reasoningEffort": "none", "body": {"seed": 1, "max_tokens": 5}}),
         ),
-        ("deepseek", "deepseek-chat", json!({"reasoningEffort": "none"})),
-        ("deepseek", "deepseek-chat", json!({"reasoningEffort": "medium"})),
+        (
+            "deepseek",
+            "deepseek-chat",
+            json!({"reasoningEffort": "none"}),
+        ),
+        (
+            "deepseek",
+            "deepseek-chat",
+            json!({"reasoningEffort": "medium"}),
+        ),
         ("deepseek", "deepseek-chat", json!({})),
         ("fireworks", "qwen3", json!({})),
         ("fireworks", "accounts/x/models/y", json!({})),
         ("groq", "llama", json!({})),
-        ("mistral", "mistral-small", json!({"body": {"random_seed": 3}})),
+        (
+            "mistral",
+            "mistral-small",
+            json!({"body": {"random_seed": 3}}),
+        ),
         ("openrouter", "anthropic/claude", json!({})),
         ("github", "openai/gpt-4.1", json!({})),
         ("xai", "grok", json!({})),
@@ -212,16 +325,27 @@ fn models() -> Vec<(&'static str, &'static str, Value)> {
 
 async fn sent(provider: &str, name: &str, options: Value, request: ModelRequest) -> Value {
     let mock = Mock::start(vec![Canned::events("data: [DONE]\n\n")]).await;
-    let mut model = model(provider, Some(format!("http://{}/v1", mock.address)), options);
+    let mut model = model(
+        provider,
+        Some(format!("http://{}/v1", mock.address)),
+        options,
+    );
     model.spec.model = name.to_owned();
-    answer(&open(&model, &Default::default()).expect("a client"), request).await;
+    answer(
+        &open(&model, &Default::default()).expect("a client"),
+        request,
+    )
+    .await;
     sorted(mock.asked()[0].body.clone())
 }
 
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let fields: BTreeMap<String, Value> = fields.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            let fields: BTreeMap<String, Value> = fields
+                .into_iter()
+                .map(|(key, value)| (key, sorted(value)))
+                .collect();
             fields.into_iter().collect()
         }
         Value::Array(items) => items.into_iter().map(sorted).collect(),
@@ -233,7 +357,10 @@ fn sorted(value: Value) -> Value {
 async fn bodies_of_conversations() {
     let mut bodies = serde_json::Map::new();
     for (name, request) in conversations() {
-        bodies.insert(name.to_owned(), sent("openai-compatible", "some-model", json!({}), request).await);
+        bodies.insert(
+            name.to_owned(),
+            sent("openai-compatible", "some-model", json!({}), request).await,
+        );
     }
     insta::assert_json_snapshot!(bodies);
 }
@@ -242,7 +369,10 @@ async fn bodies_of_conversations() {
 async fn bodies_for_models() {
     let mut bodies = Vec::new();
     for (provider, name, options) in models() {
-        let request = ModelRequest { tools: Arc::from([]), ..hello() };
+        let request = ModelRequest {
+            tools: Arc::from([]),
+            ..hello()
+        };
         let without = with_params(request.clone(), json!({}), (None, None, None));
         let body = sent(provider, name, options.clone(), request).await;
         let bare = sent(provider, name, options.clone(), without).await;

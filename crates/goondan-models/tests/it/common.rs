@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan_core::message::{
+    Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart,
+};
 use goondan_core::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, TokenUsage, ToolDefinition,
 };
@@ -19,7 +21,9 @@ use serde_json::{Value, json};
 pub(crate) const KEY: &str = "sk-do-not-tell-anyone";
 
 pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) -> Resource<Model> {
-    let Value::Object(options) = options else { panic!("options are an object") };
+    let Value::Object(options) = options else {
+        panic!("options are an object")
+    };
     let spec = Model {
         provider: provider.to_owned(),
         model: "some-model".to_owned(),
@@ -30,11 +34,24 @@ pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) ->
         pricing: None,
         limits: Default::default(),
     };
-    let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
-    Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec }
+    let id = ResourceId {
+        package: None,
+        kind: Kind::Model,
+        name: "m".to_owned(),
+    };
+    Resource {
+        id,
+        labels: Default::default(),
+        annotations: Default::default(),
+        origin: None,
+        spec,
+    }
 }
 
-pub(crate) fn open(model: &Resource<Model>, environment: &Environment) -> Result<Arc<dyn ModelClient>, ModelError> {
+pub(crate) fn open(
+    model: &Resource<Model>,
+    environment: &Environment,
+) -> Result<Arc<dyn ModelClient>, ModelError> {
     Providers::new().client(model, Path::new("."), environment)
 }
 
@@ -54,11 +71,17 @@ pub(crate) fn message(role: Role, content: Vec<Part>) -> Arc<Message> {
 }
 
 pub(crate) fn text(text: &str) -> Part {
-    Part::Text { text: text.to_owned() }
+    Part::Text {
+        text: text.to_owned(),
+    }
 }
 
 pub(crate) fn call(id: &str, name: &str, input: Value) -> Part {
-    Part::ToolCall(ToolCall { tool_call_id: id.to_owned(), tool_name: name.to_owned(), input })
+    Part::ToolCall(ToolCall {
+        tool_call_id: id.to_owned(),
+        tool_name: name.to_owned(),
+        input,
+    })
 }
 
 pub(crate) fn result(id: &str, name: &str, output: Value) -> Part {
@@ -99,7 +122,12 @@ pub(crate) fn weather() -> ToolDefinition {
 }
 
 pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
-    let params = ModelParams { temperature: Some(0.5), max_tokens: Some(100), top_p: None, other: Default::default() };
+    let params = ModelParams {
+        temperature: Some(0.5),
+        max_tokens: Some(100),
+        top_p: None,
+        other: Default::default(),
+    };
     ModelRequest {
         instance: InstanceId::new("a", "main"),
         system: Some("Be brief.".to_owned()),
@@ -122,7 +150,10 @@ pub(crate) fn second_turn() -> ModelRequest {
         call("c1", "weather__now", json!({"city": "Ulm"})),
         call("c2", "weather__now", json!("{\"city\": ")),
     ];
-    let results = vec![result("c1", "weather__now", json!({"degrees": 7})), failed("c2", "weather__now")];
+    let results = vec![
+        result("c1", "weather__now", json!({"degrees": 7})),
+        failed("c2", "weather__now"),
+    ];
     request(vec![
         message(Role::User, vec![text("weather?")]),
         message(Role::Assistant, calls),
@@ -133,7 +164,10 @@ pub(crate) fn second_turn() -> ModelRequest {
 }
 
 /// Everything that came before the end or the first error, and that error.
-pub(crate) async fn all(client: &Arc<dyn ModelClient>, request: ModelRequest) -> (Vec<ModelChunk>, Option<ModelError>) {
+pub(crate) async fn all(
+    client: &Arc<dyn ModelClient>,
+    request: ModelRequest,
+) -> (Vec<ModelChunk>, Option<ModelError>) {
     let mut chunks = Vec::new();
     let mut stream = match client.stream(request).await {
         Ok(stream) => stream,
@@ -143,7 +177,10 @@ pub(crate) async fn all(client: &Arc<dyn ModelClient>, request: ModelRequest) ->
         match item {
             Ok(chunk) => chunks.push(chunk),
             Err(error) => {
-                assert!(stream.next().await.is_none(), "nothing comes after an error");
+                assert!(
+                    stream.next().await.is_none(),
+                    "nothing comes after an error"
+                );
                 return (chunks, Some(told(error)));
             }
         }
@@ -152,10 +189,16 @@ pub(crate) async fn all(client: &Arc<dyn ModelClient>, request: ModelRequest) ->
 }
 
 /// The whole answer.
-pub(crate) async fn answer(client: &Arc<dyn ModelClient>, request: ModelRequest) -> Vec<ModelChunk> {
+pub(crate) async fn answer(
+    client: &Arc<dyn ModelClient>,
+    request: ModelRequest,
+) -> Vec<ModelChunk> {
     let (chunks, error) = all(client, request).await;
     assert_eq!(error, None);
-    assert!(matches!(chunks.last(), Some(ModelChunk::Finish { .. })), "{chunks:?}");
+    assert!(
+        matches!(chunks.last(), Some(ModelChunk::Finish { .. })),
+        "{chunks:?}"
+    );
     chunks
 }
 
@@ -176,16 +219,28 @@ pub(crate) fn said(piece: &str) -> ModelChunk {
 }
 
 pub(crate) fn called(id: &str, arguments: Value) -> ModelChunk {
-    ModelChunk::ToolCall { id: id.to_owned(), name: "weather__now".to_owned(), arguments }
+    ModelChunk::ToolCall {
+        id: id.to_owned(),
+        name: "weather__now".to_owned(),
+        arguments,
+    }
 }
 
 pub(crate) fn finish(prompt: u64, completion: u64) -> ModelChunk {
     let total_tokens = prompt + completion;
-    let usage = TokenUsage { prompt_tokens: prompt, completion_tokens: completion, total_tokens, cached_tokens: 0 };
+    let usage = TokenUsage {
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+        total_tokens,
+        cached_tokens: 0,
+    };
     ModelChunk::Finish { usage: Some(usage) }
 }
 
 /// JSON values as the lines of a stream of server-sent events.
 pub(crate) fn events(values: &[Value]) -> String {
-    values.iter().map(|value| format!("data: {value}\n\n")).collect()
+    values
+        .iter()
+        .map(|value| format!("data: {value}\n\n"))
+        .collect()
 }

@@ -13,13 +13,19 @@ const DOCUMENT: &str = include_str!("../../../../docs/models.md");
 
 /// The YAML blocks of the document.
 fn blocks() -> Vec<&'static str> {
-    DOCUMENT.split("\n```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect()
+    DOCUMENT
+        .split("\n```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("\n```").next())
+        .collect()
 }
 
 #[test]
 fn every_provider_is_in_the_table_with_its_variable() {
     for provider in PROVIDERS {
-        let row = DOCUMENT.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{}`", provider.name)));
+        let row = DOCUMENT
+            .lines()
+            .find(|line| line.starts_with('|') && line.contains(&format!("`{}`", provider.name)));
         let row = row.unwrap_or_else(|| panic!("{} is not in the table", provider.name));
         if let Some(variable) = provider.key_variable {
             assert!(row.contains(&format!("`{variable}`")), "{row}");
@@ -29,7 +35,10 @@ fn every_provider_is_in_the_table_with_its_variable() {
 
 #[test]
 fn scripts_are_read() {
-    let scripts: Vec<_> = blocks().into_iter().filter(|block| block.starts_with("# script.yaml")).collect();
+    let scripts: Vec<_> = blocks()
+        .into_iter()
+        .filter(|block| block.starts_with("# script.yaml"))
+        .collect();
     assert_eq!(scripts.len(), 1);
     let script: Script = yaml::from_str(scripts[0]).expect("a script");
     assert_eq!(script.rules.len(), 3);
@@ -38,7 +47,10 @@ fn scripts_are_read() {
 #[test]
 fn models_are_as_they_should_be() {
     let mut seen = 0;
-    for block in blocks().into_iter().filter(|block| block.starts_with("apiVersion")) {
+    for block in blocks()
+        .into_iter()
+        .filter(|block| block.starts_with("apiVersion"))
+    {
         for document in block.split("\n---\n") {
             let document: Value = yaml::from_str(document).expect("YAML");
             if document["kind"].as_str() != Some("Model") {
@@ -46,9 +58,17 @@ fn models_are_as_they_should_be() {
             }
             let resource = resource(&document["spec"]);
             assert!(provider(&resource.spec.provider).is_some(), "{document}");
-            let file = resource.spec.options.keys().any(|key| key == "script" || key == "cassette");
-            let environment: Environment = [("GATEWAY_TOKEN".to_owned(), "t".to_owned())].into_iter().collect();
-            if !file && let Err(error) = Providers::new().client(&resource, Path::new("."), &environment) {
+            let file = resource
+                .spec
+                .options
+                .keys()
+                .any(|key| key == "script" || key == "cassette");
+            let environment: Environment = [("GATEWAY_TOKEN".to_owned(), "t".to_owned())]
+                .into_iter()
+                .collect();
+            if !file
+                && let Err(error) = Providers::new().client(&resource, Path::new("."), &environment)
+            {
                 panic!("{document}: {error}");
             }
             seen += 1;
@@ -62,13 +82,25 @@ fn resource(spec: &Value) -> Resource<Model> {
     let model = Model {
         provider: text("provider").expect("a provider"),
         model: text("model").expect("a model"),
-        api_key: spec.get("apiKey").map(|_| ValueSource::Value(Secret::new("k"))),
+        api_key: spec
+            .get("apiKey")
+            .map(|_| ValueSource::Value(Secret::new("k"))),
         endpoint: text("endpoint"),
         options: spec["options"].as_object().cloned().unwrap_or_default(),
         capabilities: Default::default(),
         pricing: None,
         limits: Default::default(),
     };
-    let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
-    Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec: model }
+    let id = ResourceId {
+        package: None,
+        kind: Kind::Model,
+        name: "m".to_owned(),
+    };
+    Resource {
+        id,
+        labels: Default::default(),
+        annotations: Default::default(),
+        origin: None,
+        spec: model,
+    }
 }

@@ -38,8 +38,12 @@ pub(crate) struct Mock {
 
 impl Canned {
     pub(crate) fn new(status: &str, content_type: &str, body: impl Into<String>) -> Self {
-        let head = format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\nconnection: close\r\n");
-        Canned { head, body: Body::Whole(body.into()) }
+        let head =
+            format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\nconnection: close\r\n");
+        Canned {
+            head,
+            body: Body::Whole(body.into()),
+        }
     }
 
     /// A stream of server-sent events.
@@ -86,12 +90,17 @@ impl Mock {
 
     /// The POST requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().expect("no test panics with the log in hand").clone()
+        self.asked
+            .lock()
+            .expect("no test panics with the log in hand")
+            .clone()
     }
 }
 
 async fn serve(mut stream: TcpStream, answers: Vec<Canned>, log: Arc<Mutex<Vec<Asked>>>) {
-    let Some(asked) = read(&mut stream).await else { return };
+    let Some(asked) = read(&mut stream).await else {
+        return;
+    };
     let at = {
         let mut log = log.lock().expect("no test panics with the log in hand");
         if asked.line.starts_with("POST") {
@@ -102,7 +111,9 @@ async fn serve(mut stream: TcpStream, answers: Vec<Canned>, log: Arc<Mutex<Vec<A
         }
     };
     let answer = answers.get(at).or(answers.last()).expect("an answer");
-    let _ = stream.write_all(format!("{}\r\n", answer.head).as_bytes()).await;
+    let _ = stream
+        .write_all(format!("{}\r\n", answer.head).as_bytes())
+        .await;
     match &answer.body {
         Body::Whole(body) => {
             let _ = stream.write_all(body.as_bytes()).await;
@@ -121,15 +132,30 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 8192];
     loop {
-        let count = stream.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+        let count = stream
+            .read(&mut buffer)
+            .await
+            .ok()
+            .filter(|count| *count > 0)?;
         bytes.extend_from_slice(&buffer[..count]);
         let text = String::from_utf8_lossy(&bytes);
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length =
-            head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let length = head.lines().find_map(|line| {
+            line.to_lowercase()
+                .strip_prefix("content-length:")?
+                .trim()
+                .parse()
+                .ok()
+        });
         if body.len() >= length.unwrap_or(0usize) {
             let line = head.lines().next()?.to_owned();
-            return Some(Asked { line, head: head.to_owned(), body: serde_json::from_str(body).unwrap_or_default() });
+            return Some(Asked {
+                line,
+                head: head.to_owned(),
+                body: serde_json::from_str(body).unwrap_or_default(),
+            });
         }
     }
 }

@@ -22,16 +22,26 @@ fn end() -> Value {
 
 #[tokio::test]
 async fn text_calls_and_usage_arrive() {
-    let call = |city: &str| json!({"function": {"name": "weather__now", "arguments": {"city": city}}});
-    let calls = piece(json!({"role": "assistant", "content": "", "tool_calls": [call("Ulm"), call("Bonn")]}));
-    let mock = Mock::start(vec![lines(&[piece(json!({"content": "Hi"})), calls, end()])]).await;
+    let call =
+        |city: &str| json!({"function": {"name": "weather__now", "arguments": {"city": city}}});
+    let calls = piece(
+        json!({"role": "assistant", "content": "", "tool_calls": [call("Ulm"), call("Bonn")]}),
+    );
+    let mock = Mock::start(vec![lines(&[
+        piece(json!({"content": "Hi"})),
+        calls,
+        end(),
+    ])])
+    .await;
     let client = client("ollama", &format!("http://{}/v1", mock.address), json!({}));
     let chunks = answer(&client, hello()).await;
     assert_eq!(chunks[0], said("Hi"));
     let cities: Vec<_> = chunks
         .iter()
         .filter_map(|chunk| match chunk {
-            goondan_core::ports::model::ModelChunk::ToolCall { id, arguments, .. } if !id.is_empty() => {
+            goondan_core::ports::model::ModelChunk::ToolCall { id, arguments, .. }
+                if !id.is_empty() =>
+            {
                 Some(arguments["city"].clone())
             }
             _ => None,
@@ -41,8 +51,14 @@ async fn text_calls_and_usage_arrive() {
     assert_eq!(chunks[3], finish(5, 6));
     let asked = &mock.asked()[0];
     assert_eq!(asked.line, "POST /api/chat HTTP/1.1");
-    assert_eq!(asked.body["messages"][0], json!({"role": "system", "content": "Be brief."}));
-    assert_eq!(asked.body["tools"][0]["function"]["parameters"], weather().parameters);
+    assert_eq!(
+        asked.body["messages"][0],
+        json!({"role": "system", "content": "Be brief."})
+    );
+    assert_eq!(
+        asked.body["tools"][0]["function"]["parameters"],
+        weather().parameters
+    );
 }
 
 #[tokio::test]
@@ -51,8 +67,16 @@ async fn each_result_is_a_message() {
     let client = client("ollama", &format!("http://{}", mock.address), json!({}));
     answer(&client, second_turn()).await;
     let messages = mock.asked()[0].body["messages"].clone();
-    let roles: Vec<_> = messages.as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
-    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
+    let roles: Vec<_> = messages
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["role"].clone())
+        .collect();
+    assert_eq!(
+        roles,
+        ["system", "user", "assistant", "tool", "tool", "user"]
+    );
     assert_eq!(messages[3]["content"], "{\"degrees\":7}");
 }
 
@@ -60,15 +84,26 @@ async fn each_result_is_a_message() {
 async fn broken_streams_and_web_pages_are_told_apart() {
     let page = "<!doctype html>\n<html><body>Welcome</body></html>\n";
     for (canned, kind, words) in [
-        (lines(&[piece(json!({"content": "Hi"}))]), ModelErrorKind::Connection, "the stream broke off"),
+        (
+            lines(&[piece(json!({"content": "Hi"}))]),
+            ModelErrorKind::Connection,
+            "the stream broke off",
+        ),
         (
             Canned::new("200 OK", "application/x-ndjson", "{\"message\": {\"con"),
             ModelErrorKind::Connection,
             "the stream broke off",
         ),
-        (Canned::new("200 OK", "text/html", page), ModelErrorKind::Protocol, "answered with HTML, not JSON"),
         (
-            Canned::json("404 Not Found", json!({"error": "model 'some-model' not found"})),
+            Canned::new("200 OK", "text/html", page),
+            ModelErrorKind::Protocol,
+            "answered with HTML, not JSON",
+        ),
+        (
+            Canned::json(
+                "404 Not Found",
+                json!({"error": "model 'some-model' not found"}),
+            ),
             ModelErrorKind::Status(404),
             "model 'some-model' not found",
         ),
@@ -79,7 +114,10 @@ async fn broken_streams_and_web_pages_are_told_apart() {
         assert_eq!(error.kind, kind, "{}", error.message);
         assert!(error.message.contains(words), "{}", error.message);
         if kind == ModelErrorKind::Status(404) {
-            assert_eq!(error.suggestion.as_deref(), Some("fetch the model with `ollama pull some-model`"));
+            assert_eq!(
+                error.suggestion.as_deref(),
+                Some("fetch the model with `ollama pull some-model`")
+            );
         }
     }
 }

@@ -32,9 +32,18 @@ async fn text_calls_and_usage_arrive() {
     body.extend(call_of(2, "c9", "{oops"));
     body.push(completed("completed"));
     let mock = Mock::start(vec![Canned::events(events(&body))]).await;
-    let client = client("openai", &format!("http://{}/v1", mock.address), json!({"api": "responses"}));
-    let expected =
-        [said("Hel"), said("lo"), called("c8", json!({"city": "Ulm"})), called("c9", json!("{oops")), finish(3, 2)];
+    let client = client(
+        "openai",
+        &format!("http://{}/v1", mock.address),
+        json!({"api": "responses"}),
+    );
+    let expected = [
+        said("Hel"),
+        said("lo"),
+        called("c8", json!({"city": "Ulm"})),
+        called("c9", json!("{oops")),
+        finish(3, 2),
+    ];
     assert_eq!(answer(&client, second_turn()).await, expected);
     let asked = &mock.asked()[0];
     assert_eq!(asked.line, "POST /v1/responses HTTP/1.1");
@@ -44,7 +53,11 @@ async fn text_calls_and_usage_arrive() {
 #[tokio::test]
 async fn a_stream_without_its_end_broke_off() {
     let mock = Mock::start(vec![Canned::events(events(&[word("Hel")]))]).await;
-    let client = client("openai", &format!("http://{}/v1", mock.address), json!({"api": "responses"}));
+    let client = client(
+        "openai",
+        &format!("http://{}/v1", mock.address),
+        json!({"api": "responses"}),
+    );
     let error = failure(&client, hello()).await;
     assert_eq!(error.kind, ModelErrorKind::Connection, "{}", error.message);
 }

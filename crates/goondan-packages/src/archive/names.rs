@@ -5,7 +5,9 @@ const LONGEST_NAME: usize = 200;
 /// The longest path, in bytes.
 const LONGEST_PATH: usize = 1024;
 /// Names that mean devices on Windows, whatever stands behind a dot.
-const DEVICES: [&str; 8] = ["con", "prn", "aux", "nul", "conin$", "conout$", "clock$", "$mft"];
+const DEVICES: [&str; 8] = [
+    "con", "prn", "aux", "nul", "conin$", "conout$", "clock$", "$mft",
+];
 /// The same, with a digit behind them.
 const NUMBERED: [&str; 2] = ["com", "lpt"];
 
@@ -41,20 +43,34 @@ fn check(part: &str) -> Result<(), &'static str> {
         "" => Err("its path has an empty part"),
         "." | ".." => Err("its path has dots in it, which may lead out of the folder"),
         _ if part.len() > LONGEST_NAME => Err("its name is too long"),
-        _ if part.contains('\\') => Err("its name has a backslash, which separates folders on Windows"),
-        _ if part.contains(':') => Err("its name has a colon, which names a drive or a stream on Windows"),
-        _ if part.contains(is_odd) => Err("its name has a character that some systems do not allow"),
-        _ if part.ends_with(['.', ' ']) => Err("its name ends in a dot or a space, which Windows drops"),
+        _ if part.contains('\\') => {
+            Err("its name has a backslash, which separates folders on Windows")
+        }
+        _ if part.contains(':') => {
+            Err("its name has a colon, which names a drive or a stream on Windows")
+        }
+        _ if part.contains(is_odd) => {
+            Err("its name has a character that some systems do not allow")
+        }
+        _ if part.ends_with(['.', ' ']) => {
+            Err("its name ends in a dot or a space, which Windows drops")
+        }
         _ if is_device(part) => Err("its name is a device on Windows"),
         _ => Ok(()),
     }
 }
 
 fn is_device(part: &str) -> bool {
-    let stem = part.split('.').next().unwrap_or(part).trim_end().to_lowercase();
+    let stem = part
+        .split('.')
+        .next()
+        .unwrap_or(part)
+        .trim_end()
+        .to_lowercase();
     let digit = NUMBERED.iter().find_map(|name| stem.strip_prefix(name));
-    let is_numbered =
-        digit.is_some_and(|rest| rest.chars().count() == 1 && rest.contains(|c| "0123456789¹²³".contains(c)));
+    let is_numbered = digit.is_some_and(|rest| {
+        rest.chars().count() == 1 && rest.contains(|c| "0123456789¹²³".contains(c))
+    });
     DEVICES.contains(&stem.as_str()) || is_numbered
 }
 

@@ -17,7 +17,13 @@ const IGNORE_FILE: &str = ".goondanignore";
 /// Folders that are made anew elsewhere, with all that is in them.
 const SKIPPED: [&str; 2] = ["node_modules", "target"];
 /// Names that keys have; whoever wants one in a package calls it something else.
-const KEYS: [&str; 5] = ["id_rsa", "id_ed25519", "credentials.json", "secrets.yaml", "service-account.json"];
+const KEYS: [&str; 5] = [
+    "id_rsa",
+    "id_ed25519",
+    "credentials.json",
+    "secrets.yaml",
+    "service-account.json",
+];
 
 /// An archive, and what is in it.
 #[derive(Debug, Clone)]
@@ -48,21 +54,34 @@ pub fn pack_as_is(folder: &Path) -> Result<Packed> {
 
 fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
     let files = find(folder, by_rules)?;
-    let mut builder =
-        Builder::new(GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::new(9)));
+    let mut builder = Builder::new(
+        GzBuilder::new()
+            .mtime(0)
+            .operating_system(255)
+            .write(Vec::new(), Compression::new(9)),
+    );
     let (mut listed, mut bytes, mut unbundled) = (Vec::new(), 0, Vec::new());
     for (name, path) in files {
         let content = fs::read(&path).map_err(|error| PackageError::io("read", &path, &error))?;
-        let metadata = fs::metadata(&path).map_err(|error| PackageError::io("read", &path, &error))?;
+        let metadata =
+            fs::metadata(&path).map_err(|error| PackageError::io("read", &path, &error))?;
         bytes += content.len() as u64;
         if bytes > MAX_BYTES {
-            return Err(PackageError::archive(format!("The package has more than {} MiB.", MAX_BYTES / 1024 / 1024)));
+            return Err(PackageError::archive(format!(
+                "The package has more than {} MiB.",
+                MAX_BYTES / 1024 / 1024
+            )));
         }
-        let wanted = if name.rsplit('/').next() == Some("package.json") { dependencies(&content) } else { Vec::new() };
+        let wanted = if name.rsplit('/').next() == Some("package.json") {
+            dependencies(&content)
+        } else {
+            Vec::new()
+        };
         if !wanted.is_empty() {
             unbundled.push((name.clone(), wanted));
         }
-        append(&mut builder, &name, &content, &metadata).map_err(|error| PackageError::io("packed", &path, &error))?;
+        append(&mut builder, &name, &content, &metadata)
+            .map_err(|error| PackageError::io("packed", &path, &error))?;
         listed.push((name, content.len() as u64));
     }
     let archive = builder.into_inner().and_then(|mut gzip| {
@@ -71,19 +90,36 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
     });
     let archive = archive.map_err(|error| PackageError::io("packed", folder, &error))?;
     if archive.len() > MAX_ARCHIVE {
-        return Err(PackageError::archive(format!("The archive has more than {} MiB.", MAX_ARCHIVE / 1024 / 1024)));
+        return Err(PackageError::archive(format!(
+            "The archive has more than {} MiB.",
+            MAX_ARCHIVE / 1024 / 1024
+        )));
     }
-    Ok(Packed { archive, files: listed, unbundled })
+    Ok(Packed {
+        archive,
+        files: listed,
+        unbundled,
+    })
 }
 
 /// What a `package.json` depends on when it is used.
 fn dependencies(text: &[u8]) -> Vec<String> {
     let read: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
-    let named = read.get("dependencies").and_then(serde_json::Value::as_object);
-    named.into_iter().flat_map(|named| named.keys().cloned()).collect()
+    let named = read
+        .get("dependencies")
+        .and_then(serde_json::Value::as_object);
+    named
+        .into_iter()
+        .flat_map(|named| named.keys().cloned())
+        .collect()
 }
 
-fn append(builder: &mut Builder<impl Write>, name: &str, content: &[u8], metadata: &Metadata) -> std::io::Result<()> {
+fn append(
+    builder: &mut Builder<impl Write>,
+    name: &str,
+    content: &[u8],
+    metadata: &Metadata,
+) -> std::io::Result<()> {
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::Regular);
     header.set_size(content.len() as u64);
@@ -110,15 +146,23 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
     let mut walk = WalkBuilder::new(folder);
     walk.standard_filters(false).follow_links(false);
     if by_rules {
-        walk.hidden(true).parents(true).git_ignore(true).require_git(false).add_custom_ignore_filename(IGNORE_FILE);
+        walk.hidden(true)
+            .parents(true)
+            .git_ignore(true)
+            .require_git(false)
+            .add_custom_ignore_filename(IGNORE_FILE);
         walk.filter_entry(|entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            !(is_folder && entry.depth() > 0 && SKIPPED.iter().any(|name| entry.file_name() == *name))
+            !(is_folder
+                && entry.depth() > 0
+                && SKIPPED.iter().any(|name| entry.file_name() == *name))
         });
     }
     let mut files = Vec::new();
     for entry in walk.build() {
-        let entry = entry.map_err(|error| PackageError::archive(format!("The package cannot be read: {error}.")))?;
+        let entry = entry.map_err(|error| {
+            PackageError::archive(format!("The package cannot be read: {error}."))
+        })?;
         let kind = entry.file_type();
         if kind.is_some_and(|kind| kind.is_dir()) {
             continue;
@@ -128,30 +172,45 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
         let name = parts.map(|parts| parts.join("/")).unwrap_or_default();
         let shown = relative.display();
         if !kind.is_some_and(|kind| kind.is_file()) {
-            let message = format!("`{shown}` is neither a file nor a folder, and a package may not have links.");
-            return Err(PackageError::archive(message)
-                .suggest(format!("replace it by what it leads to, or name it in `{IGNORE_FILE}`")));
+            let message = format!(
+                "`{shown}` is neither a file nor a folder, and a package may not have links."
+            );
+            return Err(PackageError::archive(message).suggest(format!(
+                "replace it by what it leads to, or name it in `{IGNORE_FILE}`"
+            )));
         }
         if let Err(why) = names::parts(name.as_bytes()) {
-            return Err(PackageError::archive(format!("`{shown}` cannot be packed: {why}.")).suggest("rename it"));
+            return Err(
+                PackageError::archive(format!("`{shown}` cannot be packed: {why}."))
+                    .suggest("rename it"),
+            );
         }
         if by_rules && is_key(entry.file_name().to_str().unwrap_or_default()) {
             let message = format!("`{shown}` looks like a key, so nothing was packed.");
-            return Err(PackageError::archive(message).suggest(format!("name it in `{IGNORE_FILE}`, or rename it")));
+            return Err(PackageError::archive(message)
+                .suggest(format!("name it in `{IGNORE_FILE}`, or rename it")));
         }
         files.push((name, entry.path().to_owned()));
         if files.len() > MAX_ENTRIES {
-            return Err(PackageError::archive(format!("The package has more than {MAX_ENTRIES} files.")));
+            return Err(PackageError::archive(format!(
+                "The package has more than {MAX_ENTRIES} files."
+            )));
         }
     }
     files.sort();
     if files.is_empty() {
-        return Err(PackageError::archive(format!("There is nothing to pack in {}.", folder.display())));
+        return Err(PackageError::archive(format!(
+            "There is nothing to pack in {}.",
+            folder.display()
+        )));
     }
     Ok(files)
 }
 
 fn is_key(name: &str) -> bool {
     let name = name.to_lowercase();
-    KEYS.contains(&name.as_str()) || [".pem", ".key", ".p12", ".pfx"].iter().any(|ending| name.ends_with(ending))
+    KEYS.contains(&name.as_str())
+        || [".pem", ".key", ".p12", ".pfx"]
+            .iter()
+            .any(|ending| name.ends_with(ending))
 }

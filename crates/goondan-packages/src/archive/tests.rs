@@ -12,7 +12,13 @@ use tempfile::tempdir;
 use super::{names, pack, pack_as_is, unpack};
 
 /// An entry as no honest program writes it: the name goes into the header as it is.
-fn raw(builder: &mut Builder<impl std::io::Write>, kind: EntryType, name: &[u8], link: &str, content: &[u8]) {
+fn raw(
+    builder: &mut Builder<impl std::io::Write>,
+    kind: EntryType,
+    name: &[u8],
+    link: &str,
+    content: &[u8],
+) {
     let mut header = Header::new_ustar();
     let field = &mut header.as_mut_bytes()[..100];
     field[..name.len()].copy_from_slice(name);
@@ -29,9 +35,19 @@ type Written<'w> = (EntryType, &'w [u8], &'w str);
 
 fn archive(entries: &[Written<'_>]) -> Vec<u8> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    raw(&mut builder, EntryType::Regular, b"package/goondan.yaml", "", b"x");
+    raw(
+        &mut builder,
+        EntryType::Regular,
+        b"package/goondan.yaml",
+        "",
+        b"x",
+    );
     for (kind, name, link) in entries {
-        let content: &[u8] = if *kind == EntryType::Regular { b"evil" } else { b"" };
+        let content: &[u8] = if *kind == EntryType::Regular {
+            b"evil"
+        } else {
+            b""
+        };
         raw(&mut builder, *kind, name, link, content);
     }
     builder.into_inner().unwrap().finish().unwrap()
@@ -57,7 +73,10 @@ fn is_refused(archive: &[u8]) -> bool {
     let into = place.path().join("into");
     fs::create_dir(&into).unwrap();
     let outcome = unpack(archive, &into);
-    let outside: Vec<_> = listed(place.path()).into_iter().filter(|path| !Path::new(path).starts_with(&into)).collect();
+    let outside: Vec<_> = listed(place.path())
+        .into_iter()
+        .filter(|path| !Path::new(path).starts_with(&into))
+        .collect();
     assert!(outside.is_empty(), "{outside:?}");
     outcome.is_err_and(|error| error.code == Code::PACKAGE_ARCHIVE)
 }
@@ -69,37 +88,94 @@ fn attacks_are_refused() {
     let attacks: &[(&str, &[Written<'_>])] = &[
         ("climbs", &[(E::Regular, b"package/../../evil", "")]),
         ("climbs from the top", &[(E::Regular, b"../evil", "")]),
-        ("hides its climb", &[(E::Regular, b"package/a/./../../../evil", "")]),
+        (
+            "hides its climb",
+            &[(E::Regular, b"package/a/./../../../evil", "")],
+        ),
         ("is absolute", &[(E::Regular, b"/tmp/gdn-evil", "")]),
         ("has a drive", &[(E::Regular, b"package/C:evil", "")]),
-        ("has a stream", &[(E::Regular, b"package/goondan.yaml:evil", "")]),
+        (
+            "has a stream",
+            &[(E::Regular, b"package/goondan.yaml:evil", "")],
+        ),
         ("has a backslash", &[(E::Regular, b"package\\..\\evil", "")]),
-        ("has a link to outside", &[(E::Symlink, b"package/l", "/etc"), (E::Regular, b"package/l/evil", "")]),
-        ("has a link inside", &[(E::Symlink, b"package/l", "goondan.yaml")]),
+        (
+            "has a link to outside",
+            &[
+                (E::Symlink, b"package/l", "/etc"),
+                (E::Regular, b"package/l/evil", ""),
+            ],
+        ),
+        (
+            "has a link inside",
+            &[(E::Symlink, b"package/l", "goondan.yaml")],
+        ),
         ("has a hard link", &[(E::Link, b"package/l", "/etc/passwd")]),
         ("has a device", &[(E::Char, b"package/null", "")]),
         ("has a block device", &[(E::Block, b"package/disk", "")]),
         ("has a pipe", &[(E::Fifo, b"package/pipe", "")]),
-        ("has a sparse file", &[(E::GNUSparse, b"package/sparse", "")]),
+        (
+            "has a sparse file",
+            &[(E::GNUSparse, b"package/sparse", "")],
+        ),
         ("has an unknown entry", &[(E::new(b'Z'), b"package/z", "")]),
-        ("names a file twice", &[(E::Regular, b"package/goondan.yaml", "")]),
-        ("names a file in two cases", &[(E::Regular, b"package/GOONDAN.yaml", "")]),
-        ("has a folder in two cases", &[(E::Regular, b"package/a/x", ""), (E::Regular, b"package/A/y", "")]),
-        ("has a file where a folder is", &[(E::Regular, b"package/a/x", ""), (E::Regular, b"package/a", "")]),
-        ("has a folder where a file is", &[(E::Regular, b"package/goondan.yaml/x", "")]),
-        ("names a device of Windows", &[(E::Regular, b"package/CON", "")]),
-        ("names a device with an ending", &[(E::Regular, b"package/lpt1.txt", "")]),
-        ("ends in a dot", &[(E::Regular, b"package/goondan.yaml.", "")]),
-        ("ends in a space", &[(E::Regular, b"package/goondan.yaml ", "")]),
+        (
+            "names a file twice",
+            &[(E::Regular, b"package/goondan.yaml", "")],
+        ),
+        (
+            "names a file in two cases",
+            &[(E::Regular, b"package/GOONDAN.yaml", "")],
+        ),
+        (
+            "has a folder in two cases",
+            &[
+                (E::Regular, b"package/a/x", ""),
+                (E::Regular, b"package/A/y", ""),
+            ],
+        ),
+        (
+            "has a file where a folder is",
+            &[
+                (E::Regular, b"package/a/x", ""),
+                (E::Regular, b"package/a", ""),
+            ],
+        ),
+        (
+            "has a folder where a file is",
+            &[(E::Regular, b"package/goondan.yaml/x", "")],
+        ),
+        (
+            "names a device of Windows",
+            &[(E::Regular, b"package/CON", "")],
+        ),
+        (
+            "names a device with an ending",
+            &[(E::Regular, b"package/lpt1.txt", "")],
+        ),
+        (
+            "ends in a dot",
+            &[(E::Regular, b"package/goondan.yaml.", "")],
+        ),
+        (
+            "ends in a space",
+            &[(E::Regular, b"package/goondan.yaml ", "")],
+        ),
         ("has a line break", &[(E::Regular, b"package/a\nb", "")]),
         ("has an escape", &[(E::Regular, b"package/\x1b[31m", "")]),
         ("is not text", &[(E::Regular, b"package/\xff\xfe", "")]),
         ("has an empty part", &[(E::Regular, b"package//x", "")]),
         ("lies in two folders", &[(E::Regular, b"other/x", "")]),
-        ("brings installed packages", &[(E::Regular, b"package/.goondan/installed/x", "")]),
+        (
+            "brings installed packages",
+            &[(E::Regular, b"package/.goondan/installed/x", "")],
+        ),
         ("lies in none", &[(E::Regular, b"x", "")]),
     ];
-    assert!(!is_refused(&archive(&[(E::Regular, long.as_bytes(), ""), (E::Directory, b"package/d/", "")])));
+    assert!(!is_refused(&archive(&[
+        (E::Regular, long.as_bytes(), ""),
+        (E::Directory, b"package/d/", "")
+    ])));
     for (what, entries) in attacks {
         assert!(is_refused(&archive(entries)), "{what}");
     }
@@ -113,19 +189,31 @@ fn archives_that_are_too_much_are_refused() {
     let mut header = Header::new_gnu();
     header.set_size(64 * 1024 * 1024);
     header.set_mode(0o644);
-    builder.append_data(&mut header, "package/zeros", std::io::repeat(0).take_64()).unwrap();
+    builder
+        .append_data(&mut header, "package/zeros", std::io::repeat(0).take_64())
+        .unwrap();
     builder.finish().unwrap();
     drop(builder);
     assert!(is_refused(&bomb.finish().unwrap()));
     // Very many empty files.
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for number in 0..10_001 {
-        raw(&mut builder, EntryType::Regular, format!("package/{number}").as_bytes(), "", b"");
+        raw(
+            &mut builder,
+            EntryType::Regular,
+            format!("package/{number}").as_bytes(),
+            "",
+            b"",
+        );
     }
     assert!(is_refused(&builder.into_inner().unwrap().finish().unwrap()));
     // Very deep folders.
     let deep = format!("package/{}x", "a/".repeat(40));
-    assert!(is_refused(&archive(&[(EntryType::Regular, deep.as_bytes(), "")])));
+    assert!(is_refused(&archive(&[(
+        EntryType::Regular,
+        deep.as_bytes(),
+        ""
+    )])));
     // A size that is a lie: the archive ends before.
     let whole = archive(&[]);
     let mut tar = Vec::new();
@@ -154,7 +242,10 @@ fn of_a_mode_only_counts_whether_a_file_may_be_run() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = tempdir().unwrap();
     unpack(&archive(&[]), place.path()).unwrap();
-    let mode = fs::metadata(place.path().join("goondan.yaml")).unwrap().permissions().mode();
+    let mode = fs::metadata(place.path().join("goondan.yaml"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o7022, 0);
     assert_eq!(mode & 0o100, 0o100);
 }
@@ -164,7 +255,10 @@ fn the_same_files_make_the_same_bytes() {
     let place = tempdir().unwrap();
     let (one, two) = (place.path().join("one"), place.path().join("two"));
     let names = ["goondan.yaml", "tools/a.ts", "tools/b.ts"];
-    for (folder, names) in [(&one, names.to_vec()), (&two, names.iter().rev().copied().collect())] {
+    for (folder, names) in [
+        (&one, names.to_vec()),
+        (&two, names.iter().rev().copied().collect()),
+    ] {
         for name in names {
             fs::create_dir_all(folder.join("tools")).unwrap();
             fs::write(folder.join(name), name).unwrap();
@@ -174,7 +268,10 @@ fn the_same_files_make_the_same_bytes() {
     let out = place.path().join("out");
     fs::create_dir(&out).unwrap();
     unpack(&pack(&one).unwrap().archive, &out).unwrap();
-    assert_eq!(pack_as_is(&out).unwrap().archive, pack_as_is(&one).unwrap().archive);
+    assert_eq!(
+        pack_as_is(&out).unwrap().archive,
+        pack_as_is(&one).unwrap().archive
+    );
 }
 
 #[test]

@@ -25,7 +25,10 @@ const OURS: &str = ".goondan";
 /// The archive holds what no package needs, or more than it may; or it can't be written. What was written by then stays.
 pub fn unpack(archive: &[u8], into: &Path) -> Result<()> {
     if archive.len() > MAX_ARCHIVE {
-        return Err(PackageError::archive(format!("The archive has more than {} MiB.", MAX_ARCHIVE / 1024 / 1024)));
+        return Err(PackageError::archive(format!(
+            "The archive has more than {} MiB.",
+            MAX_ARCHIVE / 1024 / 1024
+        )));
     }
     let most = (archive.len() as u64).saturating_mul(MAX_RATIO).max(SMALL);
     Unpacking::new(into, true).run(GzDecoder::new(archive), most)
@@ -51,7 +54,13 @@ struct Unpacking<'p> {
 
 impl<'p> Unpacking<'p> {
     fn new(into: &'p Path, strips: bool) -> Self {
-        Unpacking { into, strips, top: None, written: HashMap::new(), bytes: 0 }
+        Unpacking {
+            into,
+            strips,
+            top: None,
+            written: HashMap::new(),
+            bytes: 0,
+        }
     }
 
     fn run(mut self, source: impl Read, most: u64) -> Result<()> {
@@ -63,7 +72,9 @@ impl<'p> Unpacking<'p> {
             let mut entry = entry.map_err(|error| broken(&error))?;
             entries += 1;
             if entries > MAX_ENTRIES {
-                return Err(PackageError::archive(format!("The archive has more than {MAX_ENTRIES} entries.")));
+                return Err(PackageError::archive(format!(
+                    "The archive has more than {MAX_ENTRIES} entries."
+                )));
             }
             self.entry(&mut entry)?;
         }
@@ -75,8 +86,14 @@ impl<'p> Unpacking<'p> {
 
     fn entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<()> {
         let bytes = entry.path_bytes().into_owned();
-        let shown = plain(&String::from_utf8_lossy(&bytes).chars().take(120).collect::<String>());
-        let refused = |why: &str| PackageError::archive(format!("The archive holds `{shown}`, but {why}."));
+        let shown = plain(
+            &String::from_utf8_lossy(&bytes)
+                .chars()
+                .take(120)
+                .collect::<String>(),
+        );
+        let refused =
+            |why: &str| PackageError::archive(format!("The archive holds `{shown}`, but {why}."));
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             // git states the commit in one.
@@ -85,13 +102,19 @@ impl<'p> Unpacking<'p> {
         let is_folder = match kind {
             EntryType::Directory => true,
             EntryType::Regular => false,
-            EntryType::Symlink | EntryType::Link => return Err(refused("a package may not have links")),
+            EntryType::Symlink | EntryType::Link => {
+                return Err(refused("a package may not have links"));
+            }
             _ => return Err(refused("a package may have only files and folders")),
         };
         let parts = names::parts(&bytes).map_err(refused)?;
         let parts = self.below_top(&parts).map_err(refused)?;
         if parts.is_empty() {
-            return if is_folder { Ok(()) } else { Err(refused("it lies in no folder")) };
+            return if is_folder {
+                Ok(())
+            } else {
+                Err(refused("it lies in no folder"))
+            };
         }
         if parts[0].eq_ignore_ascii_case(OURS) {
             return Err(refused("packages are installed there"));
@@ -107,7 +130,9 @@ impl<'p> Unpacking<'p> {
 
     /// The parts behind the folder that everything lies in.
     fn below_top<'a, 'e>(&mut self, parts: &'a [&'e str]) -> Result<&'a [&'e str], &'static str> {
-        let (true, Some((first, rest))) = (self.strips, parts.split_first()) else { return Ok(parts) };
+        let (true, Some((first, rest))) = (self.strips, parts.split_first()) else {
+            return Ok(parts);
+        };
         let top = self.top.get_or_insert_with(|| (*first).to_owned());
         match top == first {
             true => Ok(rest),
@@ -121,23 +146,32 @@ impl<'p> Unpacking<'p> {
             Some(_) => return Err("another entry has the same name on some systems".to_owned()),
             None => {}
         }
-        self.written.insert(names::key(parts), (parts.join("/"), true));
+        self.written
+            .insert(names::key(parts), (parts.join("/"), true));
         fs::create_dir(self.path(parts)).map_err(|error| format!("it cannot be written: {error}"))
     }
 
     fn file<R: Read>(&mut self, parts: &[&str], entry: &mut Entry<'_, R>) -> Result<(), String> {
-        if self.written.insert(names::key(parts), (parts.join("/"), false)).is_some() {
+        if self
+            .written
+            .insert(names::key(parts), (parts.join("/"), false))
+            .is_some()
+        {
             return Err("another entry has the same name on some systems".to_owned());
         }
         let size = entry.size();
         self.bytes = self.bytes.saturating_add(size);
         if self.bytes > MAX_BYTES {
-            return Err(format!("all files together have more than {} MiB", MAX_BYTES / 1024 / 1024));
+            return Err(format!(
+                "all files together have more than {} MiB",
+                MAX_BYTES / 1024 / 1024
+            ));
         }
         let is_program = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
-        let mut file =
-            create(&self.path(parts), is_program).map_err(|error| format!("it cannot be written: {error}"))?;
-        let copied = io::copy(entry, &mut file).map_err(|error| format!("it cannot be unpacked: {error}"))?;
+        let mut file = create(&self.path(parts), is_program)
+            .map_err(|error| format!("it cannot be written: {error}"))?;
+        let copied = io::copy(entry, &mut file)
+            .map_err(|error| format!("it cannot be unpacked: {error}"))?;
         match copied == size {
             true => Ok(()),
             false => Err("the archive ends in the middle of it".to_owned()),
@@ -145,7 +179,9 @@ impl<'p> Unpacking<'p> {
     }
 
     fn path(&self, parts: &[&str]) -> std::path::PathBuf {
-        parts.iter().fold(self.into.to_owned(), |path, part| path.join(part))
+        parts
+            .iter()
+            .fold(self.into.to_owned(), |path, part| path.join(part))
     }
 }
 
@@ -177,7 +213,9 @@ impl<R: Read> Read for Limited<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            io::Error::other("it unpacks to far more than its size suggests, or than a package may have")
+            io::Error::other(
+                "it unpacks to far more than its size suggests, or than a package may have",
+            )
         })?;
         Ok(read)
     }

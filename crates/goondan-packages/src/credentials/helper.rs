@@ -38,12 +38,21 @@ pub(super) async fn ask(name: &str, host: &str, path: &str) -> Result<Option<Bas
     let program = find(name, path)?;
     let said = tokio::time::timeout(PATIENCE, run(&program, host)).await;
     let (succeeded, said) = match said {
-        Err(_) => return Err(format!("`{PREFIX}{name}` did not answer within {} s", PATIENCE.as_secs())),
+        Err(_) => {
+            return Err(format!(
+                "`{PREFIX}{name}` did not answer within {} s",
+                PATIENCE.as_secs()
+            ));
+        }
         Ok(Err(error)) => return Err(format!("`{PREFIX}{name}` can't be run: {error}")),
         Ok(Ok(said)) => said,
     };
     if !succeeded {
-        let words: String = String::from_utf8_lossy(&said).trim().chars().take(TOLD).collect();
+        let words: String = String::from_utf8_lossy(&said)
+            .trim()
+            .chars()
+            .take(TOLD)
+            .collect();
         // It has no code of its own for this.
         return match words.contains("credentials not found") {
             true => Ok(None),
@@ -54,10 +63,13 @@ pub(super) async fn ask(name: &str, host: &str, path: &str) -> Result<Option<Bas
     let kept: Kept = serde_json::from_slice(&said)
         .map_err(|_| format!("`{PREFIX}{name}` does not answer as its protocol wants it"))?;
     match kept {
-        Kept { username, .. } if username == IDENTITY => {
-            Err(format!("`{PREFIX}{name}` keeps an identity token, and gdn needs a name and a password"))
-        }
-        Kept { username, secret } => Ok(Some(Basic { user: username, password: secret })),
+        Kept { username, .. } if username == IDENTITY => Err(format!(
+            "`{PREFIX}{name}` keeps an identity token, and gdn needs a name and a password"
+        )),
+        Kept { username, secret } => Ok(Some(Basic {
+            user: username,
+            password: secret,
+        })),
     }
 }
 
@@ -65,18 +77,27 @@ pub(super) async fn ask(name: &str, host: &str, path: &str) -> Result<Option<Bas
 fn find(name: &str, path: &str) -> Result<PathBuf, String> {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(is_usual) {
-        return Err(plain(&format!("`{name}` is not the name of a credential helper")));
+        return Err(plain(&format!(
+            "`{name}` is not the name of a credential helper"
+        )));
     }
     let file = format!("{PREFIX}{name}{}", std::env::consts::EXE_SUFFIX);
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    let found = folders.map(|folder| folder.join(&file)).find(|program| program.is_file());
+    let found = folders
+        .map(|folder| folder.join(&file))
+        .find(|program| program.is_file());
     found.ok_or_else(|| format!("there is no `{file}` in PATH, which Docker's configuration names"))
 }
 
 /// Whether it succeeded, and what it said.
 async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
-    command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    command
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
         let server = if host == HUB.0 { HUB.1 } else { host };

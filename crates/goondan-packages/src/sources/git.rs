@@ -41,30 +41,52 @@ impl Reference {
     /// Reads `git+https://host/repository#tag`.
     pub(super) fn parse(text: &str) -> Result<Reference> {
         let rest = text.strip_prefix("git+").unwrap_or(text);
-        let (url, at) = rest.split_once('#').map_or((rest, None), |(url, at)| (url, Some(at)));
-        let scheme = url.split_once("://").map(|(scheme, _)| scheme).unwrap_or_default();
+        let (url, at) = rest
+            .split_once('#')
+            .map_or((rest, None), |(url, at)| (url, Some(at)));
+        let scheme = url
+            .split_once("://")
+            .map(|(scheme, _)| scheme)
+            .unwrap_or_default();
         let is_plain = |at: &str| {
             let is_usual = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
             !at.is_empty() && !at.starts_with('-') && !at.contains("..") && at.chars().all(is_usual)
         };
-        if !SCHEMES.contains(&scheme) || url.contains(char::is_whitespace) || at.is_some_and(|at| !is_plain(at)) {
-            return Err(PackageError::source(format!("`{text}` does not name a git repository."))
-                .suggest("write `git+https://host/repository#tag`"));
+        if !SCHEMES.contains(&scheme)
+            || url.contains(char::is_whitespace)
+            || at.is_some_and(|at| !is_plain(at))
+        {
+            return Err(
+                PackageError::source(format!("`{text}` does not name a git repository."))
+                    .suggest("write `git+https://host/repository#tag`"),
+            );
         }
         // ssh takes a host that begins with a dash for an option.
-        if url.split_once("://").is_some_and(|(_, rest)| rest.starts_with('-')) {
-            return Err(PackageError::source(format!("`{text}` does not name a host.")));
+        if url
+            .split_once("://")
+            .is_some_and(|(_, rest)| rest.starts_with('-'))
+        {
+            return Err(PackageError::source(format!(
+                "`{text}` does not name a host."
+            )));
         }
-        Ok(Reference { url: url.to_owned(), at: at.map(str::to_owned) })
+        Ok(Reference {
+            url: url.to_owned(),
+            at: at.map(str::to_owned),
+        })
     }
 
     /// Whether it names something of this machine.
     pub(super) fn is_local(&self) -> bool {
-        self.url.starts_with("file:") || url::Url::parse(&self.url).is_ok_and(|url| crate::http::is_local(&url))
+        self.url.starts_with("file:")
+            || url::Url::parse(&self.url).is_ok_and(|url| crate::http::is_local(&url))
     }
 
     fn at(&self, at: &str) -> Reference {
-        Reference { url: self.url.clone(), at: Some(at.to_owned()) }
+        Reference {
+            url: self.url.clone(),
+            at: Some(at.to_owned()),
+        }
     }
 }
 
@@ -78,20 +100,35 @@ impl fmt::Display for Reference {
 /// The versions that tags name; where a tag, a branch or a commit was named, that alone.
 pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> {
     if reference.at.is_some() {
-        return Ok(vec![Candidate { version: None, pin: Pin::Git(reference.clone()) }]);
+        return Ok(vec![Candidate {
+            version: None,
+            pin: Pin::Git(reference.clone()),
+        }]);
     }
     let place = empty_folder()?;
-    let listed = git(place.path(), &["ls-remote", "--tags", "--refs", "--", &reference.url]).await?;
+    let listed = git(
+        place.path(),
+        &["ls-remote", "--tags", "--refs", "--", &reference.url],
+    )
+    .await?;
     let listed = String::from_utf8_lossy(&listed).into_owned();
-    let tags = listed.lines().filter_map(|line| line.split_once("refs/tags/").map(|(_, tag)| tag));
+    let tags = listed
+        .lines()
+        .filter_map(|line| line.split_once("refs/tags/").map(|(_, tag)| tag));
     let of_tag = |tag: &str| {
         let version = Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()?;
-        Some(Candidate { version: Some(version), pin: Pin::Git(reference.at(tag)) })
+        Some(Candidate {
+            version: Some(version),
+            pin: Pin::Git(reference.at(tag)),
+        })
     };
     let candidates: Vec<Candidate> = tags.filter_map(of_tag).collect();
     match candidates.is_empty() {
         // Without tags there is what the repository shows first.
-        true => Ok(vec![Candidate { version: None, pin: Pin::Git(reference.clone()) }]),
+        true => Ok(vec![Candidate {
+            version: None,
+            pin: Pin::Git(reference.clone()),
+        }]),
         false => Ok(candidates),
     }
 }
@@ -102,10 +139,18 @@ pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
     let folder = place.path();
     git(folder, &["init", "--quiet", "--bare", "."]).await?;
     let info = folder.join("info");
-    let written = fs::create_dir_all(&info).and_then(|()| fs::write(info.join("attributes"), ATTRIBUTES));
+    let written =
+        fs::create_dir_all(&info).and_then(|()| fs::write(info.join("attributes"), ATTRIBUTES));
     written.map_err(|error| PackageError::io("written", &info, &error))?;
     let at = reference.at.as_deref().unwrap_or("HEAD");
-    let fetch = ["fetch", "--quiet", "--depth", "1", "--no-tags", "--no-recurse-submodules"];
+    let fetch = [
+        "fetch",
+        "--quiet",
+        "--depth",
+        "1",
+        "--no-tags",
+        "--no-recurse-submodules",
+    ];
     let alone = git(folder, &[&fetch[..], &["--", &reference.url, at]].concat()).await;
     let wanted = match alone {
         Ok(_) => "FETCH_HEAD".to_owned(),
@@ -113,17 +158,45 @@ pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
         Err(error) if !is_commit(at) => return Err(error),
         Err(_) => {
             let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
-            git(folder, &[&["fetch", "--quiet", "--no-recurse-submodules", "--", &reference.url], &all[..]].concat())
-                .await?;
+            git(
+                folder,
+                &[
+                    &[
+                        "fetch",
+                        "--quiet",
+                        "--no-recurse-submodules",
+                        "--",
+                        &reference.url,
+                    ],
+                    &all[..],
+                ]
+                .concat(),
+            )
+            .await?;
             at.to_owned()
         }
     };
-    let commit = git(folder, &["rev-parse", "--verify", "--end-of-options", &format!("{wanted}^{{commit}}")]).await?;
+    let commit = git(
+        folder,
+        &[
+            "rev-parse",
+            "--verify",
+            "--end-of-options",
+            &format!("{wanted}^{{commit}}"),
+        ],
+    )
+    .await?;
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
     let tar = git(folder, &["archive", "--format=tar", &commit]).await?;
     let work = tokio::task::spawn_blocking(move || repack(&tar));
-    let archive = work.await.map_err(|panic| PackageError::source(panic.to_string()))??;
-    Ok(Fetched { archive, resolved: reference.at(&commit).to_string(), is_archive: false })
+    let archive = work
+        .await
+        .map_err(|panic| PackageError::source(panic.to_string()))??;
+    Ok(Fetched {
+        archive,
+        resolved: reference.at(&commit).to_string(),
+        is_archive: false,
+    })
 }
 
 fn is_commit(at: &str) -> bool {
@@ -159,7 +232,14 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     for scheme in SCHEMES {
         command.args(["-c", &format!("protocol.{scheme}.allow=always")]);
     }
-    command.args(["-c", "core.hooksPath=", "-c", "core.fsmonitor=false", "-c", "submodule.recurse=false"]);
+    command.args([
+        "-c",
+        "core.hooksPath=",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "submodule.recurse=false",
+    ]);
     command.args(arguments).env("GIT_TERMINAL_PROMPT", "0");
     if std::env::var_os("GIT_SSH_COMMAND").is_none() {
         command.env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
@@ -169,38 +249,62 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     }
     // Nor does it look for a repository above that folder.
     command.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder));
-    command.current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     let what = arguments.first().copied().unwrap_or_default();
-    let ended = tokio::time::timeout(PATIENCE, output(&mut command)).await.map_err(|_| {
-        PackageError::source(format!("`git {what}` did not end within {} minutes.", PATIENCE.as_secs() / 60))
-    })?;
+    let ended = tokio::time::timeout(PATIENCE, output(&mut command))
+        .await
+        .map_err(|_| {
+            PackageError::source(format!(
+                "`git {what}` did not end within {} minutes.",
+                PATIENCE.as_secs() / 60
+            ))
+        })?;
     let (status, answer, complaints) = ended.map_err(|error| {
-        PackageError::source(format!("`git` cannot be run: {error}.")).suggest("install git, or use another source")
+        PackageError::source(format!("`git` cannot be run: {error}."))
+            .suggest("install git, or use another source")
     })?;
     if answer.len() as u64 > MAX_TAR {
-        return Err(PackageError::archive(format!("`git {what}` gives more than {} MiB.", MAX_TAR / 1024 / 1024)));
+        return Err(PackageError::archive(format!(
+            "`git {what}` gives more than {} MiB.",
+            MAX_TAR / 1024 / 1024
+        )));
     }
     if status.success() {
         return Ok(answer);
     }
     let said = String::from_utf8_lossy(&complaints);
-    Err(PackageError::source(format!("`git {what}` failed: {}.", why(&said)))
-        .suggest("check the address, the tag, and that git may read the repository"))
+    Err(
+        PackageError::source(format!("`git {what}` failed: {}.", why(&said)))
+            .suggest("check the address, the tag, and that git may read the repository"),
+    )
 }
 
 /// Why git failed: what it calls fatal, for what it says behind that is advice; else its last words.
 fn why(said: &str) -> &str {
-    let fatal = said.lines().find_map(|line| line.trim().strip_prefix("fatal: "));
+    let fatal = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("fatal: "));
     let last = || said.lines().rfind(|line| !line.trim().is_empty());
-    fatal.or_else(last).unwrap_or("it says nothing").trim().trim_end_matches('.')
+    fatal
+        .or_else(last)
+        .unwrap_or("it says nothing")
+        .trim()
+        .trim_end_matches('.')
 }
 
 /// How a program ends, what it says and what it complains about. A stranger decides how much that is, so no more is kept than may be.
 async fn output(command: &mut Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let (answer, complaints) = (child.stdout.take(), child.stderr.take());
     // Who says more finds nobody who listens, and ends.
-    let (answer, complaints) = tokio::try_join!(up_to(answer, MAX_TAR + 1), up_to(complaints, COMPLAINTS))?;
+    let (answer, complaints) =
+        tokio::try_join!(up_to(answer, MAX_TAR + 1), up_to(complaints, COMPLAINTS))?;
     Ok((child.wait().await?, answer, complaints))
 }
 
@@ -220,14 +324,21 @@ mod tests {
     fn git_fails_for_what_it_calls_fatal() {
         let said = "remote: Not Found\nfatal: '/nowhere' does not appear to be a git repository\nfatal: Could not read from \
                     remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.\n";
-        assert_eq!(why(said), "'/nowhere' does not appear to be a git repository");
+        assert_eq!(
+            why(said),
+            "'/nowhere' does not appear to be a git repository"
+        );
         assert_eq!(why("error: no such tag.\n\n"), "error: no such tag");
         assert_eq!(why(""), "it says nothing");
     }
 
     #[test]
     fn only_addresses_that_run_nothing_are_read() {
-        for good in ["git+https://h/r#v1.0.0", "git+ssh://git@h/r.git#main", "git+file:///r"] {
+        for good in [
+            "git+https://h/r#v1.0.0",
+            "git+ssh://git@h/r.git#main",
+            "git+file:///r",
+        ] {
             assert_eq!(Reference::parse(good).unwrap().to_string(), good);
         }
         for bad in [

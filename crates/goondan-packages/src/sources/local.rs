@@ -10,23 +10,43 @@ use crate::error::{PackageError, Result};
 pub(super) async fn fetch(path: &Path, from: &Path) -> Result<Fetched> {
     let (path, from) = (path.to_owned(), from.to_owned());
     let work = tokio::task::spawn_blocking(move || read(&path, &from));
-    work.await.map_err(|panic| PackageError::source(panic.to_string()))?
+    work.await
+        .map_err(|panic| PackageError::source(panic.to_string()))?
 }
 
 fn read(path: &Path, from: &Path) -> Result<Fetched> {
     let metadata = path.metadata().map_err(|error| {
-        PackageError::source(format!("There is no package at {}: {error}.", path.display()))
-            .suggest("check the path; it starts from the folder of goondan.yaml")
+        PackageError::source(format!(
+            "There is no package at {}: {error}.",
+            path.display()
+        ))
+        .suggest("check the path; it starts from the folder of goondan.yaml")
     })?;
-    let seen = path.strip_prefix(from).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    let seen = path
+        .strip_prefix(from)
+        .unwrap_or(path)
+        .to_string_lossy()
+        .replace('\\', "/");
     let resolved = format!("file:{seen}");
     if metadata.is_dir() {
-        return Ok(Fetched { archive: pack(path)?.archive, resolved, is_archive: false });
+        return Ok(Fetched {
+            archive: pack(path)?.archive,
+            resolved,
+            is_archive: false,
+        });
     }
     if metadata.len() > MAX_ARCHIVE as u64 {
-        let message = format!("{} has more than {} MiB.", path.display(), MAX_ARCHIVE / 1024 / 1024);
+        let message = format!(
+            "{} has more than {} MiB.",
+            path.display(),
+            MAX_ARCHIVE / 1024 / 1024
+        );
         return Err(PackageError::archive(message));
     }
     let archive = std::fs::read(path).map_err(|error| PackageError::io("read", path, &error))?;
-    Ok(Fetched { archive, resolved, is_archive: true })
+    Ok(Fetched {
+        archive,
+        resolved,
+        is_archive: true,
+    })
 }

@@ -125,7 +125,10 @@ impl Source {
     pub async fn candidates(&self, name: &str, reach: &Reach) -> Result<Vec<Candidate>> {
         match self {
             Source::Oci(reference) => oci::candidates(reference, &reach.credentials).await,
-            Source::File(path) => Ok(vec![Candidate { version: None, pin: Pin::File(path.clone()) }]),
+            Source::File(path) => Ok(vec![Candidate {
+                version: None,
+                pin: Pin::File(path.clone()),
+            }]),
             Source::Git(reference) => git::candidates(reference).await,
             Source::Registry(url) => registry::candidates(url, name, &reach.credentials).await,
         }
@@ -159,7 +162,9 @@ impl Pin {
             Source::Oci(reference) => Ok(Pin::Oci(reference)),
             Source::File(path) => Ok(Pin::File(path)),
             Source::Git(reference) => Ok(Pin::Git(reference)),
-            Source::Registry(_) => Err(PackageError::source(format!("`{resolved}` is no archive."))),
+            Source::Registry(_) => {
+                Err(PackageError::source(format!("`{resolved}` is no archive.")))
+            }
         }
     }
 
@@ -170,7 +175,9 @@ impl Pin {
     pub async fn fetch(&self, reach: &Reach) -> Result<Fetched> {
         match self {
             Pin::Oci(reference) => oci::fetch(reference, &reach.credentials).await,
-            Pin::File(path) => local::fetch(path, reach.folder.as_deref().unwrap_or(Path::new("."))).await,
+            Pin::File(path) => {
+                local::fetch(path, reach.folder.as_deref().unwrap_or(Path::new("."))).await
+            }
             Pin::Git(reference) => git::fetch(reference).await,
             Pin::Archive(url, integrity) => registry::fetch(url, integrity.as_deref(), reach).await,
         }
@@ -189,6 +196,8 @@ impl fmt::Display for Source {
 }
 
 fn foreign(text: &str) -> PackageError {
-    PackageError::source(format!("A package from elsewhere names `{text}`, which is something of this machine."))
-        .suggest("only your own project may name such a source: add the dependency there")
+    PackageError::source(format!(
+        "A package from elsewhere names `{text}`, which is something of this machine."
+    ))
+    .suggest("only your own project may name such a source: add the dependency there")
 }

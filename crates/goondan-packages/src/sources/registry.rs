@@ -71,21 +71,33 @@ pub struct About<'a> {
 }
 
 /// The versions of a package.
-pub(super) async fn candidates(registry: &Url, name: &str, credentials: &Credentials) -> Result<Vec<Candidate>> {
+pub(super) async fn candidates(
+    registry: &Url,
+    name: &str,
+    credentials: &Credentials,
+) -> Result<Vec<Candidate>> {
     let address = address_of(registry, name)?;
     let client = http::client().await?;
     let request = allow(client.get(address.clone()), registry, credentials);
     let answer = http::send(request, registry.as_str()).await?;
     let body = accepted(answer, name, registry).await?;
     let metadata: Metadata = serde_json::from_slice(&body).map_err(|error| {
-        PackageError::source(format!("{registry} does not answer like a registry of Goondan: {error}."))
+        PackageError::source(format!(
+            "{registry} does not answer like a registry of Goondan: {error}."
+        ))
     })?;
     let mut candidates = Vec::new();
     for (version, metadata) in metadata.versions {
-        let tarball = address.join(&metadata.dist.tarball).ok().filter(http::is_allowed);
+        let tarball = address
+            .join(&metadata.dist.tarball)
+            .ok()
+            .filter(http::is_allowed);
         if let (Ok(version), Some(tarball)) = (Version::parse(&version), tarball) {
             let pin = Pin::Archive(tarball, Some(metadata.dist.integrity));
-            candidates.push(Candidate { version: Some(version), pin });
+            candidates.push(Candidate {
+                version: Some(version),
+                pin,
+            });
         }
     }
     Ok(candidates)
@@ -94,7 +106,9 @@ pub(super) async fn candidates(registry: &Url, name: &str, credentials: &Credent
 /// Fetches an archive.
 pub(super) async fn fetch(url: &Url, stated: Option<&str>, reach: &Reach) -> Result<Fetched> {
     let client = http::client().await?;
-    let known = Url::parse(&reach.registry).ok().filter(|registry| registry.origin() == url.origin());
+    let known = Url::parse(&reach.registry)
+        .ok()
+        .filter(|registry| registry.origin() == url.origin());
     let request = match &known {
         Some(registry) => allow(client.get(url.clone()), registry, &reach.credentials),
         None => client.get(url.clone()),
@@ -107,7 +121,11 @@ pub(super) async fn fetch(url: &Url, stated: Option<&str>, reach: &Reach) -> Res
     if let Some(stated) = stated {
         integrity::check(&archive, stated, url.as_str())?;
     }
-    Ok(Fetched { archive, resolved: url.to_string(), is_archive: true })
+    Ok(Fetched {
+        archive,
+        resolved: url.to_string(),
+        is_archive: true,
+    })
 }
 
 /// Publishes a package.
@@ -122,24 +140,44 @@ pub async fn publish(
     credentials: &Credentials,
 ) -> Result<()> {
     let registry = http::parse(registry)?;
-    let file = format!("{}-{}.tgz", about.name.rsplit('/').next().unwrap_or(about.name), about.version);
-    let attachment =
-        Attachment { data: STANDARD.encode(archive), content_type: "application/gzip", length: archive.len() };
+    let file = format!(
+        "{}-{}.tgz",
+        about.name.rsplit('/').next().unwrap_or(about.name),
+        about.version
+    );
+    let attachment = Attachment {
+        data: STANDARD.encode(archive),
+        content_type: "application/gzip",
+        length: archive.len(),
+    };
     let publication = Publication {
         name: about.name,
         version: about.version.to_string(),
         description: about.description,
-        access: if about.restricted { "restricted" } else { "public" },
-        dependencies: dependencies.iter().map(|one| (one.name.as_str(), one.range.as_str())).collect(),
+        access: if about.restricted {
+            "restricted"
+        } else {
+            "public"
+        },
+        dependencies: dependencies
+            .iter()
+            .map(|one| (one.name.as_str(), one.range.as_str()))
+            .collect(),
         dist_tags: BTreeMap::from([(about.tag, about.version.to_string())]),
         attachments: BTreeMap::from([(file, attachment)]),
     };
     let client = http::client().await?;
-    let request = client.put(address_of(&registry, about.name)?).json(&publication);
+    let request = client
+        .put(address_of(&registry, about.name)?)
+        .json(&publication);
     let answer = http::send(allow(request, &registry, credentials), registry.as_str()).await?;
     if answer.status() == StatusCode::CONFLICT {
-        let message = format!("{registry} has version {} of `{}` already.", about.version, about.name);
-        return Err(PackageError::source(message).suggest("raise `spec.version`: what is published stays as it is"));
+        let message = format!(
+            "{registry} has version {} of `{}` already.",
+            about.version, about.name
+        );
+        return Err(PackageError::source(message)
+            .suggest("raise `spec.version`: what is published stays as it is"));
     }
     accepted(answer, about.name, &registry).await.map(drop)
 }
@@ -164,7 +202,9 @@ fn allow(request: RequestBuilder, registry: &Url, credentials: &Credentials) -> 
 
 async fn accepted(answer: reqwest::Response, name: &str, registry: &Url) -> Result<Vec<u8>> {
     match answer.status() {
-        status if status.is_success() => http::body(answer, http::LARGEST_TEXT, registry.as_str()).await,
+        status if status.is_success() => {
+            http::body(answer, http::LARGEST_TEXT, registry.as_str()).await
+        }
         status => Err(refused(status, name, registry)),
     }
 }

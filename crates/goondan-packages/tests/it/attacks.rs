@@ -20,14 +20,25 @@ async fn a_stranger_names_nothing_of_this_machine() {
         "registry+http://localhost:1".to_owned(),
         "oci://[::1]:5000/a".to_owned(),
     ] {
-        let foreign = Reach { folder: None, ..machine.reach("app") };
+        let foreign = Reach {
+            folder: None,
+            ..machine.reach("app")
+        };
         assert!(Source::parse(&source, &foreign).is_err(), "{source}");
         machine.package("one", "@a/one", "1.0.0", &local(&source));
         registry.change(|shelf| shelf.manifests.clear());
         publish(&machine, "one", &registry, "a/one").await.unwrap();
         let from = registry.address("a/one");
-        machine.package("app", "app", "0.1.0", &format!("{{name: \"@a/one\", version: \"*\", source: \"{from}\"}}"));
-        let refused = machine.install("app", &Options::default()).await.unwrap_err();
+        machine.package(
+            "app",
+            "app",
+            "0.1.0",
+            &format!("{{name: \"@a/one\", version: \"*\", source: \"{from}\"}}"),
+        );
+        let refused = machine
+            .install("app", &Options::default())
+            .await
+            .unwrap_err();
         assert!(
             refused.code == Code::PACKAGE_SOURCE && refused.message.contains("this machine"),
             "{source}: {refused}"
@@ -39,8 +50,16 @@ async fn a_stranger_names_nothing_of_this_machine() {
 async fn a_package_that_calls_itself_something_else_is_refused() {
     let machine = Machine::new();
     machine.package("one", "@evil/one", "1.0.0", "");
-    machine.package("app", "app", "0.1.0", "{name: \"@a/one\", version: \"*\", source: \"file:../one\"}");
-    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    machine.package(
+        "app",
+        "app",
+        "0.1.0",
+        "{name: \"@a/one\", version: \"*\", source: \"file:../one\"}",
+    );
+    let refused = machine
+        .install("app", &Options::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_SOURCE);
     assert!(!is_there(&machine.path("app/.goondan/installed/@evil")));
 }
@@ -56,7 +75,10 @@ async fn names_that_are_paths_are_refused() {
             "0.1.0",
             &format!("{{name: \"{name}\", version: \"*\", source: \"file:../one\"}}"),
         );
-        assert!(machine.install("app", &Options::default()).await.is_err(), "{name}");
+        assert!(
+            machine.install("app", &Options::default()).await.is_err(),
+            "{name}"
+        );
         // The same in a lock file that came with the project.
         machine.package("app", "app", "0.1.0", "");
         let lock = format!(
@@ -73,17 +95,46 @@ async fn names_that_are_paths_are_refused() {
 async fn a_link_in_the_place_of_the_folder_is_not_followed() {
     let machine = Machine::new();
     machine.package("one", "one", "1.0.0", "");
-    machine.package("app", "app", "0.1.0", "{name: one, version: \"*\", source: \"file:../one\"}");
+    machine.package(
+        "app",
+        "app",
+        "0.1.0",
+        "{name: one, version: \"*\", source: \"file:../one\"}",
+    );
     std::fs::create_dir_all(machine.path("outside")).unwrap();
     std::os::unix::fs::symlink(machine.path("outside"), machine.path("app/.goondan")).unwrap();
-    assert_eq!(machine.install("app", &Options::default()).await.unwrap_err().code, Code::PATH_ESCAPE);
+    assert_eq!(
+        machine
+            .install("app", &Options::default())
+            .await
+            .unwrap_err()
+            .code,
+        Code::PATH_ESCAPE
+    );
     std::fs::remove_file(machine.path("app/.goondan")).unwrap();
     machine.install("app", &Options::default()).await.unwrap();
     // In the place of the package, with the very same content behind it.
-    std::fs::rename(machine.path("app/.goondan/installed/one"), machine.path("outside/one")).unwrap();
-    std::os::unix::fs::symlink(machine.path("outside/one"), machine.path("app/.goondan/installed/one")).unwrap();
+    std::fs::rename(
+        machine.path("app/.goondan/installed/one"),
+        machine.path("outside/one"),
+    )
+    .unwrap();
+    std::os::unix::fs::symlink(
+        machine.path("outside/one"),
+        machine.path("app/.goondan/installed/one"),
+    )
+    .unwrap();
     assert_eq!(machine.problems("app"), ["E_PACKAGE_INTEGRITY"]);
     machine.install("app", &Options::default()).await.unwrap();
-    assert!(machine.path("app/.goondan/installed/one").symlink_metadata().unwrap().is_dir());
-    assert!(is_there(&machine.path("outside/one/goondan.yaml")), "what is outside stays");
+    assert!(
+        machine
+            .path("app/.goondan/installed/one")
+            .symlink_metadata()
+            .unwrap()
+            .is_dir()
+    );
+    assert!(
+        is_there(&machine.path("outside/one/goondan.yaml")),
+        "what is outside stays"
+    );
 }

@@ -39,7 +39,10 @@ impl Registry {
     pub(crate) async fn start() -> Registry {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
-        let shelf = Arc::new(Mutex::new(Shelf { page: 1000, ..Shelf::default() }));
+        let shelf = Arc::new(Mutex::new(Shelf {
+            page: 1000,
+            ..Shelf::default()
+        }));
         let registry = Registry { host, shelf };
         let app = Router::new().fallback(answer).with_state(registry.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
@@ -56,7 +59,10 @@ impl Registry {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("sha256:{hex}")
 }
 
@@ -64,7 +70,10 @@ async fn answer(State(registry): State<Registry>, request: Request) -> Response 
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 64 * 1024 * 1024).await.unwrap();
     let mut shelf = registry.shelf.lock().unwrap();
-    let who = parts.headers.get(header::AUTHORIZATION).map(|who| who.to_str().unwrap().to_owned());
+    let who = parts
+        .headers
+        .get(header::AUTHORIZATION)
+        .map(|who| who.to_str().unwrap().to_owned());
     let path = parts.uri.path().to_owned();
     let query = parts.uri.query().unwrap_or_default().to_owned();
     shelf.seen.push((path.clone(), who.clone()));
@@ -72,10 +81,24 @@ async fn answer(State(registry): State<Registry>, request: Request) -> Response 
         return token(&shelf, who.as_deref());
     }
     if shelf.wants.is_some() && who.as_deref() != Some(TOKEN) {
-        let challenge = format!("Bearer realm=\"http://{}/token\",service=\"fake\",scope=\"x\"", registry.host);
-        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
+        let challenge = format!(
+            "Bearer realm=\"http://{}/token\",service=\"fake\",scope=\"x\"",
+            registry.host
+        );
+        return (
+            StatusCode::UNAUTHORIZED,
+            [(header::WWW_AUTHENTICATE, challenge)],
+        )
+            .into_response();
     }
-    serve(&mut shelf, &parts.method, &path, &query, body, &parts.headers)
+    serve(
+        &mut shelf,
+        &parts.method,
+        &path,
+        &query,
+        body,
+        &parts.headers,
+    )
 }
 
 fn token(shelf: &Shelf, who: Option<&str>) -> Response {
@@ -85,13 +108,24 @@ fn token(shelf: &Shelf, who: Option<&str>) -> Response {
     }
 }
 
-fn serve(shelf: &mut Shelf, method: &Method, path: &str, query: &str, body: Bytes, headers: &HeaderMap) -> Response {
+fn serve(
+    shelf: &mut Shelf,
+    method: &Method,
+    path: &str,
+    query: &str,
+    body: Bytes,
+    headers: &HeaderMap,
+) -> Response {
     let rest = path.trim_start_matches("/v2/");
     if let Some(name) = rest.strip_suffix("/tags/list") {
         return tags(shelf, name, query);
     }
     if rest.ends_with("/blobs/uploads/") {
-        return (StatusCode::ACCEPTED, [(header::LOCATION, format!("{path}1?state=x"))]).into_response();
+        return (
+            StatusCode::ACCEPTED,
+            [(header::LOCATION, format!("{path}1?state=x"))],
+        )
+            .into_response();
     }
     if rest.contains("/blobs/uploads/") {
         let wanted = query.split("digest=").nth(1).unwrap().replace("%3A", ":");
@@ -101,7 +135,10 @@ fn serve(shelf: &mut Shelf, method: &Method, path: &str, query: &str, body: Byte
     }
     if let Some((_, wanted)) = rest.split_once("/blobs/") {
         if let (Some(elsewhere), &Method::GET) = (&shelf.redirect, method) {
-            return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, format!("{elsewhere}{path}"))])
+            return (
+                StatusCode::TEMPORARY_REDIRECT,
+                [(header::LOCATION, format!("{elsewhere}{path}"))],
+            )
                 .into_response();
         }
         return found(shelf.blobs.get(wanted));
@@ -109,12 +146,21 @@ fn serve(shelf: &mut Shelf, method: &Method, path: &str, query: &str, body: Byte
     let (name, selector) = rest.split_once("/manifests/").unwrap();
     let by_tag = format!("{name}:{selector}");
     if method == Method::PUT {
-        assert_eq!(headers[header::CONTENT_TYPE], "application/vnd.oci.image.manifest.v1+json");
-        shelf.manifests.insert(format!("{name}@{}", digest(&body)), body.to_vec());
+        assert_eq!(
+            headers[header::CONTENT_TYPE],
+            "application/vnd.oci.image.manifest.v1+json"
+        );
+        shelf
+            .manifests
+            .insert(format!("{name}@{}", digest(&body)), body.to_vec());
         shelf.manifests.insert(by_tag, body.to_vec());
         return StatusCode::CREATED.into_response();
     }
-    let key = if selector.starts_with("sha256:") { format!("{name}@{selector}") } else { by_tag };
+    let key = if selector.starts_with("sha256:") {
+        format!("{name}@{selector}")
+    } else {
+        by_tag
+    };
     found(shelf.manifests.get(&key))
 }
 
@@ -127,18 +173,30 @@ fn found(bytes: Option<&Vec<u8>>) -> Response {
 
 fn tags(shelf: &Shelf, name: &str, query: &str) -> Response {
     let prefix = format!("{name}:");
-    let all: Vec<&str> = shelf.manifests.keys().filter_map(|key| key.strip_prefix(&prefix)).collect();
+    let all: Vec<&str> = shelf
+        .manifests
+        .keys()
+        .filter_map(|key| key.strip_prefix(&prefix))
+        .collect();
     let after = query.split("last=").nth(1).unwrap_or_default();
     let from = all.iter().position(|tag| *tag > after).unwrap_or(all.len());
     let page: Vec<&str> = all[from..].iter().copied().take(shelf.page).collect();
     let body = format!(
         "{{\"name\": \"{name}\", \"tags\": [{}]}}",
-        page.iter().map(|tag| format!("\"{tag}\"")).collect::<Vec<_>>().join(",")
+        page.iter()
+            .map(|tag| format!("\"{tag}\""))
+            .collect::<Vec<_>>()
+            .join(",")
     );
     let mut response = body.into_response();
     if from + page.len() < all.len() {
-        let next = format!("</v2/{name}/tags/list?last={}>; rel=\"next\"", page.last().unwrap());
-        response.headers_mut().insert(header::LINK, next.parse().unwrap());
+        let next = format!(
+            "</v2/{name}/tags/list?last={}>; rel=\"next\"",
+            page.last().unwrap()
+        );
+        response
+            .headers_mut()
+            .insert(header::LINK, next.parse().unwrap());
     }
     response
 }

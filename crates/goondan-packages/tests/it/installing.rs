@@ -5,8 +5,16 @@ use goondan_spec::Code;
 
 use crate::projects::{Machine, archives, is_there};
 
-const FROZEN: Options = Options { frozen: true, offline: false, update: Update::Nothing };
-const OFFLINE: Options = Options { frozen: false, offline: true, update: Update::Nothing };
+const FROZEN: Options = Options {
+    frozen: true,
+    offline: false,
+    update: Update::Nothing,
+};
+const OFFLINE: Options = Options {
+    frozen: false,
+    offline: true,
+    update: Update::Nothing,
+};
 
 fn local(name: &str, range: &str, folder: &str) -> String {
     format!("{{name: \"{name}\", version: \"{range}\", source: \"file:../{folder}\"}}")
@@ -28,7 +36,14 @@ async fn packages_of_packages_are_installed_and_removed() {
     let outcome = machine.install("app", &Options::default()).await.unwrap();
     assert_eq!(outcome.changed, ["@a/one", "two"]);
     assert_eq!(machine.problems("app"), Vec::<&str>::new());
-    assert!(machine.install("app", &Options::default()).await.unwrap().changed.is_empty());
+    assert!(
+        machine
+            .install("app", &Options::default())
+            .await
+            .unwrap()
+            .changed
+            .is_empty()
+    );
     machine.package("app", "app", "0.1.0", "");
     let outcome = machine.install("app", &Options::default()).await.unwrap();
     assert_eq!(outcome.removed, ["@a/one", "two"]);
@@ -48,7 +63,10 @@ async fn the_cache_is_enough_and_is_not_believed() {
     std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
     // Another archive in the place of each.
     let all = archives(&machine);
-    let (first, second) = (std::fs::read(&all[0]).unwrap(), std::fs::read(&all[1]).unwrap());
+    let (first, second) = (
+        std::fs::read(&all[0]).unwrap(),
+        std::fs::read(&all[1]).unwrap(),
+    );
     std::fs::write(&all[0], second).unwrap();
     std::fs::write(&all[1], first).unwrap();
     let refused = machine.install("app", &OFFLINE).await.unwrap_err();
@@ -59,18 +77,28 @@ async fn the_cache_is_enough_and_is_not_believed() {
 #[tokio::test]
 async fn what_is_frozen_does_not_change() {
     let machine = chain();
-    assert_eq!(machine.install("app", &FROZEN).await.unwrap_err().code, Code::PACKAGE_LOCK_OUTDATED);
+    assert_eq!(
+        machine.install("app", &FROZEN).await.unwrap_err().code,
+        Code::PACKAGE_LOCK_OUTDATED
+    );
     machine.install("app", &Options::default()).await.unwrap();
     let lock = machine.read("app/goondan.lock.yaml");
     machine.write("one/more.txt", "more");
     machine.install("app", &FROZEN).await.unwrap();
-    assert!(!is_there(&machine.path("app/.goondan/installed/@a/one/more.txt")));
+    assert!(!is_there(
+        &machine.path("app/.goondan/installed/@a/one/more.txt")
+    ));
     machine.install("app", &Options::default()).await.unwrap();
-    assert!(is_there(&machine.path("app/.goondan/installed/@a/one/more.txt")));
+    assert!(is_there(
+        &machine.path("app/.goondan/installed/@a/one/more.txt")
+    ));
     assert_ne!(machine.read("app/goondan.lock.yaml"), lock);
     machine.package("app", "app", "0.1.0", &local("@a/one", "^2.0.0", "one"));
     assert_eq!(machine.problems("app"), ["E_PACKAGE_LOCK_OUTDATED"]);
-    assert_eq!(machine.install("app", &FROZEN).await.unwrap_err().code, Code::PACKAGE_LOCK_OUTDATED);
+    assert_eq!(
+        machine.install("app", &FROZEN).await.unwrap_err().code,
+        Code::PACKAGE_LOCK_OUTDATED
+    );
 }
 
 #[tokio::test]
@@ -87,7 +115,10 @@ async fn a_file_that_was_changed_added_or_removed_is_found() {
     ] {
         change();
         assert_eq!(machine.problems("app"), ["E_PACKAGE_INTEGRITY"]);
-        assert_eq!(machine.install("app", &OFFLINE).await.unwrap().changed, ["@a/one"]);
+        assert_eq!(
+            machine.install("app", &OFFLINE).await.unwrap().changed,
+            ["@a/one"]
+        );
         assert_eq!(machine.problems("app"), Vec::<&str>::new());
     }
 }
@@ -96,9 +127,16 @@ async fn a_file_that_was_changed_added_or_removed_is_found() {
 async fn versions_that_do_not_go_together_are_told() {
     let machine = chain();
     machine.package("three", "three", "1.0.0", &local("two", "^3.0.0", "two"));
-    let both = format!("{}, {}", local("@a/one", "*", "one"), local("three", "*", "three"));
+    let both = format!(
+        "{}, {}",
+        local("@a/one", "*", "one"),
+        local("three", "*", "three")
+    );
     machine.package("app", "app", "0.1.0", &both);
-    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    let refused = machine
+        .install("app", &Options::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_VERSION_CONFLICT);
     for who in ["@a/one@1.0.0 needs ^2.0.0", "three@1.0.0 needs ^3.0.0"] {
         assert!(refused.message.contains(who), "{refused}");
@@ -109,7 +147,14 @@ async fn versions_that_do_not_go_together_are_told() {
 async fn a_circle_is_told() {
     let machine = chain();
     machine.package("two", "two", "2.0.0", &local("app", "*", "app"));
-    assert_eq!(machine.install("app", &Options::default()).await.unwrap_err().code, Code::CYCLE);
+    assert_eq!(
+        machine
+            .install("app", &Options::default())
+            .await
+            .unwrap_err()
+            .code,
+        Code::CYCLE
+    );
     machine.package("two", "two", "2.0.0", &local("@a/one", "*", "one"));
     // Each is there once, so that it ends; who depends on whom is told when the project is read.
     machine.install("app", &Options::default()).await.unwrap();
@@ -120,7 +165,10 @@ async fn a_circle_is_told() {
 async fn installations_at_the_same_time_do_not_disturb_each_other() {
     let machine = chain();
     machine.package("other", "other", "0.1.0", &local("@a/one", "^1.0.0", "one"));
-    let (default, folders) = (Options::default(), ["app", "other", "app", "other", "app", "other"]);
+    let (default, folders) = (
+        Options::default(),
+        ["app", "other", "app", "other", "app", "other"],
+    );
     let [a, b, c, d, e, f] = folders.map(|folder| machine.install(folder, &default));
     let all = tokio::join!(a, b, c, d, e, f);
     for outcome in [all.0, all.1, all.2, all.3, all.4, all.5] {

@@ -15,7 +15,10 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        Machine { root: tempfile::tempdir().unwrap(), credentials: Credentials::default() }
+        Machine {
+            root: tempfile::tempdir().unwrap(),
+            credentials: Credentials::default(),
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -48,26 +51,51 @@ impl Machine {
 
     pub(crate) fn reach(&self, folder: &str) -> Reach {
         let folder = Some(self.path(folder));
-        Reach { folder, credentials: self.credentials.clone(), registry: "https://registry.invalid".into() }
+        Reach {
+            folder,
+            credentials: self.credentials.clone(),
+            registry: "https://registry.invalid".into(),
+        }
     }
 
-    pub(crate) async fn install(&self, folder: &str, options: &Options) -> Result<Outcome, PackageError> {
-        install(&self.path(folder), &self.reach(folder), &self.cache(), options).await
+    pub(crate) async fn install(
+        &self,
+        folder: &str,
+        options: &Options,
+    ) -> Result<Outcome, PackageError> {
+        install(
+            &self.path(folder),
+            &self.reach(folder),
+            &self.cache(),
+            options,
+        )
+        .await
     }
 
     /// The codes of what is wrong with a project.
     pub(crate) fn problems(&self, folder: &str) -> Vec<&'static str> {
         let base = goondan_spec::BasePackage::default();
         let root = self.path(folder);
-        let input = goondan_spec::LoadInput { root: &root, files: &goondan_spec::OsFiles, base: &base };
-        goondan_spec::load(input).diagnostics.iter().map(|problem| problem.code.as_str()).collect()
+        let input = goondan_spec::LoadInput {
+            root: &root,
+            files: &goondan_spec::OsFiles,
+            base: &base,
+        };
+        goondan_spec::load(input)
+            .diagnostics
+            .iter()
+            .map(|problem| problem.code.as_str())
+            .collect()
     }
 }
 
 /// All archives of the cache.
 pub(crate) fn archives(machine: &Machine) -> Vec<PathBuf> {
     let read = fs::read_dir(machine.path("state/packages/archives"));
-    read.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+    read.into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .collect()
 }
 
 pub(crate) fn is_there(path: &Path) -> bool {

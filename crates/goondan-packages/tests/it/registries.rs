@@ -17,11 +17,19 @@ pub(crate) async fn publish(
     name: &str,
 ) -> Result<String, PackageError> {
     let manifest = Manifest::read(&machine.path(folder)).unwrap();
-    let Source::Oci(reference) = Source::parse(&registry.address(name), &machine.reach(folder)).unwrap() else {
+    let Source::Oci(reference) =
+        Source::parse(&registry.address(name), &machine.reach(folder)).unwrap()
+    else {
         panic!("an address of a registry")
     };
     let version = manifest.version.unwrap();
-    let about = About { name: &manifest.name, version: &version, description: "", restricted: false, tag: "latest" };
+    let about = About {
+        name: &manifest.name,
+        version: &version,
+        description: "",
+        restricted: false,
+        tag: "latest",
+    };
     let archive = pack(&machine.path(folder)).unwrap().archive;
     oci::publish(&reference, about, &archive, &machine.credentials).await
 }
@@ -50,17 +58,36 @@ async fn the_newest_version_that_fits_is_installed_and_stays() {
     registry.change(|shelf| shelf.page = 1);
     let outcome = machine.install("app", &Options::default()).await.unwrap();
     assert_eq!(outcome.packages["@a/one"], "1.4.0");
-    assert_eq!(machine.read("app/.goondan/installed/@a/one/version.txt"), "1.4.0");
+    assert_eq!(
+        machine.read("app/.goondan/installed/@a/one/version.txt"),
+        "1.4.0"
+    );
     assert_eq!(machine.problems("app"), Vec::<&str>::new());
     // A newer one comes, and nothing changes until somebody asks for it.
     machine.package("one", "@a/one", "1.5.0", "");
     publish(&machine, "one", &registry, "a/one").await.unwrap();
     let lock = machine.read("app/goondan.lock.yaml");
-    assert_eq!(machine.install("app", &Options::default()).await.unwrap().packages["@a/one"], "1.4.0");
+    assert_eq!(
+        machine
+            .install("app", &Options::default())
+            .await
+            .unwrap()
+            .packages["@a/one"],
+        "1.4.0"
+    );
     assert_eq!(machine.read("app/goondan.lock.yaml"), lock);
-    let update = Options { update: Update::Of(vec!["@a/one".into()]), ..Options::default() };
-    assert_eq!(machine.install("app", &update).await.unwrap().packages["@a/one"], "1.5.0");
-    assert!(machine.read("app/goondan.lock.yaml").contains("oci://") && machine.problems("app").is_empty());
+    let update = Options {
+        update: Update::Of(vec!["@a/one".into()]),
+        ..Options::default()
+    };
+    assert_eq!(
+        machine.install("app", &update).await.unwrap().packages["@a/one"],
+        "1.5.0"
+    );
+    assert!(
+        machine.read("app/goondan.lock.yaml").contains("oci://")
+            && machine.problems("app").is_empty()
+    );
 }
 
 #[tokio::test]
@@ -69,7 +96,9 @@ async fn what_is_published_stays_as_it_is() {
     let again = publish(&machine, "one", &registry, "a/one").await.unwrap();
     assert!(again.contains("@sha256:"));
     machine.write("one/version.txt", "other");
-    let refused = publish(&machine, "one", &registry, "a/one").await.unwrap_err();
+    let refused = publish(&machine, "one", &registry, "a/one")
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_SOURCE);
 }
 
@@ -86,16 +115,29 @@ async fn a_registry_that_delivers_something_else_is_found_out() {
     let known = registry.shelf.lock().unwrap().manifests.clone();
     registry.change(|shelf| {
         let other = shelf.manifests["a/one:2.0.0"].clone();
-        shelf.manifests.iter_mut().for_each(|(_, manifest)| manifest.clone_from(&other));
+        shelf
+            .manifests
+            .iter_mut()
+            .for_each(|(_, manifest)| manifest.clone_from(&other));
     });
-    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    let refused = machine
+        .install("app", &Options::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
     // The archive is.
     registry.change(|shelf| {
         shelf.manifests = known;
-        shelf.blobs.values_mut().filter(|blob| blob.len() > 2).for_each(|blob| *blob.last_mut().unwrap() ^= 1);
+        shelf
+            .blobs
+            .values_mut()
+            .filter(|blob| blob.len() > 2)
+            .for_each(|blob| *blob.last_mut().unwrap() ^= 1);
     });
-    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    let refused = machine
+        .install("app", &Options::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
     assert_eq!(machine.problems("app"), ["E_PACKAGE_NOT_INSTALLED"]);
 }
@@ -110,8 +152,20 @@ async fn a_tag_that_leads_elsewhere_later_changes_nothing() {
         let other = shelf.manifests["a/one:2.0.0"].clone();
         shelf.manifests.insert("a/one:1.4.0".into(), other);
     });
-    machine.install("app", &Options { frozen: true, ..Options::default() }).await.unwrap();
-    assert_eq!(machine.read("app/.goondan/installed/@a/one/version.txt"), "1.4.0");
+    machine
+        .install(
+            "app",
+            &Options {
+                frozen: true,
+                ..Options::default()
+            },
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        machine.read("app/.goondan/installed/@a/one/version.txt"),
+        "1.4.0"
+    );
 }
 
 #[tokio::test]
@@ -119,28 +173,49 @@ async fn who_asks_is_told_to_that_registry_alone() {
     let (mut machine, registry) = published("^1.0.0").await;
     // "me:secret"
     registry.change(|shelf| shelf.wants = Some("Basic bWU6c2VjcmV0"));
-    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    let refused = machine
+        .install("app", &Options::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_AUTH);
     assert!(refused.suggestion.unwrap().contains("docker login"));
     let host = registry.host.clone();
     let auth = format!("{host}=me:secret");
-    machine.credentials = Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| auth.clone()));
+    machine.credentials =
+        Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| auth.clone()));
     // Archives lie on another host, which gets no key.
     let mirror = Registry::start().await;
     registry.change(|shelf| {
         mirror.change(|there| there.blobs = shelf.blobs.clone());
-        shelf.redirect = Some(format!("http://localhost:{}", mirror.host.split(':').nth(1).unwrap()));
+        shelf.redirect = Some(format!(
+            "http://localhost:{}",
+            mirror.host.split(':').nth(1).unwrap()
+        ));
     });
     machine.install("app", &Options::default()).await.unwrap();
     let seen = std::mem::take(&mut mirror.shelf.lock().unwrap().seen);
-    assert!(!seen.is_empty() && seen.iter().all(|(_, who)| who.is_none()), "{seen:?}");
+    assert!(
+        !seen.is_empty() && seen.iter().all(|(_, who)| who.is_none()),
+        "{seen:?}"
+    );
     let seen = std::mem::take(&mut registry.shelf.lock().unwrap().seen);
-    assert!(seen.iter().any(|(path, who)| path == "/token" && who.as_deref() == Some("Basic bWU6c2VjcmV0")));
-    machine.credentials =
-        Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| format!("{host}=me:wrong")));
+    assert!(
+        seen.iter()
+            .any(|(path, who)| path == "/token" && who.as_deref() == Some("Basic bWU6c2VjcmV0"))
+    );
+    machine.credentials = Credentials::find(&|name| {
+        (name == "GOONDAN_REGISTRY_AUTH").then(|| format!("{host}=me:wrong"))
+    });
     std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
     std::fs::remove_dir_all(machine.path("state")).unwrap();
-    assert_eq!(machine.install("app", &Options::default()).await.unwrap_err().code, Code::PACKAGE_AUTH);
+    assert_eq!(
+        machine
+            .install("app", &Options::default())
+            .await
+            .unwrap_err()
+            .code,
+        Code::PACKAGE_AUTH
+    );
 }
 
 #[tokio::test]
@@ -149,19 +224,40 @@ async fn an_image_is_no_package() {
     registry.change(|shelf| {
         let text = String::from_utf8(shelf.manifests["a/one:1.4.0"].clone()).unwrap();
         let image = text.replace("goondan.package", "somebody.else");
-        shelf.manifests.insert("a/one:1.4.0".into(), image.into_bytes());
+        shelf
+            .manifests
+            .insert("a/one:1.4.0".into(), image.into_bytes());
     });
-    let refused = machine.install("app", &Options::default()).await.unwrap_err();
-    assert!(refused.code == Code::PACKAGE_SOURCE && refused.message.contains("no package"), "{refused:?}");
+    let refused = machine
+        .install("app", &Options::default())
+        .await
+        .unwrap_err();
+    assert!(
+        refused.code == Code::PACKAGE_SOURCE && refused.message.contains("no package"),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_published_swarm_is_unpacked_once_and_may_not_change() {
     let (machine, registry) = published("*").await;
-    let run = async || checkout(&registry.address("a/one:1.0.0"), &machine.reach("app"), &machine.cache()).await;
+    let run = async || {
+        checkout(
+            &registry.address("a/one:1.0.0"),
+            &machine.reach("app"),
+            &machine.cache(),
+        )
+        .await
+    };
     let first = run().await.unwrap();
     assert_eq!(run().await.unwrap(), first);
-    let newest = checkout(&registry.address("a/one"), &machine.reach("app"), &machine.cache()).await.unwrap();
+    let newest = checkout(
+        &registry.address("a/one"),
+        &machine.reach("app"),
+        &machine.cache(),
+    )
+    .await
+    .unwrap();
     assert_ne!(newest.folder, first.folder);
     std::fs::write(first.folder.join("version.txt"), "evil").unwrap();
     assert_eq!(run().await.unwrap_err().code, Code::PACKAGE_INTEGRITY);

@@ -32,7 +32,8 @@ impl Default for Told {
 impl Told {
     /// A client is told that the task waits for an answer.
     pub(super) fn tell(&self, task: &TaskId, question: &Question) {
-        self.state().put(task.id.clone(), question.request.id.clone());
+        self.state()
+            .put(task.id.clone(), question.request.id.clone());
     }
 
     fn last(&self, task: &TaskId) -> Option<String> {
@@ -47,14 +48,29 @@ impl Told {
 /// The question as a message: for people, and as data.
 pub(super) fn told(question: &Question) -> Said {
     let request = &question.request;
-    let words = format!("{}\n\nAnswer with once, conversation, always or deny.", request.words());
-    let pieces = vec![Piece::Text(words), Piece::Data(json!(QuestionBody::from(&**request)))];
-    Said { id: format!("question-{}", request.id), by: Speaker::Agent, pieces }
+    let words = format!(
+        "{}\n\nAnswer with once, conversation, always or deny.",
+        request.words()
+    );
+    let pieces = vec![
+        Piece::Text(words),
+        Piece::Data(json!(QuestionBody::from(&**request))),
+    ];
+    Said {
+        id: format!("question-{}", request.id),
+        by: Speaker::Agent,
+        pieces,
+    }
 }
 
 /// Takes a message as the answer to a question of its task. Words that are no answer, or that answer a question of which their
 /// sender has not heard, change nothing: the task says again what it waits for.
-pub(super) fn take(service: &Service, id: &TaskId, trace_id: &str, message: &Incoming) -> Result<(), RpcError> {
+pub(super) fn take(
+    service: &Service,
+    id: &TaskId,
+    trace_id: &str,
+    message: &Incoming,
+) -> Result<(), RpcError> {
     if service.inner.given.has(&id.id, &message.id) {
         // It is sent again.
         return Ok(());
@@ -64,16 +80,23 @@ pub(super) fn take(service: &Service, id: &TaskId, trace_id: &str, message: &Inc
                      the next task of the conversation.";
         return Err(RpcError::unsupported(words));
     };
-    let Some((named, answer)) = read(message)? else { return Ok(()) };
-    let closed = "The question is not open any more. Ask for the task: its status says what it waits for.";
+    let Some((named, answer)) = read(message)? else {
+        return Ok(());
+    };
+    let closed =
+        "The question is not open any more. Ask for the task: its status says what it waits for.";
     let question = match named {
-        Some(named) => of_task(service, trace_id, &named).ok_or_else(|| RpcError::field("message.parts", closed))?,
+        Some(named) => of_task(service, trace_id, &named)
+            .ok_or_else(|| RpcError::field("message.parts", closed))?,
         None if service.inner.a2a.last(id).as_ref() == Some(&oldest.request.id) => oldest,
         None => return Ok(()),
     };
     let covers = Covers::from(answer.covers);
     if covers != Covers::Call && !question.request.is_offered(covers) {
-        return Err(RpcError::field("message.parts", "The question does not offer that. It is still open."));
+        return Err(RpcError::field(
+            "message.parts",
+            "The question does not offer that. It is still open.",
+        ));
     }
     if !question.answer(answer.meaning()) {
         return Err(RpcError::field("message.parts", closed));
@@ -92,11 +115,16 @@ fn read(message: &Incoming) -> Result<Option<(Option<String>, AnswerBody)>, RpcE
     for piece in &message.pieces {
         if let Piece::Data(Value::Object(data)) = piece {
             let mut data: JsonObject = data.clone();
-            let id = data.remove("id").and_then(|id| id.as_str().map(str::to_owned));
+            let id = data
+                .remove("id")
+                .and_then(|id| id.as_str().map(str::to_owned));
             let answer = serde_json::from_value(Value::Object(data));
-            return answer
-                .map(|answer| Some((id, answer)))
-                .map_err(|error| RpcError::field("message.parts", format!("The answer does not fit: {error}.")));
+            return answer.map(|answer| Some((id, answer))).map_err(|error| {
+                RpcError::field(
+                    "message.parts",
+                    format!("The answer does not fit: {error}."),
+                )
+            });
         }
     }
     let (text, _) = message.input();
@@ -107,5 +135,11 @@ fn read(message: &Incoming) -> Result<Option<(Option<String>, AnswerBody)>, RpcE
         "deny" | "no" => Answer::Deny,
         _ => return Ok(None),
     };
-    Ok(Some((None, AnswerBody { answer, covers: Cover::Call })))
+    Ok(Some((
+        None,
+        AnswerBody {
+            answer,
+            covers: Cover::Call,
+        },
+    )))
 }

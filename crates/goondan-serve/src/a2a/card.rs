@@ -9,15 +9,26 @@ use super::rpc;
 use crate::service::Service;
 
 /// What agents take, beside other files.
-const INPUT: [&str; 5] = ["text/plain", "application/json", "image/png", "image/jpeg", "application/pdf"];
+const INPUT: [&str; 5] = [
+    "text/plain",
+    "application/json",
+    "image/png",
+    "image/jpeg",
+    "application/pdf",
+];
 
 /// The card of an agent. Who says that it speaks 1.0 gets what 1.0 has; others get the fields of 0.3 beside them. `is_guarded`
 /// where requests need a token.
 pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded: bool) -> Value {
     let swarm = service.swarm();
-    let role = if agent == swarm.entry_agent() { ", which speaks for the swarm" } else { "" };
+    let role = if agent == swarm.entry_agent() {
+        ", which speaks for the swarm"
+    } else {
+        ""
+    };
     let about = swarm.description(agent);
-    let about = about.unwrap_or_else(|| format!("The agent {agent} of the swarm {}{role}.", swarm.name()));
+    let about =
+        about.unwrap_or_else(|| format!("The agent {agent} of the swarm {}{role}.", swarm.name()));
     let url = format!("{}/a2a/{agent}", base(headers));
     let mut card = json!({
         "name": agent,
@@ -33,7 +44,8 @@ pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded
         "skills": [{"id": agent, "name": agent, "description": about, "tags": [swarm.name()]}],
     });
     if is_guarded {
-        card["securitySchemes"] = json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}});
+        card["securitySchemes"] =
+            json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}});
         card["securityRequirements"] = json!([{"schemes": {"bearer": {"list": []}}}]);
     }
     if !rpc::is_stated(headers, Dialect::V10) {
@@ -62,7 +74,15 @@ fn old_fields(url: &str, is_guarded: bool) -> Vec<(&'static str, Value)> {
 
 /// The server's address, as the client has reached it. The host was checked.
 fn base(headers: &HeaderMap) -> String {
-    let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
-    let scheme = if text("x-forwarded-proto") == Some("https") { "https" } else { "http" };
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &axum::http::HeaderValue| value.to_str().ok())
+    };
+    let scheme = if text("x-forwarded-proto") == Some("https") {
+        "https"
+    } else {
+        "http"
+    };
     format!("{scheme}://{}", text(HOST.as_str()).unwrap_or("localhost"))
 }

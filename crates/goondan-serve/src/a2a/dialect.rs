@@ -63,7 +63,11 @@ pub(super) enum Shape {
 const STATES: [(State, &str, &str); 6] = [
     (State::Submitted, "submitted", "TASK_STATE_SUBMITTED"),
     (State::Working, "working", "TASK_STATE_WORKING"),
-    (State::InputRequired, "input-required", "TASK_STATE_INPUT_REQUIRED"),
+    (
+        State::InputRequired,
+        "input-required",
+        "TASK_STATE_INPUT_REQUIRED",
+    ),
     (State::Completed, "completed", "TASK_STATE_COMPLETED"),
     (State::Failed, "failed", "TASK_STATE_FAILED"),
     (State::Canceled, "canceled", "TASK_STATE_CANCELED"),
@@ -89,7 +93,10 @@ impl Dialect {
 
     /// The state of that name.
     pub(super) fn state_named(self, name: &str) -> Option<State> {
-        STATES.iter().map(|(state, ..)| *state).find(|state| self.state(*state) == name)
+        STATES
+            .iter()
+            .map(|(state, ..)| *state)
+            .find(|state| self.state(*state) == name)
     }
 
     /// A part.

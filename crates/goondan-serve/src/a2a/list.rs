@@ -22,16 +22,29 @@ const CONVERSATIONS: usize = 1_000;
 type Row = (u64, (TaskId, chrono::DateTime<chrono::Utc>));
 
 /// A page of tasks.
-pub(super) async fn page(service: &Service, agent: &str, params: &Params, dialect: Dialect) -> Result<Value, RpcError> {
+pub(super) async fn page(
+    service: &Service,
+    agent: &str,
+    params: &Params,
+    dialect: Dialect,
+) -> Result<Value, RpcError> {
     let size = params.number("pageSize")?.unwrap_or(USUAL);
     if size == 0 || size > LARGEST {
-        return Err(RpcError::field("pageSize", format!("`pageSize` must be from 1 to {LARGEST}.")));
+        return Err(RpcError::field(
+            "pageSize",
+            format!("`pageSize` must be from 1 to {LARGEST}."),
+        ));
     }
     let before = match params.text("pageToken")? {
-        Some(token) => token.parse().map_err(|_| RpcError::field("pageToken", "`pageToken` is of no page."))?,
+        Some(token) => token
+            .parse()
+            .map_err(|_| RpcError::field("pageToken", "`pageToken` is of no page."))?,
         None => u64::MAX,
     };
-    let wanted = match params.text("status")?.filter(|status| *status != "TASK_STATE_UNSPECIFIED") {
+    let wanted = match params
+        .text("status")?
+        .filter(|status| *status != "TASK_STATE_UNSPECIFIED")
+    {
         Some(name) if STATES_NOT_HERE.contains(&name) => return Ok(nothing()),
         Some(name) => {
             let unknown = || RpcError::field("status", format!("There is no state `{name}`."));
@@ -41,8 +54,17 @@ pub(super) async fn page(service: &Service, agent: &str, params: &Params, dialec
     };
     let since = match params.text("statusTimestampAfter")? {
         Some(text) => {
-            let wrong = |_| RpcError::field("statusTimestampAfter", "`statusTimestampAfter` must be a time.");
-            Some(chrono::DateTime::parse_from_rfc3339(text).map_err(wrong)?.to_utc())
+            let wrong = |_| {
+                RpcError::field(
+                    "statusTimestampAfter",
+                    "`statusTimestampAfter` must be a time.",
+                )
+            };
+            Some(
+                chrono::DateTime::parse_from_rfc3339(text)
+                    .map_err(wrong)?
+                    .to_utc(),
+            )
         }
         None => None,
     };
@@ -60,7 +82,11 @@ pub(super) async fn page(service: &Service, agent: &str, params: &Params, dialec
     }
     let total = known.len();
     known.retain(|(number, _)| *number < before);
-    let next = if known.len() > size { known[size - 1].0.to_string() } else { String::new() };
+    let next = if known.len() > size {
+        known[size - 1].0.to_string()
+    } else {
+        String::new()
+    };
     let mut tasks = Vec::new();
     for (_, id) in known.iter().take(size) {
         if let Some(task) = Task::find(service, id).await {
@@ -81,22 +107,32 @@ fn nothing() -> Value {
 async fn all(service: &Service, agent: &str, context: Option<&str>) -> Vec<Row> {
     let mut metas = service.swarm().instances().await;
     metas.retain(|meta| {
-        let InstanceId { agent: of, instance_key } = meta.id();
+        let InstanceId {
+            agent: of,
+            instance_key,
+        } = meta.id();
         of == agent && context.is_none_or(|context| context == instance_key)
     });
     metas.sort_by_key(|meta| std::cmp::Reverse(meta.updated_at));
     let mut rows: Vec<Row> = Vec::new();
     for meta in metas.iter().take(CONVERSATIONS) {
-        let events = service.swarm().events(&meta.id(), 0).await.unwrap_or_default();
+        let events = service
+            .swarm()
+            .events(&meta.id(), 0)
+            .await
+            .unwrap_or_default();
         let mut turns: BTreeMap<String, Row> = BTreeMap::new();
         for event in events {
             match &event.kind {
-                RuntimeEventKind::TurnStarted { turn_id, event_id, .. } => {
+                RuntimeEventKind::TurnStarted {
+                    turn_id, event_id, ..
+                } => {
                     if let Some(id) = TaskId::read(event_id, agent) {
                         turns.insert(turn_id.clone(), (event.sequence, (id, event.timestamp)));
                     }
                 }
-                RuntimeEventKind::TurnCompleted { turn_id, .. } | RuntimeEventKind::TurnFailed { turn_id, .. } => {
+                RuntimeEventKind::TurnCompleted { turn_id, .. }
+                | RuntimeEventKind::TurnFailed { turn_id, .. } => {
                     if let Some((number, (_, changed))) = turns.get_mut(turn_id) {
                         (*number, *changed) = (event.sequence, event.timestamp);
                     }

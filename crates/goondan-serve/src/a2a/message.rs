@@ -38,30 +38,63 @@ impl Incoming {
             )
         })?;
         let role = message.text("role")?;
-        if !matches!((role, dialect), (Some("user"), Dialect::V03) | (Some("ROLE_USER"), Dialect::V10)) {
-            return Err(RpcError::field("message.role", "`message.role` must be that of the user."));
+        if !matches!(
+            (role, dialect),
+            (Some("user"), Dialect::V03) | (Some("ROLE_USER"), Dialect::V10)
+        ) {
+            return Err(RpcError::field(
+                "message.role",
+                "`message.role` must be that of the user.",
+            ));
         }
-        let parts = message.0.get("parts").and_then(Value::as_array).filter(|parts| !parts.is_empty());
-        let parts =
-            parts.ok_or_else(|| RpcError::field("message.parts", "`message.parts` must have at least one part."))?;
-        let pieces =
-            parts.iter().enumerate().map(|(index, part)| piece(part, dialect, index)).collect::<Result<_, _>>()?;
-        let configuration = Params(params.remove("configuration").and_then(object).unwrap_or_default());
+        let parts = message
+            .0
+            .get("parts")
+            .and_then(Value::as_array)
+            .filter(|parts| !parts.is_empty());
+        let parts = parts.ok_or_else(|| {
+            RpcError::field(
+                "message.parts",
+                "`message.parts` must have at least one part.",
+            )
+        })?;
+        let pieces = parts
+            .iter()
+            .enumerate()
+            .map(|(index, part)| piece(part, dialect, index))
+            .collect::<Result<_, _>>()?;
+        let configuration = Params(
+            params
+                .remove("configuration")
+                .and_then(object)
+                .unwrap_or_default(),
+        );
         let wants_push = ["taskPushNotificationConfig", "pushNotificationConfig"].iter();
-        if wants_push.into_iter().any(|name| configuration.0.get(*name).is_some_and(|it| !it.is_null())) {
+        if wants_push
+            .into_iter()
+            .any(|name| configuration.0.get(*name).is_some_and(|it| !it.is_null()))
+        {
             return Err(no_push());
         }
         let at_once = match dialect {
             Dialect::V10 => configuration.0.get("returnImmediately") == Some(&Value::Bool(true)),
             Dialect::V03 => configuration.0.get("blocking") == Some(&Value::Bool(false)),
         };
-        let history = rpc::number(configuration.0.get("historyLength"), "configuration.historyLength")?;
+        let history = rpc::number(
+            configuration.0.get("historyLength"),
+            "configuration.historyLength",
+        )?;
         Ok(Incoming {
             id: id.to_owned(),
             context: message.text("contextId")?.map(str::to_owned),
             task: message.text("taskId")?.map(str::to_owned),
             pieces,
-            metadata: message.0.get("metadata").cloned().and_then(object).unwrap_or_default(),
+            metadata: message
+                .0
+                .get("metadata")
+                .cloned()
+                .and_then(object)
+                .unwrap_or_default(),
             at_once,
             history,
         })
@@ -96,12 +129,25 @@ fn object(value: Value) -> Option<JsonObject> {
 
 fn piece(part: &Value, dialect: Dialect, index: usize) -> Result<Piece, RpcError> {
     let name = format!("message.parts[{index}]");
-    let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+    let text =
+        |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     let kind = text(part, "kind");
     let (file, data, media_type, file_name) = match (dialect, kind.as_deref()) {
-        (Dialect::V03, Some("file")) => (part.get("file").unwrap_or(part), "bytes", "mimeType", "name"),
-        (Dialect::V03, Some("text" | "data")) | (Dialect::V10, _) => (part, "raw", "mediaType", "filename"),
-        (Dialect::V03, _) => return Err(RpcError::field(&name, format!("`{name}.kind` must be text, file or data."))),
+        (Dialect::V03, Some("file")) => (
+            part.get("file").unwrap_or(part),
+            "bytes",
+            "mimeType",
+            "name",
+        ),
+        (Dialect::V03, Some("text" | "data")) | (Dialect::V10, _) => {
+            (part, "raw", "mediaType", "filename")
+        }
+        (Dialect::V03, _) => {
+            return Err(RpcError::field(
+                &name,
+                format!("`{name}.kind` must be text, file or data."),
+            ));
+        }
     };
     if let Some(text) = text(part, "text") {
         return Ok(Piece::Text(text));
@@ -111,16 +157,29 @@ fn piece(part: &Value, dialect: Dialect, index: usize) -> Result<Piece, RpcError
     }
     if let Some(data) = text(file, data) {
         let bytes = STANDARD.decode(&data).or_else(|_| URL_SAFE.decode(&data));
-        let bytes = bytes.map_err(|_| RpcError::field(&name, format!("`{name}` holds bytes that are not Base64.")))?;
+        let bytes = bytes.map_err(|_| {
+            RpcError::field(&name, format!("`{name}` holds bytes that are not Base64."))
+        })?;
         let media_type = text(file, media_type).filter(|media_type| !media_type.is_empty());
-        let media_type =
-            media_type.ok_or_else(|| RpcError::content(&name, format!("`{name}` names no media type.")))?;
+        let media_type = media_type
+            .ok_or_else(|| RpcError::content(&name, format!("`{name}` names no media type.")))?;
         let name = text(file, file_name).filter(|name| !name.is_empty());
-        return Ok(Piece::File(Attachment { media_type, data: STANDARD.encode(bytes), name }));
+        return Ok(Piece::File(Attachment {
+            media_type,
+            data: STANDARD.encode(bytes),
+            name,
+        }));
     }
-    if ["url", "uri"].iter().any(|address| file.get(*address).is_some()) {
-        let message = format!("`{name}` is the address of a file. Nothing is fetched here: send the bytes.");
+    if ["url", "uri"]
+        .iter()
+        .any(|address| file.get(*address).is_some())
+    {
+        let message =
+            format!("`{name}` is the address of a file. Nothing is fetched here: send the bytes.");
         return Err(RpcError::content(&name, message));
     }
-    Err(RpcError::field(&name, format!("`{name}` holds neither text nor data nor a file.")))
+    Err(RpcError::field(
+        &name,
+        format!("`{name}` holds neither text nor data nor a file."),
+    ))
 }

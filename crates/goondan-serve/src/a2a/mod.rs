@@ -86,10 +86,22 @@ pub(crate) async fn agent_card(
 
 fn told(service: &Service, agent: &str, headers: &HeaderMap, access: &Access) -> Response {
     let card = card::of(service, agent, headers, access.token.is_some());
-    let tag = format!("\"{}\"", goondan::ids::hex(&Sha256::digest(card.to_string())[..8]));
-    let known = headers.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
-    let is_known = known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag);
-    let told = [(ETAG, tag), (CACHE_CONTROL, "private, max-age=60".to_owned()), (VARY, rpc::VERSION.to_owned())];
+    let tag = format!(
+        "\"{}\"",
+        goondan::ids::hex(&Sha256::digest(card.to_string())[..8])
+    );
+    let known = headers
+        .get(IF_NONE_MATCH)
+        .and_then(|tags| tags.to_str().ok())
+        .unwrap_or_default();
+    let is_known = known
+        .split(',')
+        .any(|known| known.trim().trim_start_matches("W/") == tag);
+    let told = [
+        (ETAG, tag),
+        (CACHE_CONTROL, "private, max-age=60".to_owned()),
+        (VARY, rpc::VERSION.to_owned()),
+    ];
     match is_known {
         true => (StatusCode::NOT_MODIFIED, told).into_response(),
         false => (told, Json(card)).into_response(),
@@ -130,7 +142,9 @@ pub(crate) async fn call(
         Err((id, error)) => return Ok(error.answer(&id)),
     };
     let id = request.id.clone();
-    Ok(answer_to(&service, &agent, request, caller(&headers)).await.unwrap_or_else(|error| error.answer(&id)))
+    Ok(answer_to(&service, &agent, request, caller(&headers))
+        .await
+        .unwrap_or_else(|error| error.answer(&id)))
 }
 
 async fn answer_to(
@@ -139,7 +153,12 @@ async fn answer_to(
     request: Request,
     caller: Option<Caller>,
 ) -> Result<Response, RpcError> {
-    let Request { id, operation, dialect, params } = request;
+    let Request {
+        id,
+        operation,
+        dialect,
+        params,
+    } = request;
     let result = match operation {
         Operation::Send => {
             let message = Incoming::read(params, dialect)?;
@@ -150,15 +169,27 @@ async fn answer_to(
         Operation::Stream => {
             let message = Incoming::read(params, dialect)?;
             let begun = send::begin(service, agent, &message, caller).await?;
-            let asked = Asked { rpc: id, dialect, until: Until::Question, history: message.history };
+            let asked = Asked {
+                rpc: id,
+                dialect,
+                until: Until::Question,
+                history: message.history,
+            };
             return Ok(stream::respond(service, begun, asked).into_response());
         }
         Operation::Subscribe => {
             let begun = Begun::known(service, task(params.task()?, agent)?).await?;
             if find(service, &begun.id).await?.is_over() {
-                return Err(RpcError::unsupported("The task is over. Ask for it: nothing more comes."));
+                return Err(RpcError::unsupported(
+                    "The task is over. Ask for it: nothing more comes.",
+                ));
             }
-            let asked = Asked { rpc: id, dialect, until: Until::End, history: None };
+            let asked = Asked {
+                rpc: id,
+                dialect,
+                until: Until::End,
+                history: None,
+            };
             return Ok(stream::respond(service, begun, asked).into_response());
         }
         Operation::Get => {
@@ -172,7 +203,11 @@ async fn answer_to(
         }
         Operation::List => list::page(service, agent, &params, dialect).await?,
         Operation::Push => return Err(message::no_push()),
-        Operation::Card => return Err(RpcError::unsupported("There is no other card for clients that are known.")),
+        Operation::Card => {
+            return Err(RpcError::unsupported(
+                "There is no other card for clients that are known.",
+            ));
+        }
     };
     Ok(Json(rpc::response(&id, &result)).into_response())
 }
@@ -182,13 +217,16 @@ fn task(id: &str, agent: &str) -> Result<TaskId, RpcError> {
 }
 
 async fn find(service: &Service, id: &TaskId) -> Result<Task, RpcError> {
-    Task::find(service, id).await.ok_or_else(|| RpcError::task_not_found(&id.id))
+    Task::find(service, id)
+        .await
+        .ok_or_else(|| RpcError::task_not_found(&id.id))
 }
 
 async fn cancel(service: &Service, id: &TaskId) -> Result<Task, RpcError> {
     if !service.swarm().cancel_event(&id.id).await {
         let task = find(service, id).await?;
-        let error = RpcError::new(-32002, "TASK_NOT_CANCELABLE", "The task is over already.").with("taskId", &*id.id);
+        let error = RpcError::new(-32002, "TASK_NOT_CANCELABLE", "The task is over already.")
+            .with("taskId", &*id.id);
         return if task.is_over() { Err(error) } else { Ok(task) };
     }
     if let Some(goondan::Found::Open(turn)) = service.swarm().find(&id.id).await {

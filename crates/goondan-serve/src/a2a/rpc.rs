@@ -35,11 +35,31 @@ const OPERATIONS: [(Operation, &str, &str); 11] = [
     (Operation::List, "tasks/list", "ListTasks"),
     (Operation::Cancel, "tasks/cancel", "CancelTask"),
     (Operation::Subscribe, "tasks/resubscribe", "SubscribeToTask"),
-    (Operation::Card, "agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"),
-    (Operation::Push, "tasks/pushNotificationConfig/set", "CreateTaskPushNotificationConfig"),
-    (Operation::Push, "tasks/pushNotificationConfig/get", "GetTaskPushNotificationConfig"),
-    (Operation::Push, "tasks/pushNotificationConfig/list", "ListTaskPushNotificationConfigs"),
-    (Operation::Push, "tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfig"),
+    (
+        Operation::Card,
+        "agent/getAuthenticatedExtendedCard",
+        "GetExtendedAgentCard",
+    ),
+    (
+        Operation::Push,
+        "tasks/pushNotificationConfig/set",
+        "CreateTaskPushNotificationConfig",
+    ),
+    (
+        Operation::Push,
+        "tasks/pushNotificationConfig/get",
+        "GetTaskPushNotificationConfig",
+    ),
+    (
+        Operation::Push,
+        "tasks/pushNotificationConfig/list",
+        "ListTaskPushNotificationConfigs",
+    ),
+    (
+        Operation::Push,
+        "tasks/pushNotificationConfig/delete",
+        "DeleteTaskPushNotificationConfig",
+    ),
 ];
 
 /// A request that was read.
@@ -67,17 +87,30 @@ pub(super) struct RpcError {
 
 impl RpcError {
     pub(super) fn new(code: i32, reason: &'static str, message: impl Into<String>) -> Self {
-        RpcError { code, reason, message: message.into(), field: None, metadata: Map::new() }
+        RpcError {
+            code,
+            reason,
+            message: message.into(),
+            field: None,
+            metadata: Map::new(),
+        }
     }
 
     /// Parameters that make no sense.
     pub(super) fn field(field: &str, message: impl Into<String>) -> Self {
-        RpcError { field: Some(field.to_owned()), ..RpcError::new(-32602, "INVALID_PARAMS", message) }
+        RpcError {
+            field: Some(field.to_owned()),
+            ..RpcError::new(-32602, "INVALID_PARAMS", message)
+        }
     }
 
     pub(super) fn task_not_found(id: &str) -> Self {
-        RpcError::new(-32001, "TASK_NOT_FOUND", "There is no task of that id, or it was over long ago.")
-            .with("taskId", id)
+        RpcError::new(
+            -32001,
+            "TASK_NOT_FOUND",
+            "There is no task of that id, or it was over long ago.",
+        )
+        .with("taskId", id)
     }
 
     pub(super) fn unsupported(message: impl Into<String>) -> Self {
@@ -154,8 +187,18 @@ impl From<SendError> for RpcError {
 
 impl From<Problem> for RpcError {
     fn from(problem: Problem) -> Self {
-        let Problem { code, message, suggestion, .. } = problem;
-        SendError { code, message, suggestion }.into()
+        let Problem {
+            code,
+            message,
+            suggestion,
+            ..
+        } = problem;
+        SendError {
+            code,
+            message,
+            suggestion,
+        }
+        .into()
     }
 }
 
@@ -164,24 +207,45 @@ pub(super) type Failed = (Value, RpcError);
 
 impl Request {
     /// Reads a request. `asked` is the version that stands behind the question mark of the address.
-    pub(super) fn read(headers: &HeaderMap, asked: Option<&str>, body: &[u8]) -> Result<Request, Failed> {
+    pub(super) fn read(
+        headers: &HeaderMap,
+        asked: Option<&str>,
+        body: &[u8],
+    ) -> Result<Request, Failed> {
         if !is_json(headers) {
-            let error = RpcError::content("Content-Type", "The request must be sent as application/json.");
+            let error = RpcError::content(
+                "Content-Type",
+                "The request must be sent as application/json.",
+            );
             return Err((Value::Null, error));
         }
         let body: Value = serde_json::from_slice(body).map_err(|error| {
             (
                 Value::Null,
-                RpcError::new(-32700, "PARSE_ERROR", format!("The body of the request is not JSON: {error}.")),
+                RpcError::new(
+                    -32700,
+                    "PARSE_ERROR",
+                    format!("The body of the request is not JSON: {error}."),
+                ),
             )
         })?;
-        let invalid = |id: &Value, message: &str| (id.clone(), RpcError::new(-32600, "INVALID_REQUEST", message));
+        let invalid = |id: &Value, message: &str| {
+            (
+                id.clone(),
+                RpcError::new(-32600, "INVALID_REQUEST", message),
+            )
+        };
         let Value::Object(mut fields) = body else {
-            return Err(invalid(&Value::Null, "The body must be one request, as a JSON object."));
+            return Err(invalid(
+                &Value::Null,
+                "The body must be one request, as a JSON object.",
+            ));
         };
         let id = match fields.remove("id") {
             Some(id @ (Value::String(_) | Value::Number(_))) => id,
-            None | Some(Value::Null) => return Err(invalid(&Value::Null, "The request must have an `id`.")),
+            None | Some(Value::Null) => {
+                return Err(invalid(&Value::Null, "The request must have an `id`."));
+            }
             Some(_) => return Err(invalid(&Value::Null, "`id` must be a string or a number.")),
         };
         if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
@@ -190,15 +254,20 @@ impl Request {
         let Some(method) = fields.get("method").and_then(Value::as_str) else {
             return Err(invalid(&id, "`method` must be a string."));
         };
-        let (operation, dialect) =
-            operation(method, stated(headers).or(asked).unwrap_or_default()).map_err(|error| (id.clone(), error))?;
+        let (operation, dialect) = operation(method, stated(headers).or(asked).unwrap_or_default())
+            .map_err(|error| (id.clone(), error))?;
         let params = match fields.remove("params") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(params)) if dialect == Dialect::V10 => named(params),
             Some(Value::Object(params)) => params,
             Some(_) => return Err((id, RpcError::field("params", "`params` must be an object."))),
         };
-        Ok(Request { id, operation, dialect, params: Params(params) })
+        Ok(Request {
+            id,
+            operation,
+            dialect,
+            params: Params(params),
+        })
     }
 }
 
@@ -239,8 +308,17 @@ fn camel(name: &str) -> String {
 
 /// Whether a body may be JSON. One of which nothing is said is taken for it.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(stated) = headers.get(CONTENT_TYPE) else { return true };
-    let media_type = stated.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_lowercase();
+    let Some(stated) = headers.get(CONTENT_TYPE) else {
+        return true;
+    };
+    let media_type = stated
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_lowercase();
     media_type == "application/json" || media_type.ends_with("+json")
 }
 
@@ -252,14 +330,19 @@ pub(super) fn is_stated(headers: &HeaderMap, dialect: Dialect) -> bool {
 
 /// The version that a client states in a header.
 fn stated(headers: &HeaderMap) -> Option<&str> {
-    headers.get(VERSION).map(|value| value.to_str().unwrap_or("?").trim())
+    headers
+        .get(VERSION)
+        .map(|value| value.to_str().unwrap_or("?").trim())
 }
 
 /// The version of that number, whatever the third part of it: `Some(None)` where none is stated, `None` for one that is not
 /// spoken here.
 fn spoken(version: &str) -> Option<Option<Dialect>> {
     let mut numbers = version.split('.');
-    match (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) {
+    match (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    ) {
         ("", _) => Some(None),
         ("0", "3") => Some(Some(Dialect::V03)),
         ("1", "0") => Some(Some(Dialect::V10)),
@@ -270,18 +353,31 @@ fn spoken(version: &str) -> Option<Option<Dialect>> {
 /// Which operation a method is, and in which version.
 fn operation(method: &str, version: &str) -> Result<(Operation, Dialect), RpcError> {
     let Some(spoken) = spoken(version) else {
-        let message = format!("Version {version} of A2A is not spoken here. The versions are 1.0 and 0.3.");
+        let message =
+            format!("Version {version} of A2A is not spoken here. The versions are 1.0 and 0.3.");
         return Err(RpcError::new(-32009, "VERSION_NOT_SUPPORTED", message));
     };
-    let old = OPERATIONS.iter().find(|(_, old, _)| *old == method).map(|row| (row.0, Dialect::V03));
-    let new = OPERATIONS.iter().find(|(.., new)| *new == method).map(|row| (row.0, Dialect::V10));
+    let old = OPERATIONS
+        .iter()
+        .find(|(_, old, _)| *old == method)
+        .map(|row| (row.0, Dialect::V03));
+    let new = OPERATIONS
+        .iter()
+        .find(|(.., new)| *new == method)
+        .map(|row| (row.0, Dialect::V10));
     let known = match spoken {
         // Clients of 0.3 do not say so. The methods of 1.0 have other names: who calls one speaks it.
         None => old.or(new),
         Some(Dialect::V03) => old,
         Some(Dialect::V10) => new,
     };
-    known.ok_or_else(|| RpcError::new(-32601, "METHOD_NOT_FOUND", format!("There is no method `{method}`.")))
+    known.ok_or_else(|| {
+        RpcError::new(
+            -32601,
+            "METHOD_NOT_FOUND",
+            format!("There is no method `{method}`."),
+        )
+    })
 }
 
 impl Params {
@@ -296,7 +392,8 @@ impl Params {
 
     /// The id of the task that is meant.
     pub(super) fn task(&self) -> Result<&str, RpcError> {
-        self.text("id")?.ok_or_else(|| RpcError::field("id", "`id` must be the id of a task."))
+        self.text("id")?
+            .ok_or_else(|| RpcError::field("id", "`id` must be the id of a task."))
     }
 
     /// A number that is not negative.
@@ -310,8 +407,12 @@ pub(super) fn number(value: Option<&Value>, name: &str) -> Result<Option<usize>,
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(value) => {
-            let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
-            number.map(Some).ok_or_else(|| RpcError::field(name, format!("`{name}` must be a number of at least 0.")))
+            let number = value
+                .as_u64()
+                .and_then(|number| usize::try_from(number).ok());
+            number.map(Some).ok_or_else(|| {
+                RpcError::field(name, format!("`{name}` must be a number of at least 0."))
+            })
         }
     }
 }
@@ -326,7 +427,9 @@ mod tests {
             "context_id": "c", "page_size": 1, "pageSize": 2, "x": [{"return_immediately": true}],
             "metadata": {"my_key": 1}, "parts": [{"media_type": "a/b", "data": {"my_key": 1}}],
         });
-        let Value::Object(given) = given else { unreachable!() };
+        let Value::Object(given) = given else {
+            unreachable!()
+        };
         let wanted = json!({
             "contextId": "c", "page_size": 1, "pageSize": 2, "x": [{"returnImmediately": true}],
             "metadata": {"my_key": 1}, "parts": [{"mediaType": "a/b", "data": {"my_key": 1}}],

@@ -64,15 +64,34 @@ pub(super) async fn begin(
         caller,
         ..Input::default()
     };
-    Ok(Begun { id, watch: place.send(input).await? })
+    Ok(Begun {
+        id,
+        watch: place.send(input).await?,
+    })
 }
 
 /// A message in a task that there is.
-async fn go_on(service: &Service, agent: &str, task: &str, message: &Incoming) -> Result<Begun, RpcError> {
+async fn go_on(
+    service: &Service,
+    agent: &str,
+    task: &str,
+    message: &Incoming,
+) -> Result<Begun, RpcError> {
     let id = TaskId::read(task, agent).ok_or_else(|| RpcError::task_not_found(task))?;
-    let found = service.swarm().find(&id.id).await.ok_or_else(|| RpcError::task_not_found(task))?;
-    if message.context.as_deref().is_some_and(|context| context != id.context()) {
-        return Err(RpcError::field("message.contextId", "The task is in another context."));
+    let found = service
+        .swarm()
+        .find(&id.id)
+        .await
+        .ok_or_else(|| RpcError::task_not_found(task))?;
+    if message
+        .context
+        .as_deref()
+        .is_some_and(|context| context != id.context())
+    {
+        return Err(RpcError::field(
+            "message.contextId",
+            "The task is in another context.",
+        ));
     }
     match found {
         Found::Open(turn) => answer::take(service, &id, &turn.trace_id, message)?,
@@ -87,7 +106,11 @@ async fn go_on(service: &Service, agent: &str, task: &str, message: &Incoming) -
 }
 
 /// The task of a message, once it is over or waits for somebody's word; as it is now, where the client does not want to wait.
-pub(super) async fn settled(service: &Service, begun: Begun, at_once: bool) -> Result<Task, RpcError> {
+pub(super) async fn settled(
+    service: &Service,
+    begun: Begun,
+    at_once: bool,
+) -> Result<Task, RpcError> {
     let Begun { id, watch } = begun;
     // A client that is gone may come back, and find the question.
     let settling = tokio::spawn(watch.settled());
@@ -95,5 +118,7 @@ pub(super) async fn settled(service: &Service, begun: Begun, at_once: bool) -> R
     if !at_once && !settling.await.unwrap_or_default() {
         return Err(RpcError::stopped());
     }
-    Task::find(service, &id).await.ok_or_else(|| RpcError::task_not_found(&id.id))
+    Task::find(service, &id)
+        .await
+        .ok_or_else(|| RpcError::task_not_found(&id.id))
 }

@@ -47,7 +47,15 @@ struct Telling {
 pub(super) fn respond(service: &Service, begun: Begun, asked: Asked) -> Events {
     let Begun { id, watch } = begun;
     let (service, turn_id) = (service.clone(), turn_id(&id.id));
-    follow::respond(watch, |out| Telling { service, asked, id, turn_id, out, said: String::new(), is_fresh: true })
+    follow::respond(watch, |out| Telling {
+        service,
+        asked,
+        id,
+        turn_id,
+        out,
+        said: String::new(),
+        is_fresh: true,
+    })
 }
 
 impl Teller for Telling {
@@ -56,11 +64,25 @@ impl Teller for Telling {
     }
 
     async fn begin(&mut self, sees_beginning: bool) -> Result<Flow, Gone> {
-        let Some(task) = Task::find(&self.service, &self.id).await else { return Ok(Flow::Enough) };
+        let Some(task) = Task::find(&self.service, &self.id).await else {
+            return Ok(Flow::Enough);
+        };
         // Also where it is over meanwhile.
-        let task = if sees_beginning { task.at_beginning() } else { task };
-        self.send(Shape::Task, task.write(self.asked.dialect, self.asked.history, true)).await?;
-        Ok(if task.is_over() { Flow::Enough } else { Flow::More })
+        let task = if sees_beginning {
+            task.at_beginning()
+        } else {
+            task
+        };
+        self.send(
+            Shape::Task,
+            task.write(self.asked.dialect, self.asked.history, true),
+        )
+        .await?;
+        Ok(if task.is_over() {
+            Flow::Enough
+        } else {
+            Flow::More
+        })
     }
 
     /// Says everything from the beginning of the step.
@@ -75,7 +97,8 @@ impl Teller for Telling {
     }
 
     async fn asked(&mut self, question: &Question) -> Result<Flow, Gone> {
-        self.update(&Status::asks(&self.service, &self.id, question)).await?;
+        self.update(&Status::asks(&self.service, &self.id, question))
+            .await?;
         Ok(match self.asked.until {
             Until::Question => Flow::Enough,
             Until::End => Flow::More,
@@ -92,7 +115,8 @@ impl Teller for Telling {
         let answer = answer_of(result);
         let is_said = !self.is_fresh && answer == [Piece::Text(self.said.clone())];
         if is_said {
-            self.piece(&[Piece::Text(String::new())], true, true).await?;
+            self.piece(&[Piece::Text(String::new())], true, true)
+                .await?;
         } else if !answer.is_empty() {
             self.piece(&answer, false, true).await?;
         }
@@ -100,23 +124,30 @@ impl Teller for Telling {
     }
 
     async fn stopped(&mut self) -> Result<(), Gone> {
-        self.out.send(&RpcError::stopped().response(&self.asked.rpc)).await
+        self.out
+            .send(&RpcError::stopped().response(&self.asked.rpc))
+            .await
     }
 }
 
 impl Telling {
     async fn pass_on(&mut self, seen: &Seen) -> Result<(), Gone> {
         match &seen.event {
-            SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => self.say(delta).await,
+            SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
+                self.say(delta).await
+            }
             SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
                 self.begin_again();
                 Ok(())
             }
             SwarmEvent::Runtime(event) => {
-                if matches!(&event.kind, RuntimeEventKind::StepStarted { turn_id, .. } if *turn_id == self.turn_id) {
+                if matches!(&event.kind, RuntimeEventKind::StepStarted { turn_id, .. } if *turn_id == self.turn_id)
+                {
                     self.begin_again();
                 }
-                let Some(words) = progress::words(event) else { return Ok(()) };
+                let Some(words) = progress::words(event) else {
+                    return Ok(());
+                };
                 // What comes next says more: the question itself.
                 if matches!(event.kind, RuntimeEventKind::ApprovalRequested { .. }) {
                     return Ok(());
@@ -124,7 +155,12 @@ impl Telling {
                 let id = format!("{}-{}", self.turn_id, event.sequence);
                 let message = Some(words_of_agent(&id, words));
                 let since = Some(json!(event.timestamp));
-                self.update(&Status { state: State::Working, message, since }).await
+                self.update(&Status {
+                    state: State::Working,
+                    message,
+                    since,
+                })
+                .await
             }
             _ => Ok(()),
         }
@@ -142,7 +178,8 @@ impl Telling {
         }
         self.said.push_str(delta);
         let is_fresh = std::mem::replace(&mut self.is_fresh, false);
-        self.piece(&[Piece::Text(delta.to_owned())], !is_fresh, false).await
+        self.piece(&[Piece::Text(delta.to_owned())], !is_fresh, false)
+            .await
     }
 
     async fn piece(&self, pieces: &[Piece], append: bool, is_last: bool) -> Result<(), Gone> {
@@ -164,7 +201,8 @@ impl Telling {
             "status": status.write(&self.id, dialect),
         });
         if dialect == Dialect::V03 {
-            let is_asked = status.state == State::InputRequired && self.asked.until == Until::Question;
+            let is_asked =
+                status.state == State::InputRequired && self.asked.until == Until::Question;
             update["final"] = (is_asked || status.state.is_terminal()).into();
         }
         self.send(Shape::StatusUpdate, update).await
@@ -172,7 +210,9 @@ impl Telling {
 
     async fn send(&self, shape: Shape, value: Value) -> Result<(), Gone> {
         let result = self.asked.dialect.wrapped(shape, value);
-        self.out.send(&rpc::response(&self.asked.rpc, &result)).await
+        self.out
+            .send(&rpc::response(&self.asked.rpc, &result))
+            .await
     }
 }
 

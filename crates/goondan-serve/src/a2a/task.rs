@@ -34,12 +34,26 @@ pub(super) struct TaskId {
 impl TaskId {
     /// The task that a message begins: the same for a message that is sent again.
     pub(super) fn of(agent: &str, incoming: &Incoming) -> Self {
-        let Incoming { id, context, pieces, .. } = incoming;
+        let Incoming {
+            id,
+            context,
+            pieces,
+            ..
+        } = incoming;
         let said = json!(Dialect::V10.pieces(pieces)).to_string();
-        let hash = derived_id(&["a2a", agent, context.as_deref().unwrap_or_default(), id, &said]);
+        let hash = derived_id(&[
+            "a2a",
+            agent,
+            context.as_deref().unwrap_or_default(),
+            id,
+            &said,
+        ]);
         let key = context.clone().unwrap_or_else(|| format!("a2a-{hash}"));
         let place = URL_SAFE_NO_PAD.encode(json!([agent, key]).to_string());
-        TaskId { id: format!("{PREFIX}{hash}-{place}"), instance: InstanceId::new(agent, key) }
+        TaskId {
+            id: format!("{PREFIX}{hash}-{place}"),
+            instance: InstanceId::new(agent, key),
+        }
     }
 
     /// The task of an agent with that id; `None` for what this server has not made.
@@ -48,7 +62,10 @@ impl TaskId {
         let place = URL_SAFE_NO_PAD.decode(place.strip_prefix('-')?).ok()?;
         let (of, key): (String, String) = serde_json::from_slice(&place).ok()?;
         let is_ours = of == agent && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_ours.then(|| TaskId { id: id.to_owned(), instance: InstanceId::new(of, key) })
+        is_ours.then(|| TaskId {
+            id: id.to_owned(),
+            instance: InstanceId::new(of, key),
+        })
     }
 
     /// The id of the context.
@@ -78,7 +95,11 @@ pub(super) struct Status {
 impl Status {
     /// Without words.
     pub(super) fn of(state: State) -> Self {
-        Status { state, message: None, since: None }
+        Status {
+            state,
+            message: None,
+            since: None,
+        }
     }
 
     /// How the task of an event stands.
@@ -104,18 +125,27 @@ impl Status {
         };
         let failure = Failure::of(result).filter(|_| state == State::Failed);
         let message = failure.map(|failure| words_of_agent(&result.turn_id, failure.words()));
-        Status { message, ..Status::of(state) }
+        Status {
+            message,
+            ..Status::of(state)
+        }
     }
 
     /// It waits for somebody's word. The client is told so.
     pub(super) fn asks(service: &Service, id: &TaskId, question: &Question) -> Self {
         service.inner.a2a.tell(id, question);
-        Status { message: Some(answer::told(question)), ..Status::of(State::InputRequired) }
+        Status {
+            message: Some(answer::told(question)),
+            ..Status::of(State::InputRequired)
+        }
     }
 
     pub(super) fn write(&self, id: &TaskId, dialect: Dialect) -> Value {
         let mut status = json!({"state": dialect.state(self.state)});
-        let message = self.message.as_ref().map(|said| dialect.said(said, &id.id, id.context()));
+        let message = self
+            .message
+            .as_ref()
+            .map(|said| dialect.said(said, &id.id, id.context()));
         set(&mut status, "message", message);
         set(&mut status, "timestamp", self.since.clone());
         status
@@ -124,31 +154,59 @@ impl Status {
 
 /// A message of the agent about a task.
 pub(super) fn words_of_agent(id: &str, words: String) -> Said {
-    Said { id: format!("{id}-status"), by: Speaker::Agent, pieces: vec![Piece::Text(words)] }
+    Said {
+        id: format!("{id}-status"),
+        by: Speaker::Agent,
+        pieces: vec![Piece::Text(words)],
+    }
 }
 
 impl Task {
     /// Looks a task up; `None` where there is none.
     pub(super) async fn find(service: &Service, id: &TaskId) -> Option<Task> {
         let found = service.swarm().find(&id.id).await?;
-        let messages = service.swarm().conversation(&id.instance).await.unwrap_or_default();
+        let messages = service
+            .swarm()
+            .conversation(&id.instance)
+            .await
+            .unwrap_or_default();
         let turn_id = turn_id(&id.id);
-        let mine = messages.iter().map(|message| &**message).filter(|message| is_message_of(&message.id, &turn_id));
+        let mine = messages
+            .iter()
+            .map(|message| &**message)
+            .filter(|message| is_message_of(&message.id, &turn_id));
         let mine: Vec<&Message> = mine.collect();
         let status = Status::of_found(service, id, &found);
-        let since = mine.last().map(|message| json!(message.created_at)).filter(|_| status.state.is_terminal());
+        let since = mine
+            .last()
+            .map(|message| json!(message.created_at))
+            .filter(|_| status.state.is_terminal());
         let answer = match &found {
             Found::Over(result) => answer_of(result),
             Found::Open(_) => Vec::new(),
         };
         let history = mine.iter().filter_map(|message| said(message)).collect();
-        Some(Task { id: id.clone(), status: Status { since, ..status }, answer, history })
+        Some(Task {
+            id: id.clone(),
+            status: Status { since, ..status },
+            answer,
+            history,
+        })
     }
 
     /// As it was when it was accepted.
     pub(super) fn at_beginning(self) -> Task {
-        let history = self.history.into_iter().filter(|said| said.by == Speaker::Client).collect();
-        Task { status: Status::of(State::Submitted), answer: Vec::new(), history, ..self }
+        let history = self
+            .history
+            .into_iter()
+            .filter(|said| said.by == Speaker::Client)
+            .collect();
+        Task {
+            status: Status::of(State::Submitted),
+            answer: Vec::new(),
+            history,
+            ..self
+        }
     }
 
     /// Nothing comes behind.
@@ -159,14 +217,15 @@ impl Task {
     /// As clients get it, with at most so many messages.
     pub(super) fn write(&self, dialect: Dialect, history: Option<usize>, artifacts: bool) -> Value {
         let TaskId { id, .. } = &self.id;
-        let mut task =
-            json!({"id": id, "contextId": self.id.context(), "status": self.status.write(&self.id, dialect)});
+        let mut task = json!({"id": id, "contextId": self.id.context(), "status": self.status.write(&self.id, dialect)});
         if artifacts && !self.answer.is_empty() {
             task["artifacts"] = json!([artifact(dialect, &self.answer)]);
         }
         let skipped = history.map_or(0, |most| self.history.len().saturating_sub(most));
-        let history: Vec<Value> =
-            self.history[skipped..].iter().map(|said| dialect.said(said, id, self.id.context())).collect();
+        let history: Vec<Value> = self.history[skipped..]
+            .iter()
+            .map(|said| dialect.said(said, id, self.id.context()))
+            .collect();
         if !history.is_empty() {
             task["history"] = history.into();
         }
@@ -181,7 +240,10 @@ pub(super) fn artifact(dialect: Dialect, pieces: &[Piece]) -> Value {
 
 /// What a turn has answered. A turn that has failed may have said something before.
 pub(super) fn answer_of(result: &TurnResult) -> Vec<Piece> {
-    let is_answer = matches!(result.finish_reason, FinishReason::TextResponse | FinishReason::MaxSteps);
+    let is_answer = matches!(
+        result.finish_reason,
+        FinishReason::TextResponse | FinishReason::MaxSteps
+    );
     let message = result.response_message.as_ref().filter(|_| is_answer);
     message.map(pieces).unwrap_or_default()
 }
@@ -202,8 +264,16 @@ fn said(message: &Message) -> Option<Said> {
         Role::Assistant => Speaker::Agent,
         Role::System | Role::Tool => return None,
     };
-    let given = message.metadata.get(CLIENT_MESSAGE_ID).and_then(Value::as_str).filter(|_| by == Speaker::Client);
-    let said = Said { id: given.unwrap_or(&message.id).to_owned(), by, pieces: pieces(message) };
+    let given = message
+        .metadata
+        .get(CLIENT_MESSAGE_ID)
+        .and_then(Value::as_str)
+        .filter(|_| by == Speaker::Client);
+    let said = Said {
+        id: given.unwrap_or(&message.id).to_owned(),
+        by,
+        pieces: pieces(message),
+    };
     (!said.pieces.is_empty()).then_some(said)
 }
 
@@ -246,7 +316,11 @@ mod tests {
         let of = |id, context, text| TaskId::of("a", &incoming(id, context, text));
         assert_eq!(of("1", None, "x"), of("1", None, "x"));
         assert_eq!(of("1", Some("c"), "x").context(), "c");
-        for other in [of("2", None, "x"), of("1", Some("c"), "x"), of("1", None, "y")] {
+        for other in [
+            of("2", None, "x"),
+            of("1", Some("c"), "x"),
+            of("1", None, "y"),
+        ] {
             assert_ne!(of("1", None, "x").id, other.id);
         }
     }

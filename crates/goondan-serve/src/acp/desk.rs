@@ -55,7 +55,17 @@ impl Desk {
         asks: UnboundedSender<Ask>,
     ) -> Self {
         let (sessions, prompts, chains) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Desk { service, agent, editor, asks, sessions, prompts, chains, put_off: Vec::new(), latest: None }
+        Desk {
+            service,
+            agent,
+            editor,
+            asks,
+            sessions,
+            prompts,
+            chains,
+            put_off: Vec::new(),
+            latest: None,
+        }
     }
 
     /// Works until the editor goes, or the swarm ends.
@@ -106,7 +116,12 @@ impl Desk {
     }
 
     fn instance(&self, key: &str) -> InstanceId {
-        InstanceId::new(self.agent.clone().unwrap_or_else(|| self.service.swarm().entry_agent()), key)
+        InstanceId::new(
+            self.agent
+                .clone()
+                .unwrap_or_else(|| self.service.swarm().entry_agent()),
+            key,
+        )
     }
 
     fn begin(&mut self, cwd: PathBuf) -> Result<wire::NewSessionResponse, Error> {
@@ -119,15 +134,30 @@ impl Desk {
     fn open(&mut self, key: &str, cwd: PathBuf) {
         let instance = self.instance(key);
         let workdir = self.service.swarm().workdir(&instance);
-        self.sessions.insert(key.to_owned(), Session::new(self.editor.clone(), instance, cwd, workdir));
+        self.sessions.insert(
+            key.to_owned(),
+            Session::new(self.editor.clone(), instance, cwd, workdir),
+        );
         self.latest = Some(key.to_owned());
-        std::mem::take(&mut self.put_off).into_iter().for_each(|question| self.put(question));
+        std::mem::take(&mut self.put_off)
+            .into_iter()
+            .for_each(|question| self.put(question));
     }
 
     /// Opens a session that the workspace knows. It does not know those in which nobody has said anything.
-    async fn open_known(&mut self, id: &wire::SessionId, cwd: PathBuf) -> Result<InstanceId, Error> {
+    async fn open_known(
+        &mut self,
+        id: &wire::SessionId,
+        cwd: PathBuf,
+    ) -> Result<InstanceId, Error> {
         let (instance, cwd) = (self.instance(&id.0), absolute(cwd)?);
-        let is_stored = self.service.swarm().instances().await.iter().any(|meta| meta.id() == instance);
+        let is_stored = self
+            .service
+            .swarm()
+            .instances()
+            .await
+            .iter()
+            .any(|meta| meta.id() == instance);
         if !is_stored && !is_ours(&id.0) {
             let unknown = Error::new(ErrorCode::RESOURCE_NOT_FOUND, "There is no such session.");
             return Err(unknown.data(json!({"sessionId": id})));
@@ -140,7 +170,9 @@ impl Desk {
         let instance = self.open_known(&id, cwd).await?;
         let messages = self.service.swarm().conversation(&instance).await;
         let messages = messages.map_err(|error| Error::internal_error().data(error.to_string()))?;
-        let Some(session) = self.sessions.get_mut(&*id.0) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(&*id.0) else {
+            return Ok(());
+        };
         replay::replay(&messages, session);
         Ok(())
     }
@@ -152,21 +184,33 @@ impl Desk {
         metas.retain(|meta| meta.agent == agent);
         metas.sort_by_key(|meta| std::cmp::Reverse(meta.updated_at));
         // Conversations belong to the project and to no folder: each is there for whoever asks.
-        let folder = cwd.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"));
+        let folder = cwd
+            .or_else(|| std::env::current_dir().ok())
+            .unwrap_or_else(|| PathBuf::from("/"));
         let sessions = metas.into_iter().map(|meta| {
-            let opened = self.sessions.get(&meta.instance_key).map(|session| session.cwd.clone());
+            let opened = self
+                .sessions
+                .get(&meta.instance_key)
+                .map(|session| session.cwd.clone());
             wire::SessionInfo::new(meta.instance_key, opened.unwrap_or_else(|| folder.clone()))
                 .updated_at(meta.updated_at.to_rfc3339())
         });
         wire::ListSessionsResponse::new(sessions.collect())
     }
 
-    async fn prompt(&mut self, request: wire::PromptRequest, responder: Responder<wire::PromptResponse>) {
+    async fn prompt(
+        &mut self,
+        request: wire::PromptRequest,
+        responder: Responder<wire::PromptResponse>,
+    ) {
         // An answer that can't be delivered is no matter: an editor that is gone is noticed in the loop.
         let refuse = |responder: Responder<_>, error| drop(responder.respond_with_error(error));
         let key = request.session_id.0.to_string();
         let Some(session) = self.sessions.get(&key) else {
-            return refuse(responder, Error::invalid_params().data("no such session: begin it or load it first"));
+            return refuse(
+                responder,
+                Error::invalid_params().data("no such session: begin it or load it first"),
+            );
         };
         let input = match prompt::input(request.prompt, session) {
             Ok(input) => input,
@@ -178,7 +222,15 @@ impl Desk {
                 self.watch(&request.session_id, &responder, open.clone());
                 let (trace_id, _open) = (turn.trace_id, open.drop_guard());
                 self.latest = Some(key.clone());
-                self.prompts.insert(turn.event_id, Prompt { session: key, trace_id, responder, _open });
+                self.prompts.insert(
+                    turn.event_id,
+                    Prompt {
+                        session: key,
+                        trace_id,
+                        responder,
+                        _open,
+                    },
+                );
             }
             Err(error) => refuse(responder, refusal(error)),
         }
@@ -189,7 +241,12 @@ impl Desk {
     }
 
     /// A request that the editor takes back cancels as much as `session/cancel` does.
-    fn watch(&self, id: &wire::SessionId, responder: &Responder<wire::PromptResponse>, open: CancellationToken) {
+    fn watch(
+        &self,
+        id: &wire::SessionId,
+        responder: &Responder<wire::PromptResponse>,
+        open: CancellationToken,
+    ) {
         let (taken_back, asks, id) = (responder.cancellation(), self.asks.clone(), id.clone());
         tokio::spawn(async move {
             tokio::select! {
@@ -201,7 +258,10 @@ impl Desk {
 
     async fn cancel(&mut self, id: &wire::SessionId) {
         let swarm = self.service.swarm();
-        let mine = self.prompts.iter().filter(|(_, prompt)| *prompt.session == *id.0);
+        let mine = self
+            .prompts
+            .iter()
+            .filter(|(_, prompt)| *prompt.session == *id.0);
         for (event_id, _) in mine {
             swarm.cancel_event(event_id).await;
         }
@@ -215,7 +275,8 @@ impl Desk {
         if let SwarmEvent::Runtime(event) = event
             && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
         {
-            self.chains.insert(event.instance(), event.trace.trace_id.clone());
+            self.chains
+                .insert(event.instance(), event.trace.trace_id.clone());
         }
         let instance = match event {
             SwarmEvent::Runtime(event) => event.instance(),
@@ -223,10 +284,17 @@ impl Desk {
             | SwarmEvent::TextReset { instance, .. }
             | SwarmEvent::TurnEnded { instance, .. } => instance.clone(),
         };
-        if let Some(session) = self.sessions.get_mut(&instance.instance_key).filter(|it| it.instance == instance) {
+        if let Some(session) = self
+            .sessions
+            .get_mut(&instance.instance_key)
+            .filter(|it| it.instance == instance)
+        {
             session.happened(event);
         }
-        if let SwarmEvent::TurnEnded { event_id, result, .. } = event {
+        if let SwarmEvent::TurnEnded {
+            event_id, result, ..
+        } = event
+        {
             self.chains.remove(&instance);
             if let Some(prompt) = self.prompts.remove(event_id) {
                 // As above: nobody is there to hear of it.
@@ -238,11 +306,28 @@ impl Desk {
     /// Puts a question in the session that it belongs to: the conversation's own, that of its chain, or the latest.
     fn put(&mut self, question: Question) {
         let instance = &question.request.instance;
-        let own = self.sessions.iter().find(|(_, session)| session.instance == *instance).map(|(key, _)| key);
+        let own = self
+            .sessions
+            .iter()
+            .find(|(_, session)| session.instance == *instance)
+            .map(|(key, _)| key);
         let chain = self.chains.get(instance);
-        let of_chain = || self.prompts.values().find(|it| Some(&it.trace_id) == chain).map(|it| &it.session);
-        let latest = || self.latest.as_ref().filter(|key| self.sessions.contains_key(*key));
-        match own.or_else(of_chain).or_else(latest).and_then(|key| self.sessions.get(key)) {
+        let of_chain = || {
+            self.prompts
+                .values()
+                .find(|it| Some(&it.trace_id) == chain)
+                .map(|it| &it.session)
+        };
+        let latest = || {
+            self.latest
+                .as_ref()
+                .filter(|key| self.sessions.contains_key(*key))
+        };
+        match own
+            .or_else(of_chain)
+            .or_else(latest)
+            .and_then(|key| self.sessions.get(key))
+        {
             Some(session) => permission::ask(&self.editor, session, question),
             None => self.put_off.push(question),
         }
@@ -274,7 +359,9 @@ fn outcome(result: &TurnResult) -> Result<wire::PromptResponse, Error> {
         FinishReason::MaxSteps => wire::StopReason::MaxTurnRequests,
         FinishReason::Cancelled => wire::StopReason::Cancelled,
         FinishReason::Error => {
-            let Some(error) = &result.error else { return Err(Error::internal_error()) };
+            let Some(error) = &result.error else {
+                return Err(Error::internal_error());
+            };
             let data = json!({"code": error.code, "suggestion": error.suggestion});
             return Err(Error::new(ErrorCode::INTERNAL_ERROR, &*error.message).data(data));
         }

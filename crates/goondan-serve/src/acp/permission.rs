@@ -12,20 +12,47 @@ use super::updates::{Call, call_id, content};
 
 /// What can be answered.
 const OPTIONS: [(&str, &str, wire::PermissionOptionKind, ApprovalAnswer); 4] = [
-    ("once", "Allow once", wire::PermissionOptionKind::AllowOnce, allow(Scope::Once)),
-    ("conversation", "Allow in this conversation", wire::PermissionOptionKind::AllowAlways, allow(Scope::Conversation)),
-    ("always", "Always allow", wire::PermissionOptionKind::AllowAlways, allow(Scope::Always)),
-    ("deny", "Deny", wire::PermissionOptionKind::RejectOnce, ApprovalAnswer::Deny),
+    (
+        "once",
+        "Allow once",
+        wire::PermissionOptionKind::AllowOnce,
+        allow(Scope::Once),
+    ),
+    (
+        "conversation",
+        "Allow in this conversation",
+        wire::PermissionOptionKind::AllowAlways,
+        allow(Scope::Conversation),
+    ),
+    (
+        "always",
+        "Always allow",
+        wire::PermissionOptionKind::AllowAlways,
+        allow(Scope::Always),
+    ),
+    (
+        "deny",
+        "Deny",
+        wire::PermissionOptionKind::RejectOnce,
+        ApprovalAnswer::Deny,
+    ),
 ];
 
 const fn allow(scope: Scope) -> ApprovalAnswer {
-    ApprovalAnswer::Allow { scope, covers: Covers::Call }
+    ApprovalAnswer::Allow {
+        scope,
+        covers: Covers::Call,
+    }
 }
 
 /// Asks, beside everything else. Where somebody else answers, the editor is told that it need not.
 pub(super) fn ask(editor: &ConnectionTo<Client>, session: &Session, question: Question) {
     let options = OPTIONS.map(|(id, name, kind, _)| wire::PermissionOption::new(id, name, kind));
-    let request = wire::RequestPermissionRequest::new(session.id(), about(session, &question), options.to_vec());
+    let request = wire::RequestPermissionRequest::new(
+        session.id(),
+        about(session, &question),
+        options.to_vec(),
+    );
     let sent = editor.send_request(request);
     let taken_back = sent.cancellation_handle();
     tokio::spawn(async move {
@@ -46,21 +73,43 @@ fn about(session: &Session, question: &Question) -> wire::ToolCallUpdate {
     let request = &question.request;
     let is_own = request.instance == session.instance;
     let known = session.call(&request.tool_call_id).filter(|_| is_own);
-    let id = known.map_or_else(|| call_id(&request.id, &request.tool_call_id), str::to_owned);
+    let id = known.map_or_else(
+        || call_id(&request.id, &request.tool_call_id),
+        str::to_owned,
+    );
     let arguments = Value::Object(request.arguments.clone());
-    let call = Call { id: id.clone(), tool: &request.tool_name, arguments: &arguments, workdir: &session.workdir };
+    let call = Call {
+        id: id.clone(),
+        tool: &request.tool_name,
+        arguments: &arguments,
+        workdir: &session.workdir,
+    };
     let other = (!is_own).then(|| format!("The agent {} asks.", request.instance.agent));
-    let told = [other.as_deref(), request.reason.as_deref(), request.preview.as_deref()];
+    let told = [
+        other.as_deref(),
+        request.reason.as_deref(),
+        request.preview.as_deref(),
+    ];
     let told: Vec<_> = told.into_iter().flatten().map(content).collect();
     let fields = call.asked();
-    wire::ToolCallUpdate::new(id, if told.is_empty() { fields } else { fields.content(told) })
+    wire::ToolCallUpdate::new(
+        id,
+        if told.is_empty() {
+            fields
+        } else {
+            fields.content(told)
+        },
+    )
 }
 
 /// Anything but a clear yes is a no.
 fn meaning(answered: Result<wire::RequestPermissionResponse, Error>) -> ApprovalAnswer {
-    let Ok(wire::RequestPermissionOutcome::Selected(selected)) = answered.map(|it| it.outcome) else {
+    let Ok(wire::RequestPermissionOutcome::Selected(selected)) = answered.map(|it| it.outcome)
+    else {
         return ApprovalAnswer::Deny;
     };
-    let chosen = OPTIONS.iter().find(|(id, ..)| *id == &*selected.option_id.0);
+    let chosen = OPTIONS
+        .iter()
+        .find(|(id, ..)| *id == &*selected.option_id.0);
     chosen.map_or(ApprovalAnswer::Deny, |(.., answer)| *answer)
 }

@@ -13,12 +13,22 @@ pub(super) fn input(prompt: Vec<ContentBlock>, session: &Session) -> Result<Inpu
     for block in prompt {
         match block {
             ContentBlock::Text(text) => texts.push(text.text),
-            ContentBlock::Image(image) => files.push(attachment(image.mime_type, image.data, image.uri.as_deref())),
-            ContentBlock::ResourceLink(link) => texts.push(format!("[{}]({})", link.name, link.uri)),
+            ContentBlock::Image(image) => files.push(attachment(
+                image.mime_type,
+                image.data,
+                image.uri.as_deref(),
+            )),
+            ContentBlock::ResourceLink(link) => {
+                texts.push(format!("[{}]({})", link.name, link.uri))
+            }
             ContentBlock::Resource(resource) => match resource.resource {
-                EmbeddedResourceResource::TextResourceContents(it) => texts.push(quoted(&it.uri, &it.text)),
+                EmbeddedResourceResource::TextResourceContents(it) => {
+                    texts.push(quoted(&it.uri, &it.text))
+                }
                 EmbeddedResourceResource::BlobResourceContents(it) => {
-                    let kind = it.mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+                    let kind = it
+                        .mime_type
+                        .unwrap_or_else(|| "application/octet-stream".to_owned());
                     files.push(attachment(kind, it.blob, Some(&it.uri)));
                 }
                 _ => return Err(unknown()),
@@ -31,8 +41,18 @@ pub(super) fn input(prompt: Vec<ContentBlock>, session: &Session) -> Result<Inpu
         return Err(Error::invalid_params().data("the prompt is empty"));
     }
     let instance = &session.instance;
-    let (agent, instance_key) = (Some(instance.agent.clone()), Some(instance.instance_key.clone()));
-    Ok(Input { text, agent, instance_key, files, instructions: whereabouts(session), ..Input::default() })
+    let (agent, instance_key) = (
+        Some(instance.agent.clone()),
+        Some(instance.instance_key.clone()),
+    );
+    Ok(Input {
+        text,
+        agent,
+        instance_key,
+        files,
+        instructions: whereabouts(session),
+        ..Input::default()
+    })
 }
 
 /// Where the editor is, unless the tools of the agent work there anyway.
@@ -48,12 +68,22 @@ fn whereabouts(session: &Session) -> Option<String> {
 }
 
 fn quoted(uri: &str, text: &str) -> String {
-    format!("<resource uri=\"{}\">\n{text}\n</resource>", uri.replace('"', "%22"))
+    format!(
+        "<resource uri=\"{}\">\n{text}\n</resource>",
+        uri.replace('"', "%22")
+    )
 }
 
 fn attachment(media_type: String, data: String, uri: Option<&str>) -> Attachment {
-    let name = uri.and_then(|uri| uri.rsplit('/').next()).filter(|name| !name.is_empty()).map(str::to_owned);
-    Attachment { media_type, data, name }
+    let name = uri
+        .and_then(|uri| uri.rsplit('/').next())
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned);
+    Attachment {
+        media_type,
+        data,
+        name,
+    }
 }
 
 fn unknown() -> Error {

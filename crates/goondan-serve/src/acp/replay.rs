@@ -29,7 +29,10 @@ fn update(message: &Message, part: &Part, session: &Session) -> Option<wire::Ses
     match part {
         Part::Text { text } if text.is_empty() => None,
         Part::Text { text } => said(message.data.role, updates::text(text, Some(step_id))),
-        Part::File(file) => said(message.data.role, picture(file)?.message_id(wire::MessageId::new(&**step_id))),
+        Part::File(file) => said(
+            message.data.role,
+            picture(file)?.message_id(wire::MessageId::new(&**step_id)),
+        ),
         Part::ToolCall(call) => Some(begun(call, step_id, session)),
         Part::ToolResult(result) => Some(ended(result, step_id)),
     }
@@ -46,12 +49,19 @@ fn said(role: Role, chunk: wire::ContentChunk) -> Option<wire::SessionUpdate> {
 
 fn picture(file: &Attachment) -> Option<wire::ContentChunk> {
     let image = wire::ImageContent::new(file.data.clone(), file.media_type.clone());
-    file.media_type.starts_with("image/").then(|| wire::ContentChunk::new(wire::ContentBlock::Image(image)))
+    file.media_type
+        .starts_with("image/")
+        .then(|| wire::ContentChunk::new(wire::ContentBlock::Image(image)))
 }
 
 fn begun(call: &ToolCall, step_id: &str, session: &Session) -> wire::SessionUpdate {
     let id = updates::call_id(step_id, &call.tool_call_id);
-    let call = Call { id, tool: &call.tool_name, arguments: &call.input, workdir: &session.workdir };
+    let call = Call {
+        id,
+        tool: &call.tool_name,
+        arguments: &call.input,
+        workdir: &session.workdir,
+    };
     wire::SessionUpdate::ToolCall(call.begun(wire::ToolCallStatus::Pending))
 }
 

@@ -30,9 +30,22 @@ pub(super) struct Session {
 
 impl Session {
     /// One in which nothing was told.
-    pub(super) fn new(editor: ConnectionTo<Client>, instance: InstanceId, cwd: PathBuf, workdir: PathBuf) -> Self {
+    pub(super) fn new(
+        editor: ConnectionTo<Client>,
+        instance: InstanceId,
+        cwd: PathBuf,
+        workdir: PathBuf,
+    ) -> Self {
         let (message, has_spoken, calls) = (String::new(), false, HashMap::new());
-        Session { editor, instance, cwd, workdir, message, has_spoken, calls }
+        Session {
+            editor,
+            instance,
+            cwd,
+            workdir,
+            message,
+            has_spoken,
+            calls,
+        }
     }
 
     /// The id of the session.
@@ -48,7 +61,9 @@ impl Session {
     /// Tells the editor something.
     pub(super) fn tell(&self, update: wire::SessionUpdate) {
         // An editor that is gone is noticed elsewhere.
-        let _ = self.editor.send_notification(wire::SessionNotification::new(self.id(), update));
+        let _ = self
+            .editor
+            .send_notification(wire::SessionNotification::new(self.id(), update));
     }
 
     /// Tells the editor what has happened in the conversation.
@@ -60,7 +75,9 @@ impl Session {
                 if self.has_spoken {
                     // What was said can't be taken back.
                     let words = "The connection to the model broke. The answer begins again.";
-                    self.tell(wire::SessionUpdate::AgentThoughtChunk(updates::text(words, None)));
+                    self.tell(wire::SessionUpdate::AgentThoughtChunk(updates::text(
+                        words, None,
+                    )));
                 }
                 self.begin(format!("{}+", self.message));
             }
@@ -71,7 +88,9 @@ impl Session {
     fn say(&mut self, text: &str) {
         self.has_spoken = true;
         let id = Some(self.message.as_str()).filter(|id| !id.is_empty());
-        self.tell(wire::SessionUpdate::AgentMessageChunk(updates::text(text, id)));
+        self.tell(wire::SessionUpdate::AgentMessageChunk(updates::text(
+            text, id,
+        )));
     }
 
     fn begin(&mut self, message: String) {
@@ -91,30 +110,70 @@ impl Session {
     fn runtime(&mut self, event: &RuntimeEvent) {
         match &event.kind {
             RuntimeEventKind::StepStarted { step_id, .. } => self.begin(step_id.clone()),
-            RuntimeEventKind::ToolCalled { tool_call_id, tool_name, step_id, arguments, .. } => {
+            RuntimeEventKind::ToolCalled {
+                tool_call_id,
+                tool_name,
+                step_id,
+                arguments,
+                ..
+            } => {
                 let id = updates::call_id(step_id, tool_call_id);
                 self.calls.insert(tool_call_id.clone(), id.clone());
-                let call = Call { id, tool: tool_name, arguments, workdir: &self.workdir };
-                self.tell(wire::SessionUpdate::ToolCall(call.begun(wire::ToolCallStatus::InProgress)));
+                let call = Call {
+                    id,
+                    tool: tool_name,
+                    arguments,
+                    workdir: &self.workdir,
+                };
+                self.tell(wire::SessionUpdate::ToolCall(
+                    call.begun(wire::ToolCallStatus::InProgress),
+                ));
             }
-            RuntimeEventKind::ToolProgress { tool_call_id, title, .. } => {
+            RuntimeEventKind::ToolProgress {
+                tool_call_id,
+                title,
+                ..
+            } => {
                 if let Some(id) = self.calls.get(tool_call_id).filter(|_| !title.is_empty()) {
                     let fields = wire::ToolCallUpdateFields::new().title(title.clone());
-                    self.tell(wire::SessionUpdate::ToolCallUpdate(wire::ToolCallUpdate::new(id.clone(), fields)));
+                    self.tell(wire::SessionUpdate::ToolCallUpdate(
+                        wire::ToolCallUpdate::new(id.clone(), fields),
+                    ));
                 }
             }
-            RuntimeEventKind::ToolCompleted { tool_call_id, step_id, status, shown, .. } => {
-                let id = self.calls.remove(tool_call_id).unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
+            RuntimeEventKind::ToolCompleted {
+                tool_call_id,
+                step_id,
+                status,
+                shown,
+                ..
+            } => {
+                let id = self
+                    .calls
+                    .remove(tool_call_id)
+                    .unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
                 let fields = updates::completed(*status, shown);
-                self.tell(wire::SessionUpdate::ToolCallUpdate(wire::ToolCallUpdate::new(id, fields)));
+                self.tell(wire::SessionUpdate::ToolCallUpdate(
+                    wire::ToolCallUpdate::new(id, fields),
+                ));
                 if let Some(plan) = updates::plan(&shown.metadata) {
                     self.tell(wire::SessionUpdate::Plan(plan));
                 }
             }
-            RuntimeEventKind::ToolFailed { tool_call_id, step_id, error_message, .. } => {
-                let id = self.calls.remove(tool_call_id).unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
+            RuntimeEventKind::ToolFailed {
+                tool_call_id,
+                step_id,
+                error_message,
+                ..
+            } => {
+                let id = self
+                    .calls
+                    .remove(tool_call_id)
+                    .unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
                 let fields = updates::failed(error_message);
-                self.tell(wire::SessionUpdate::ToolCallUpdate(wire::ToolCallUpdate::new(id, fields)));
+                self.tell(wire::SessionUpdate::ToolCallUpdate(
+                    wire::ToolCallUpdate::new(id, fields),
+                ));
             }
             _ => {}
         }

@@ -62,8 +62,15 @@ impl Call<'_> {
     /// The name of the tool, and the first of its arguments that is text: a path, a command, a question.
     fn title(&self) -> String {
         let name = self.tool.replace("__", " ");
-        let argument = self.arguments.as_object().into_iter().flat_map(JsonObject::values).find_map(Value::as_str);
-        let Some(line) = argument.and_then(|argument| argument.lines().find(|line| !line.trim().is_empty())) else {
+        let argument = self
+            .arguments
+            .as_object()
+            .into_iter()
+            .flat_map(JsonObject::values)
+            .find_map(Value::as_str);
+        let Some(line) =
+            argument.and_then(|argument| argument.lines().find(|line| !line.trim().is_empty()))
+        else {
             return name;
         };
         let mut line: String = line.trim().chars().take(TITLE + 1).collect();
@@ -75,7 +82,9 @@ impl Call<'_> {
 
     fn locations(&self) -> Vec<wire::ToolCallLocation> {
         let path = self.arguments.get("path").and_then(Value::as_str);
-        path.map(|path| wire::ToolCallLocation::new(self.workdir.join(path))).into_iter().collect()
+        path.map(|path| wire::ToolCallLocation::new(self.workdir.join(path)))
+            .into_iter()
+            .collect()
     }
 }
 
@@ -84,7 +93,9 @@ fn kind(tool: &str) -> wire::ToolKind {
     let export = tool.rsplit("__").next().unwrap_or_default();
     match export.split(['-', '_']).next().unwrap_or_default() {
         "read" | "list" | "get" | "show" | "stat" => wire::ToolKind::Read,
-        "write" | "edit" | "create" | "update" | "append" | "replace" | "patch" => wire::ToolKind::Edit,
+        "write" | "edit" | "create" | "update" | "append" | "replace" | "patch" => {
+            wire::ToolKind::Edit
+        }
         "delete" | "remove" => wire::ToolKind::Delete,
         "move" | "rename" => wire::ToolKind::Move,
         "search" | "find" | "grep" | "glob" | "query" => wire::ToolKind::Search,
@@ -105,7 +116,10 @@ pub(super) fn status(status: ToolCallStatus) -> wire::ToolCallStatus {
 
 /// A result.
 pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::ToolCallUpdateFields {
-    let error = shown.error.as_ref().map(|error| content(&format!("{} [{}]", error.message, error.code)));
+    let error = shown
+        .error
+        .as_ref()
+        .map(|error| content(&format!("{} [{}]", error.message, error.code)));
     let output = words(&shown.output).map(|words| content(&words));
     wire::ToolCallUpdateFields::new()
         .status(status(ended))
@@ -116,7 +130,9 @@ pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::Too
 
 /// A call that came to nothing.
 pub(super) fn failed(message: &str) -> wire::ToolCallUpdateFields {
-    wire::ToolCallUpdateFields::new().status(wire::ToolCallStatus::Failed).content(vec![content(message)])
+    wire::ToolCallUpdateFields::new()
+        .status(wire::ToolCallStatus::Failed)
+        .content(vec![content(message)])
 }
 
 /// Text beside a call.
@@ -144,7 +160,11 @@ pub(super) fn plan(metadata: &JsonObject) -> Option<wire::Plan> {
             _ => return None,
         };
         let content = task.get("content")?.as_str()?;
-        Some(wire::PlanEntry::new(content, wire::PlanEntryPriority::Medium, status))
+        Some(wire::PlanEntry::new(
+            content,
+            wire::PlanEntryPriority::Medium,
+            status,
+        ))
     };
     let tasks = metadata.get("todos")?.as_array()?;
     Some(wire::Plan::new(tasks.iter().filter_map(entry).collect()))
@@ -157,7 +177,12 @@ mod tests {
     use super::*;
 
     fn call(tool: &'static str, arguments: &Value) -> Value {
-        let call = Call { id: "s/c".to_owned(), tool, arguments, workdir: Path::new("/w") };
+        let call = Call {
+            id: "s/c".to_owned(),
+            tool,
+            arguments,
+            workdir: Path::new("/w"),
+        };
         json!(call.begun(wire::ToolCallStatus::InProgress))
     }
 
@@ -166,12 +191,18 @@ mod tests {
         let arguments = json!({"limit": 3, "path": "a/b.txt"});
         let told = call("file-system__read", &arguments);
         assert_eq!(told["title"], "file-system read: a/b.txt");
-        assert_eq!((&told["kind"], &told["status"]), (&json!("read"), &json!("in_progress")));
+        assert_eq!(
+            (&told["kind"], &told["status"]),
+            (&json!("read"), &json!("in_progress"))
+        );
         assert_eq!(told["locations"], json!([{"path": "/w/a/b.txt"}]));
         assert_eq!(told["rawInput"], arguments);
         assert_eq!(call("todo__read", &Value::Null)["title"], "todo read");
         let long = json!({"command": format!("\n  {}\nmore", "x".repeat(TITLE + 1))});
-        assert_eq!(call("bash__exec", &long)["title"], format!("bash exec: {}…", "x".repeat(TITLE)));
+        assert_eq!(
+            call("bash__exec", &long)["title"],
+            format!("bash exec: {}…", "x".repeat(TITLE))
+        );
     }
 
     #[test]
@@ -181,7 +212,12 @@ mod tests {
             {"content": "c", "status": "pending"},
         ]});
         let plan = json!(plan(metadata.as_object().unwrap()));
-        let seen: Vec<_> = plan["entries"].as_array().unwrap().iter().map(|entry| &entry["status"]).collect();
+        let seen: Vec<_> = plan["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| &entry["status"])
+            .collect();
         assert_eq!(seen, ["completed", "pending"]);
     }
 }

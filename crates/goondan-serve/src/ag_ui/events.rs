@@ -86,7 +86,9 @@ pub(super) fn finished(thread: &str, run: &str, result: &TurnResult) -> Value {
 
 /// The end of a run that has come to none.
 pub(super) fn failed(code: &str, message: &str, suggestion: Option<&str>) -> Value {
-    let suggestion = suggestion.map(|words| format!(" {words}")).unwrap_or_default();
+    let suggestion = suggestion
+        .map(|words| format!(" {words}"))
+        .unwrap_or_default();
     json!({"type": "RUN_ERROR", "code": code, "message": format!("{message}{suggestion}")})
 }
 
@@ -104,8 +106,13 @@ fn written(message: &Message) -> Vec<Value> {
     };
     match message.data.role {
         Role::User => {
-            let given = message.metadata.get(CLIENT_MESSAGE_ID).and_then(Value::as_str);
-            vec![json!({"id": given.unwrap_or(&message.id), "role": "user", "content": user_content(message, text)})]
+            let given = message
+                .metadata
+                .get(CLIENT_MESSAGE_ID)
+                .and_then(Value::as_str);
+            vec![
+                json!({"id": given.unwrap_or(&message.id), "role": "user", "content": user_content(message, text)}),
+            ]
         }
         Role::Assistant => {
             let mut written = json!({"id": step_id, "role": "assistant", "content": text});
@@ -143,6 +150,8 @@ fn user_content(message: &Message, text: String) -> Value {
     let files: Vec<Value> = files.collect();
     match files.is_empty() {
         true => text.into(),
-        false => std::iter::once(json!({"type": "text", "text": text})).chain(files).collect(),
+        false => std::iter::once(json!({"type": "text", "text": text}))
+            .chain(files)
+            .collect(),
     }
 }

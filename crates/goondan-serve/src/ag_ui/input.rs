@@ -77,9 +77,20 @@ fn wrong(message: impl Into<String>) -> Problem {
 impl RunInput {
     /// Reads the messages.
     pub(super) fn said(&self) -> Result<Said, Problem> {
-        let role = |message: &JsonObject| message.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let is_before = |message: &JsonObject| !matches!(&*role(message), "user" | "system" | "developer");
-        let new = self.messages.iter().rposition(is_before).map_or(0, |last| last + 1);
+        let role = |message: &JsonObject| {
+            message
+                .get("role")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let is_before =
+            |message: &JsonObject| !matches!(&*role(message), "user" | "system" | "developer");
+        let new = self
+            .messages
+            .iter()
+            .rposition(is_before)
+            .map_or(0, |last| last + 1);
         let mut said = Said::default();
         let (mut texts, mut instructions) = (Vec::new(), Vec::new());
         for (index, message) in self.messages.iter().enumerate() {
@@ -92,11 +103,17 @@ impl RunInput {
                     said.id = message.get("id").and_then(Value::as_str).map(str::to_owned);
                 }
                 "user" => said.history.push(past(Role::User, text, files)),
-                "assistant" if !text.is_empty() => said.history.push(past(Role::Assistant, text, files)),
+                "assistant" if !text.is_empty() => {
+                    said.history.push(past(Role::Assistant, text, files))
+                }
                 _ => {}
             }
         }
-        instructions.extend(self.context.iter().map(|known| format!("{}: {}", known.description, known.value)));
+        instructions.extend(
+            self.context
+                .iter()
+                .map(|known| format!("{}: {}", known.description, known.value)),
+        );
         said.text = texts.join("\n\n");
         said.instructions = Some(instructions.join("\n\n")).filter(|text| !text.is_empty());
         Ok(said)
@@ -104,7 +121,9 @@ impl RunInput {
 }
 
 fn past(role: Role, text: String, files: Vec<Attachment>) -> MessageData {
-    let content = std::iter::once(Part::Text { text }).chain(files.into_iter().map(Part::File)).collect();
+    let content = std::iter::once(Part::Text { text })
+        .chain(files.into_iter().map(Part::File))
+        .collect();
     MessageData { role, content }
 }
 
@@ -115,18 +134,27 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
         Some(Value::String(text)) => return Ok((text.clone(), Vec::new())),
         Some(Value::Array(parts)) => parts,
         // What an agent of another kind has shown.
-        Some(_) if message.get("role").and_then(Value::as_str) == Some("activity") => return Ok(Default::default()),
-        Some(_) => return Err(wrong(format!("`messages[{index}].content` must be a string or a list."))),
+        Some(_) if message.get("role").and_then(Value::as_str) == Some("activity") => {
+            return Ok(Default::default());
+        }
+        Some(_) => {
+            return Err(wrong(format!(
+                "`messages[{index}].content` must be a string or a list."
+            )));
+        }
     };
     let (mut texts, mut files) = (Vec::new(), Vec::new());
     for part in parts {
-        let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        let text = |value: &Value, field: &str| {
+            value.get(field).and_then(Value::as_str).map(str::to_owned)
+        };
         if let Some(text) = text(part, "text") {
             texts.push(text);
             continue;
         }
         let source = part.get("source").unwrap_or(part);
-        let data = text(source, "data").or_else(|| text(source, "value").filter(|_| source["type"] == "data"));
+        let data = text(source, "data")
+            .or_else(|| text(source, "value").filter(|_| source["type"] == "data"));
         let Some((data, media_type)) = data.zip(text(source, "mimeType")) else {
             return Err(wrong(format!(
                 "`messages[{index}].content` has a part that is neither text nor the bytes of a file."
@@ -134,9 +162,15 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
             .suggest("Send files with their bytes: nothing is fetched here."));
         };
         if STANDARD.decode(&data).is_err() {
-            return Err(wrong(format!("`messages[{index}].content` has bytes that are not Base64.")));
+            return Err(wrong(format!(
+                "`messages[{index}].content` has bytes that are not Base64."
+            )));
         }
-        files.push(Attachment { media_type, data, name: text(part, "filename") });
+        files.push(Attachment {
+            media_type,
+            data,
+            name: text(part, "filename"),
+        });
     }
     Ok((texts.join("\n\n"), files))
 }
@@ -152,7 +186,14 @@ impl ResumeBody {
             return (body.meaning(), covers.into());
         }
         let is_approved = self.payload.get("approved") == Some(&Value::Bool(true));
-        (if is_approved { ApprovalAnswer::ONCE } else { ApprovalAnswer::Deny }, Cover::Call.into())
+        (
+            if is_approved {
+                ApprovalAnswer::ONCE
+            } else {
+                ApprovalAnswer::Deny
+            },
+            Cover::Call.into(),
+        )
     }
 }
 
@@ -164,8 +205,7 @@ mod tests {
 
     fn said(messages: Value) -> Result<Said, Problem> {
         let context = json!([{"description": "page", "value": "cart"}]);
-        let body =
-            json!({"threadId": "t", "runId": "r", "messages": messages, "context": context, "tools": [], "state": {}});
+        let body = json!({"threadId": "t", "runId": "r", "messages": messages, "context": context, "tools": [], "state": {}});
         serde_json::from_value::<RunInput>(body).unwrap().said()
     }
 
@@ -176,7 +216,16 @@ mod tests {
         let call = json!({"id": "c", "role": "assistant", "toolCalls": []});
         let tool = json!({"id": "t", "role": "tool", "toolCallId": "x", "content": "result"});
         let answer = json!({"id": "a", "role": "assistant", "content": "yes"});
-        let read = said(json!([user("1"), system, call, tool, answer, user("2"), user("3")])).unwrap();
+        let read = said(json!([
+            user("1"),
+            system,
+            call,
+            tool,
+            answer,
+            user("2"),
+            user("3")
+        ]))
+        .unwrap();
         assert_eq!((&*read.text, read.id.as_deref()), ("2\n\n3", Some("3")));
         assert_eq!(read.instructions.as_deref(), Some("be kind\n\npage: cart"));
         let roles: Vec<_> = read.history.iter().map(|message| message.role).collect();
@@ -187,13 +236,17 @@ mod tests {
     #[test]
     fn files_come_with_their_bytes() {
         let with = |part: Value| {
-            said(json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]))
+            said(
+                json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]),
+            )
         };
         let image =
             with(json!({"type": "image", "source": {"type": "data", "value": "R0lG", "mimeType": "image/gif"}}))
                 .unwrap();
         assert_eq!((&*image.text, &*image.files[0].data), ("see", "R0lG"));
-        let binary = with(json!({"type": "binary", "mimeType": "a/b", "data": "R0lG", "filename": "x"})).unwrap();
+        let binary =
+            with(json!({"type": "binary", "mimeType": "a/b", "data": "R0lG", "filename": "x"}))
+                .unwrap();
         assert_eq!(binary.files[0].name.as_deref(), Some("x"));
         for wrong in [
             json!({"type": "image", "source": {"type": "url", "value": "http://127.0.0.1/", "mimeType": "image/gif"}}),
@@ -209,9 +262,16 @@ mod tests {
     fn only_a_yes_is_a_yes() {
         let meaning = |status: &str, payload: Value| {
             let body = json!({"interruptId": "i", "status": status, "payload": payload});
-            serde_json::from_value::<ResumeBody>(body).unwrap().meaning().0
+            serde_json::from_value::<ResumeBody>(body)
+                .unwrap()
+                .meaning()
+                .0
         };
-        for yes in [json!({"approved": true}), json!({"answer": "once"}), json!({"approved": true, "editedArgs": {}})] {
+        for yes in [
+            json!({"approved": true}),
+            json!({"answer": "once"}),
+            json!({"approved": true, "editedArgs": {}}),
+        ] {
             assert_eq!(meaning("resolved", yes), ApprovalAnswer::ONCE);
         }
         for (status, payload) in [

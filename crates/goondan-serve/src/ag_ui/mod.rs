@@ -35,12 +35,17 @@ pub(crate) async fn run(
     known(&service, &agent)?;
     for (name, id) in [("threadId", &input.thread_id), ("runId", &input.run_id)] {
         if id.is_empty() {
-            return Err(Problem::new(Code::SERVE_REQUEST, format!("`{name}` is empty.")).suggest("Choose any id."));
+            return Err(
+                Problem::new(Code::SERVE_REQUEST, format!("`{name}` is empty."))
+                    .suggest("Choose any id."),
+            );
         }
     }
-    Ok(match run::begin(&service, &agent, &input, caller(&headers)).await {
-        Ok(run) => stream::respond(&service, &input, run).into_response(),
-        // Clients of this protocol expect to hear of it in the stream.
-        Err(problem) => stream::refused(&problem).into_response(),
-    })
+    Ok(
+        match run::begin(&service, &agent, &input, caller(&headers)).await {
+            Ok(run) => stream::respond(&service, &input, run).into_response(),
+            // Clients of this protocol expect to hear of it in the stream.
+            Err(problem) => stream::refused(&problem).into_response(),
+        },
+    )
 }

@@ -37,15 +37,29 @@ pub(super) async fn begin(
     let hash = derived_id(&["ag-ui", agent, &input.thread_id, &input.run_id]);
     let event_id = format!("evt-agui-{hash}");
     let place = match Watch::place(service, &event_id, &instance).await {
-        Place::Taken(watch) => return Ok(Run { instance, turn_id: turn_id(&event_id), watch, is_again: true }),
+        Place::Taken(watch) => {
+            return Ok(Run {
+                instance,
+                turn_id: turn_id(&event_id),
+                watch,
+                is_again: true,
+            });
+        }
         Place::Free(place) => place,
     };
     if service.is_draining() {
-        return Err(Problem::new(Code::SWARM_STOPPING, "The server is stopping.").suggest("Send it again in a moment."));
+        return Err(
+            Problem::new(Code::SWARM_STOPPING, "The server is stopping.")
+                .suggest("Send it again in a moment."),
+        );
     }
-    if asking::all_asked(service, &chain(service, &instance)).next().is_some() {
+    if asking::all_asked(service, &chain(service, &instance))
+        .next()
+        .is_some()
+    {
         let problem = Problem::new(Code::SERVE_CLOSED, "The thread waits for an answer.");
-        return Err(problem.suggest("Answer the question of its last run with `resume`, or run that one again."));
+        return Err(problem
+            .suggest("Answer the question of its last run with `resume`, or run that one again."));
     }
     let said = input.said()?;
     if said.text.trim().is_empty() && said.files.is_empty() {
@@ -67,7 +81,12 @@ pub(super) async fn begin(
         metadata: metadata.into_iter().collect::<JsonObject>(),
         caller,
     };
-    Ok(Run { instance, turn_id: turn_id(&event_id), watch: place.send(input).await?, is_again: false })
+    Ok(Run {
+        instance,
+        turn_id: turn_id(&event_id),
+        watch: place.send(input).await?,
+        is_again: false,
+    })
 }
 
 /// The chain in which a conversation works at this moment; an empty one where it does not.
@@ -76,12 +95,26 @@ fn chain(service: &Service, instance: &InstanceId) -> String {
 }
 
 /// Answers the questions of the turn that runs in a thread, and shows how it goes on.
-async fn go_on(service: &Service, instance: InstanceId, answers: &[ResumeBody]) -> Result<Run, Problem> {
+async fn go_on(
+    service: &Service,
+    instance: InstanceId,
+    answers: &[ResumeBody],
+) -> Result<Run, Problem> {
     let closed = || {
-        Problem::new(Code::SERVE_CLOSED, "No such question is open in this thread.")
-            .suggest("It was answered or withdrawn. GET /api/approvals lists those that are open.")
+        Problem::new(
+            Code::SERVE_CLOSED,
+            "No such question is open in this thread.",
+        )
+        .suggest("It was answered or withdrawn. GET /api/approvals lists those that are open.")
     };
-    let running = service.inner.hub.subscribe().1.running.remove(&instance).map(|turn| turn.turn_id);
+    let running = service
+        .inner
+        .hub
+        .subscribe()
+        .1
+        .running
+        .remove(&instance)
+        .map(|turn| turn.turn_id);
     let is_running = running.is_some();
     let turn_id = match running {
         Some(turn_id) => turn_id,
@@ -99,12 +132,17 @@ async fn go_on(service: &Service, instance: InstanceId, answers: &[ResumeBody]) 
     let open: Vec<_> = asking::all_asked(service, watch.trace_id()).collect();
     let mut chosen = Vec::new();
     for answer in answers {
-        let question = open.iter().find(|question| question.request.id == answer.interrupt_id);
+        let question = open
+            .iter()
+            .find(|question| question.request.id == answer.interrupt_id);
         let (meaning, covers) = answer.meaning();
         match question {
             Some(question) if covers != Covers::Call && !question.request.is_offered(covers) => {
-                return Err(Problem::new(Code::INVALID_ARGUMENT, "The question does not offer that.")
-                    .suggest("It is still open. Its `offers` say what an answer may cover."));
+                return Err(Problem::new(
+                    Code::INVALID_ARGUMENT,
+                    "The question does not offer that.",
+                )
+                .suggest("It is still open. Its `offers` say what an answer may cover."));
             }
             Some(question) => chosen.push((question, meaning)),
             // It is sent again.
@@ -117,11 +155,20 @@ async fn go_on(service: &Service, instance: InstanceId, answers: &[ResumeBody]) 
         // Where somebody was faster, that answer counts.
         question.answer(meaning);
     }
-    Ok(Run { instance, turn_id, watch, is_again: !is_running })
+    Ok(Run {
+        instance,
+        turn_id,
+        watch,
+        is_again: !is_running,
+    })
 }
 
 /// The turn that was the last one in a conversation.
 async fn last_turn(service: &Service, instance: &InstanceId) -> Option<String> {
     let messages = service.swarm().conversation(instance).await.ok()?;
-    messages.iter().rev().find_map(|message| turn_of_message(&message.id)).map(str::to_owned)
+    messages
+        .iter()
+        .rev()
+        .find_map(|message| turn_of_message(&message.id))
+        .map(str::to_owned)
 }

@@ -46,12 +46,21 @@ struct Telling {
 /// A run that came to nothing before it has begun.
 pub(super) fn refused(problem: &Problem) -> Events {
     let code = problem.code.to_string();
-    follow::respond_once(&events::failed(&code, &problem.message, problem.suggestion.as_deref()))
+    follow::respond_once(&events::failed(
+        &code,
+        &problem.message,
+        problem.suggestion.as_deref(),
+    ))
 }
 
 /// Shows a run.
 pub(super) fn respond(service: &Service, input: &RunInput, run: Run) -> Events {
-    let Run { instance, turn_id, watch, is_again } = run;
+    let Run {
+        instance,
+        turn_id,
+        watch,
+        is_again,
+    } = run;
     let (service, trace_id) = (service.clone(), watch.trace_id().to_owned());
     follow::respond(watch, |out| Telling {
         service,
@@ -77,7 +86,9 @@ impl Teller for Telling {
     }
 
     async fn begin(&mut self, _: bool) -> Result<Flow, Gone> {
-        self.out.send(&json!({"type": "RUN_STARTED", "threadId": self.thread, "runId": self.run})).await?;
+        self.out
+            .send(&json!({"type": "RUN_STARTED", "threadId": self.thread, "runId": self.run}))
+            .await?;
         Ok(Flow::More)
     }
 
@@ -95,8 +106,12 @@ impl Teller for Telling {
 
     async fn seen(&mut self, seen: &Seen) -> Result<Flow, Gone> {
         match &seen.event {
-            SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => self.say(delta).await?,
-            SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => self.begin_again().await?,
+            SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
+                self.say(delta).await?
+            }
+            SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
+                self.begin_again().await?
+            }
             SwarmEvent::Runtime(event) => self.happened(event).await?,
             _ => {}
         }
@@ -130,8 +145,15 @@ impl Teller for Telling {
         }
         self.close().await?;
         if self.is_off {
-            let messages = self.service.swarm().conversation(&self.instance).await.unwrap_or_default();
-            self.out.send(&events::snapshot(messages.iter().map(|message| &**message))).await?;
+            let messages = self
+                .service
+                .swarm()
+                .conversation(&self.instance)
+                .await
+                .unwrap_or_default();
+            self.out
+                .send(&events::snapshot(messages.iter().map(|message| &**message)))
+                .await?;
         }
         let end = match Failure::of(result) {
             None => events::finished(&self.thread, &self.run, result),
@@ -143,7 +165,13 @@ impl Teller for Telling {
     async fn stopped(&mut self) -> Result<(), Gone> {
         self.close().await?;
         let words = "The swarm ended before the turn did. The turn resumes at the next start.";
-        self.out.send(&events::failed(&Code::SWARM_STOPPED.to_string(), words, None)).await
+        self.out
+            .send(&events::failed(
+                &Code::SWARM_STOPPED.to_string(),
+                words,
+                None,
+            ))
+            .await
     }
 }
 
@@ -157,22 +185,34 @@ impl Telling {
     /// Something in the chain. What other agents do on the way is not shown.
     async fn happened(&mut self, event: &RuntimeEvent) -> Result<(), Gone> {
         match &event.kind {
-            RuntimeEventKind::StepStarted { turn_id, step_id, step_index } if *turn_id == self.turn_id => {
+            RuntimeEventKind::StepStarted {
+                turn_id,
+                step_id,
+                step_index,
+            } if *turn_id == self.turn_id => {
                 self.close().await?;
                 let name = format!("step {}", step_index + 1);
-                self.out.send(&json!({"type": "STEP_STARTED", "stepName": name})).await?;
+                self.out
+                    .send(&json!({"type": "STEP_STARTED", "stepName": name}))
+                    .await?;
                 self.step = Some((step_id.clone(), name));
                 (self.resets, self.said) = (0, String::new());
                 Ok(())
             }
-            RuntimeEventKind::StepCompleted { turn_id, .. } | RuntimeEventKind::StepFailed { turn_id, .. }
+            RuntimeEventKind::StepCompleted { turn_id, .. }
+            | RuntimeEventKind::StepFailed { turn_id, .. }
                 if *turn_id == self.turn_id =>
             {
                 self.close().await
             }
-            RuntimeEventKind::ToolCalled { turn_id, tool_call_id, tool_name, step_id, arguments, .. }
-                if *turn_id == self.turn_id =>
-            {
+            RuntimeEventKind::ToolCalled {
+                turn_id,
+                tool_call_id,
+                tool_name,
+                step_id,
+                arguments,
+                ..
+            } if *turn_id == self.turn_id => {
                 self.end_message().await?;
                 let id = events::call_id(step_id, tool_call_id);
                 for event in events::call(&id, step_id, tool_name, arguments) {
@@ -181,15 +221,25 @@ impl Telling {
                 self.calls.insert(tool_call_id.clone(), id);
                 Ok(())
             }
-            RuntimeEventKind::ToolCompleted { turn_id, tool_call_id, step_id, shown, .. }
-                if *turn_id == self.turn_id =>
-            {
+            RuntimeEventKind::ToolCompleted {
+                turn_id,
+                tool_call_id,
+                step_id,
+                shown,
+                ..
+            } if *turn_id == self.turn_id => {
                 let id = events::call_id(step_id, tool_call_id);
-                self.out.send(&events::result(&id, &events::shown(shown))).await
+                self.out
+                    .send(&events::result(&id, &events::shown(shown)))
+                    .await
             }
-            RuntimeEventKind::ToolFailed { turn_id, tool_call_id, step_id, error_message, .. }
-                if *turn_id == self.turn_id =>
-            {
+            RuntimeEventKind::ToolFailed {
+                turn_id,
+                tool_call_id,
+                step_id,
+                error_message,
+                ..
+            } if *turn_id == self.turn_id => {
                 let id = events::call_id(step_id, tool_call_id);
                 self.out.send(&events::result(&id, error_message)).await
             }
@@ -204,9 +254,16 @@ impl Telling {
         let id = match &self.message {
             Some(id) => id.clone(),
             None => {
-                let step = self.step.as_ref().map_or(&self.turn_id, |(step_id, _)| step_id);
+                let step = self
+                    .step
+                    .as_ref()
+                    .map_or(&self.turn_id, |(step_id, _)| step_id);
                 // What was said can't be taken back: it is said again in a message of its own.
-                let id = if self.resets == 0 { step.clone() } else { format!("{step}+{}", self.resets) };
+                let id = if self.resets == 0 {
+                    step.clone()
+                } else {
+                    format!("{step}+{}", self.resets)
+                };
                 self.out.send(&json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"})).await?;
                 self.message = Some(id.clone());
                 self.said.clear();
@@ -214,7 +271,9 @@ impl Telling {
             }
         };
         self.said.push_str(delta);
-        self.out.send(&json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta})).await
+        self.out
+            .send(&json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta}))
+            .await
     }
 
     /// The text of the step so far is void.
@@ -228,7 +287,11 @@ impl Telling {
 
     async fn end_message(&mut self) -> Result<(), Gone> {
         match self.message.take() {
-            Some(id) => self.out.send(&json!({"type": "TEXT_MESSAGE_END", "messageId": id})).await,
+            Some(id) => {
+                self.out
+                    .send(&json!({"type": "TEXT_MESSAGE_END", "messageId": id}))
+                    .await
+            }
             None => Ok(()),
         }
     }
@@ -237,14 +300,22 @@ impl Telling {
     async fn close(&mut self) -> Result<(), Gone> {
         self.end_message().await?;
         match self.step.take() {
-            Some((_, name)) => self.out.send(&json!({"type": "STEP_FINISHED", "stepName": name})).await,
+            Some((_, name)) => {
+                self.out
+                    .send(&json!({"type": "STEP_FINISHED", "stepName": name}))
+                    .await
+            }
             None => Ok(()),
         }
     }
 
     /// Once the call is told that a question is about, the run ends with the questions, and another one will bring the answers.
     async fn interrupt(&mut self) -> Result<Flow, Gone> {
-        if self.asked.as_ref().is_none_or(|question| self.awaits_call_of(question)) {
+        if self
+            .asked
+            .as_ref()
+            .is_none_or(|question| self.awaits_call_of(question))
+        {
             return Ok(Flow::More);
         }
         self.close().await?;
@@ -252,7 +323,10 @@ impl Telling {
         let interrupts: Vec<Value> = questions
             .map(|question| {
                 let is_own = question.request.instance == self.instance;
-                let call = self.calls.get(&question.request.tool_call_id).filter(|_| is_own);
+                let call = self
+                    .calls
+                    .get(&question.request.tool_call_id)
+                    .filter(|_| is_own);
                 events::interrupt(&question, call)
             })
             .collect();

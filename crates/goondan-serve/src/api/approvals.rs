@@ -16,7 +16,11 @@ use crate::wire::{AnswerBody, QuestionBody};
 #[utoipa::path(get, path = "/api/approvals", responses((status = 200, body = Vec<QuestionBody>), Problems))]
 pub(super) async fn list(State(service): State<Service>) -> Json<Vec<QuestionBody>> {
     let open = service.inner.broker.open();
-    Json(open.iter().map(|question| QuestionBody::from(&*question.request)).collect())
+    Json(
+        open.iter()
+            .map(|question| QuestionBody::from(&*question.request))
+            .collect(),
+    )
 }
 
 /// Answers a question. The first answer counts.
@@ -39,13 +43,20 @@ pub(super) async fn answer(
         && covers != Covers::Call
         && !question.request.is_offered(covers)
     {
-        return Err(Problem::new(Code::INVALID_ARGUMENT, "The question does not offer that.")
-            .suggest("It is still open. Its `offers` say what an answer may cover."));
+        return Err(
+            Problem::new(Code::INVALID_ARGUMENT, "The question does not offer that.")
+                .suggest("It is still open. Its `offers` say what an answer may cover."),
+        );
     }
-    let is_answered = open.iter().any(|question| question.request.id == id && question.answer(answer));
+    let is_answered = open
+        .iter()
+        .any(|question| question.request.id == id && question.answer(answer));
     match is_answered {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::new(Code::SERVE_CLOSED, "No such question is open.")
-            .suggest("It was answered or withdrawn. GET /api/approvals lists those that are open.")),
+        false => Err(
+            Problem::new(Code::SERVE_CLOSED, "No such question is open.").suggest(
+                "It was answered or withdrawn. GET /api/approvals lists those that are open.",
+            ),
+        ),
     }
 }

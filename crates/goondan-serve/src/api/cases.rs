@@ -28,8 +28,11 @@ pub(super) async fn record(
     Body(body): Body<CaseOf>,
 ) -> Result<Json<CaseBody>, Problem> {
     let id = known(&service, agent, key).await?;
-    let case = recorder.record(service.swarm(), &id, body.message_id.as_deref()).await;
+    let case = recorder
+        .record(service.swarm(), &id, body.message_id.as_deref())
+        .await;
     case.map(Json).map_err(|reason| {
-        Problem::new(Code::CASE_NOT_RECORDED, reason.0).suggest("Make a case of a turn that can be played.")
+        Problem::new(Code::CASE_NOT_RECORDED, reason.0)
+            .suggest("Make a case of a turn that can be played.")
     })
 }

@@ -17,7 +17,11 @@ use crate::wire::Interest;
 #[expect(dead_code, reason = "the document is made of it")]
 pub(super) struct LastSeen {
     /// The id of the last event that was seen.
-    #[param(rename = "Last-Event-ID", required = false, maximum = 18_446_744_073_709_551_615_u64)]
+    #[param(
+        rename = "Last-Event-ID",
+        required = false,
+        maximum = 18_446_744_073_709_551_615_u64
+    )]
     id: u64,
 }
 
@@ -35,15 +39,27 @@ pub(super) async fn events(
 ) -> Result<Response, Problem> {
     let after = after(&headers, interest.after)?;
     let interest = Interest { after, ..interest };
-    Ok(Feed { service, interest, until: None, live: None }.respond().into_response())
+    Ok(Feed {
+        service,
+        interest,
+        until: None,
+        live: None,
+    }
+    .respond()
+    .into_response())
 }
 
 /// Where a client wants to go on. What its library says by itself counts more than the address that it once had.
 pub(super) fn after(headers: &HeaderMap, given: Option<u64>) -> Result<Option<u64>, Problem> {
-    let Some(last) = headers.get("last-event-id") else { return Ok(given) };
+    let Some(last) = headers.get("last-event-id") else {
+        return Ok(given);
+    };
     let number = last.to_str().ok().and_then(|last| last.trim().parse().ok());
     number.map(Some).ok_or_else(|| {
-        Problem::new(Code::SERVE_REQUEST, "`Last-Event-ID` is not the number of an event.")
-            .suggest("Send the `id` of the last event that was seen, or leave the header out.")
+        Problem::new(
+            Code::SERVE_REQUEST,
+            "`Last-Event-ID` is not the number of an event.",
+        )
+        .suggest("Send the `id` of the last event that was seen, or leave the header out.")
     })
 }

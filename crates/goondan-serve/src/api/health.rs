@@ -17,13 +17,21 @@ pub(super) async fn alive() -> Json<Value> {
 pub(super) async fn ready(State(service): State<Service>) -> (StatusCode, Json<Value>) {
     match service.is_draining() {
         false => (StatusCode::OK, Json(json!({"status": "ok"}))),
-        true => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"}))),
+        true => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            Json(json!({"status": "draining"})),
+        ),
     }
 }
 
 /// Gives the counts of the swarm since the server began, for Prometheus.
 #[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "application/openmetrics-text"), Problems))]
-pub(super) async fn metrics(State(service): State<Service>) -> ([(HeaderName, &'static str); 1], String) {
+pub(super) async fn metrics(
+    State(service): State<Service>,
+) -> ([(HeaderName, &'static str); 1], String) {
     let inner = &service.inner;
-    ([(CONTENT_TYPE, MEDIA_TYPE)], inner.metrics.text(inner.hub.running()))
+    (
+        [(CONTENT_TYPE, MEDIA_TYPE)],
+        inner.metrics.text(inner.hub.running()),
+    )
 }

@@ -12,7 +12,9 @@ use super::Problems;
 use crate::problem::{Asked, Body, Problem};
 use crate::service::Service;
 use crate::stream::Followed;
-use crate::wire::{ForkBody, ForkedBody, InputState, InstanceFilter, InstancesBody, MessagesBody, RetryBody};
+use crate::wire::{
+    ForkBody, ForkedBody, InputState, InstanceFilter, InstancesBody, MessagesBody, RetryBody,
+};
 
 /// Lists the conversations of the swarm.
 #[utoipa::path(
@@ -26,9 +28,18 @@ pub(super) async fn list(
     Asked(filter): Asked<InstanceFilter>,
 ) -> Result<Json<InstancesBody>, Problem> {
     let metas = service.swarm().instances().await;
-    let wanted = metas.iter().filter(|meta| filter.agent.as_ref().is_none_or(|agent| *agent == meta.agent));
-    let mut instances: Vec<Value> = wanted.map(|meta| serde_json::to_value(meta).unwrap_or_default()).collect();
-    let excess = instances.len().saturating_sub(filter.limit.map_or(usize::MAX, |limit| limit as usize));
+    let wanted = metas.iter().filter(|meta| {
+        filter
+            .agent
+            .as_ref()
+            .is_none_or(|agent| *agent == meta.agent)
+    });
+    let mut instances: Vec<Value> = wanted
+        .map(|meta| serde_json::to_value(meta).unwrap_or_default())
+        .collect();
+    let excess = instances
+        .len()
+        .saturating_sub(filter.limit.map_or(usize::MAX, |limit| limit as usize));
     instances.drain(..excess);
     Ok(Json(InstancesBody { instances }))
 }
@@ -46,7 +57,12 @@ pub(super) async fn messages(
 ) -> Result<Json<MessagesBody>, Problem> {
     let id = known(&service, agent, key).await?;
     let messages = service.swarm().conversation(&id).await?;
-    Ok(Json(MessagesBody { messages: messages.iter().map(|message| Message::clone(message)).collect() }))
+    Ok(Json(MessagesBody {
+        messages: messages
+            .iter()
+            .map(|message| Message::clone(message))
+            .collect(),
+    }))
 }
 
 /// Cancels the running turn of a conversation.
@@ -63,7 +79,10 @@ pub(super) async fn cancel(
     let id = known(&service, agent, key).await?;
     match service.swarm().cancel(&id).await {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::new(Code::SERVE_CLOSED, format!("No turn of {id} runs."))),
+        false => Err(Problem::new(
+            Code::SERVE_CLOSED,
+            format!("No turn of {id} runs."),
+        )),
     }
 }
 
@@ -82,7 +101,10 @@ pub(super) async fn retry(
 ) -> Result<(StatusCode, Json<InputState>), Problem> {
     let id = known(&service, agent, key).await?;
     let turn = service.swarm().retry(&id, &body.event_id).await?;
-    Ok((StatusCode::ACCEPTED, Json(Followed::from(&turn).state(None))))
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(Followed::from(&turn).state(None)),
+    ))
 }
 
 /// Makes a new conversation that begins with messages of this one. It is on disk when the answer comes. No turn runs.
@@ -99,20 +121,38 @@ pub(super) async fn fork(
     Body(body): Body<ForkBody>,
 ) -> Result<(StatusCode, Json<ForkedBody>), Problem> {
     let id = known(&service, agent, key).await?;
-    let forked = service.swarm().fork(&id, body.message_id.as_deref()).await?.ok_or_else(|| {
-        Problem::new(Code::SERVE_NOT_FOUND, format!("{id} has no message of that id."))
+    let forked = service
+        .swarm()
+        .fork(&id, body.message_id.as_deref())
+        .await?
+        .ok_or_else(|| {
+            Problem::new(
+                Code::SERVE_NOT_FOUND,
+                format!("{id} has no message of that id."),
+            )
             .suggest("GET …/messages shows the messages with their ids.")
-    })?;
+        })?;
     let messages = service.swarm().conversation(&forked).await?.len();
-    let body = ForkedBody { agent_name: forked.agent, instance_key: forked.instance_key, messages };
+    let body = ForkedBody {
+        agent_name: forked.agent,
+        instance_key: forked.instance_key,
+        messages,
+    };
     Ok((StatusCode::CREATED, Json(body)))
 }
 
-pub(super) async fn known(service: &Service, agent: String, key: String) -> Result<InstanceId, Problem> {
+pub(super) async fn known(
+    service: &Service,
+    agent: String,
+    key: String,
+) -> Result<InstanceId, Problem> {
     let id = InstanceId::new(agent, key);
     match service.swarm().has_instance(&id).await {
         true => Ok(id),
-        false => Err(Problem::new(Code::INSTANCE_NOT_FOUND, format!("There is no instance {id}."))
-            .suggest("GET /api/instances lists those that there are.")),
+        false => Err(Problem::new(
+            Code::INSTANCE_NOT_FOUND,
+            format!("There is no instance {id}."),
+        )
+        .suggest("GET /api/instances lists those that there are.")),
     }
 }

@@ -17,9 +17,15 @@ pub(super) async fn list(
     Asked(filter): Asked<LetterFilter>,
 ) -> Result<Json<DeadLettersBody>, Problem> {
     let letters = service.swarm().dead_letters().await?;
-    let wanted =
-        letters.iter().filter(|letter| filter.agent.as_ref().is_none_or(|agent| *agent == letter.event.target.agent));
-    let dead_letters = wanted.map(|letter| serde_json::to_value(letter).unwrap_or_default()).collect();
+    let wanted = letters.iter().filter(|letter| {
+        filter
+            .agent
+            .as_ref()
+            .is_none_or(|agent| *agent == letter.event.target.agent)
+    });
+    let dead_letters = wanted
+        .map(|letter| serde_json::to_value(letter).unwrap_or_default())
+        .collect();
     Ok(Json(DeadLettersBody { dead_letters }))
 }
 
@@ -38,6 +44,9 @@ pub(super) async fn discard(
     State(service): State<Service>,
     Path((agent, key, event)): Path<(String, String, String)>,
 ) -> Result<StatusCode, Problem> {
-    service.swarm().discard(&InstanceId::new(agent, key), &event).await?;
+    service
+        .swarm()
+        .discard(&InstanceId::new(agent, key), &event)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }

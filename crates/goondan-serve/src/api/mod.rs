@@ -98,20 +98,39 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn Recorder>>) -> OpenApiRo
         // Clients that put addresses together end them with a slash.
         .route("/a2a/{agent}/", axum::routing::post(a2a::call))
         .routes(routes!(ag_ui::run));
-    let routes = if has_studio { routes.routes(routes!(studio::code)).routes(routes!(studio::end)) } else { routes };
+    let routes = if has_studio {
+        routes
+            .routes(routes!(studio::code))
+            .routes(routes!(studio::end))
+    } else {
+        routes
+    };
     match recorder.filter(|_| has_studio) {
-        Some(recorder) => routes.routes(routes!(cases::record)).layer(Extension(recorder)),
+        Some(recorder) => routes
+            .routes(routes!(cases::record))
+            .layer(Extension(recorder)),
         None => routes,
     }
 }
 
 /// All routes.
 pub(crate) fn router(service: Service, offer: Offer) -> Router {
-    let Offer { access, limits, site, studio: has_studio, recorder, further } = offer;
+    let Offer {
+        access,
+        limits,
+        site,
+        studio: has_studio,
+        recorder,
+        further,
+    } = offer;
     let access = Arc::new(access);
     let (guarded, document) = described(has_studio, recorder).split_for_parts();
     let document = document.merge_from(openai::Described::openapi());
-    let document = if has_studio { document.merge_from(studio::Described::openapi()) } else { document };
+    let document = if has_studio {
+        document.merge_from(studio::Described::openapi())
+    } else {
+        document
+    };
     let document = finished(document, &service);
     let no_larger = middleware::from_fn_with_state(limits.body, no_larger);
     let mcp = Router::new()
@@ -124,9 +143,18 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
     let open = Router::new()
         .route("/healthz", axum::routing::get(health::alive))
         .route("/readyz", axum::routing::get(health::ready))
-        .route("/openapi.json", axum::routing::get(move || async move { Json(document.clone()) }));
-    let open = if has_studio { open.merge(studio::router(&access, limits.head)) } else { open };
-    let all = open.merge(guarded).nest("/v1", openai::router(Arc::clone(&access)).layer(no_larger));
+        .route(
+            "/openapi.json",
+            axum::routing::get(move || async move { Json(document.clone()) }),
+        );
+    let open = if has_studio {
+        open.merge(studio::router(&access, limits.head))
+    } else {
+        open
+    };
+    let all = open
+        .merge(guarded)
+        .nest("/v1", openai::router(Arc::clone(&access)).layer(no_larger));
     let all = match site {
         Some(folder) => {
             let files = site::files(&folder);
@@ -139,14 +167,21 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .layer(Extension(Arc::clone(&access)))
         .layer(cors(access))
         .with_state(service)
-        .merge(further.unwrap_or_default().layer(DefaultBodyLimit::max(limits.body)))
+        .merge(
+            further
+                .unwrap_or_default()
+                .layer(DefaultBodyLimit::max(limits.body)),
+        )
 }
 
 /// The document with what its parts can't say.
 fn finished(mut document: utoipa::openapi::OpenApi, service: &Service) -> Value {
     document.info.version.clone_from(&service.inner.version);
     let components = document.components.get_or_insert_default();
-    components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    components.add_security_scheme(
+        "token",
+        SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)),
+    );
     let mut document = serde_json::to_value(document).unwrap_or_default();
     document["components"]["schemas"]["InputBody"]["anyOf"] = json!([
         {"required": ["text"], "properties": {"text": {"minLength": 1}}},
@@ -158,14 +193,18 @@ fn finished(mut document: utoipa::openapi::OpenApi, service: &Service) -> Value 
 /// Pages of the origins that may use the server; browsers ask for that first.
 fn cors(access: Arc<Access>) -> CorsLayer {
     let allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
-        origin.to_str().is_ok_and(|origin| access.allows_origin(origin, &head.headers, &head.uri))
+        origin
+            .to_str()
+            .is_ok_and(|origin| access.allows_origin(origin, &head.headers, &head.uri))
     };
     CorsLayer::new()
         .allow_origin(AllowOrigin::predicate(allowed))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // The clients of OpenAI say a lot about themselves. What a page may send is decided by its origin.
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers(["x-request-id", "x-goondan-instance", "mcp-session-id"].map(HeaderName::from_static))
+        .expose_headers(
+            ["x-request-id", "x-goondan-instance", "mcp-session-id"].map(HeaderName::from_static),
+        )
 }
 
 /// Refuses an agent that the swarm does not have.
@@ -173,8 +212,14 @@ pub(crate) fn known(service: &Service, agent: &str) -> Result<(), Problem> {
     if service.swarm().agents().iter().any(|known| known == agent) {
         return Ok(());
     }
-    let problem = Problem::new(Code::AGENT_NOT_FOUND, format!("The swarm has no agent `{agent}`."));
-    Err(problem.suggest(format!("Its agents are: {}.", service.swarm().agents().join(", "))))
+    let problem = Problem::new(
+        Code::AGENT_NOT_FOUND,
+        format!("The swarm has no agent `{agent}`."),
+    );
+    Err(problem.suggest(format!(
+        "Its agents are: {}.",
+        service.swarm().agents().join(", ")
+    )))
 }
 
 async fn nothing_there() -> Problem {
@@ -183,7 +228,13 @@ async fn nothing_there() -> Problem {
 }
 
 async fn wrong_method() -> Problem {
-    let problem = Problem::new(Code::SERVE_REQUEST, "This address does not take that method.");
-    Problem { status: axum::http::StatusCode::METHOD_NOT_ALLOWED, ..problem }
-        .suggest("/openapi.json says which methods it takes.")
+    let problem = Problem::new(
+        Code::SERVE_REQUEST,
+        "This address does not take that method.",
+    );
+    Problem {
+        status: axum::http::StatusCode::METHOD_NOT_ALLOWED,
+        ..problem
+    }
+    .suggest("/openapi.json says which methods it takes.")
 }

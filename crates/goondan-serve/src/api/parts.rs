@@ -18,17 +18,36 @@ use crate::wire::{AgentBody, ExportBody, ModelBody, ReloadsBody, ToolBody, Topol
 pub(super) async fn topology(State(service): State<Service>) -> Json<TopologyBody> {
     let swarm = service.swarm();
     let (generation, bundle) = (swarm.generation(), swarm.bundle());
-    let catalogs: Vec<(String, Vec<ToolDefinition>)> =
-        swarm.agents().into_iter().map(|name| (name.clone(), swarm.catalog(&name).unwrap_or_default())).collect();
+    let catalogs: Vec<(String, Vec<ToolDefinition>)> = swarm
+        .agents()
+        .into_iter()
+        .map(|name| (name.clone(), swarm.catalog(&name).unwrap_or_default()))
+        .collect();
     let mut agents = Vec::new();
     for (name, catalog) in &catalogs {
-        let resource = bundle.agents().values().find(|agent| agent.id.name == *name);
+        let resource = bundle
+            .agents()
+            .values()
+            .find(|agent| agent.id.name == *name);
         agents.extend(resource.map(|resource| agent(swarm, resource, catalog)));
     }
-    let asked = |model: &&ModelBody| agents.iter().any(|agent| agent.models.contains(&model.name));
+    let asked = |model: &&ModelBody| {
+        agents
+            .iter()
+            .any(|agent| agent.models.contains(&model.name))
+    };
     let models: Vec<ModelBody> = models(&bundle).iter().filter(asked).cloned().collect();
-    let tools = tools(&bundle, catalogs.into_iter().flat_map(|(_, catalog)| catalog));
-    Json(TopologyBody { generation, agents, models, tools, warnings: swarm.warnings() })
+    let tools = tools(
+        &bundle,
+        catalogs.into_iter().flat_map(|(_, catalog)| catalog),
+    );
+    Json(TopologyBody {
+        generation,
+        agents,
+        models,
+        tools,
+        warnings: swarm.warnings(),
+    })
 }
 
 fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) -> AgentBody {
@@ -38,8 +57,15 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
         description: swarm.description(&resource.id.name),
         models: spec.models().map(|model| model.name.clone()).collect(),
         exports: catalog.iter().map(|tool| tool.name.clone()).collect(),
-        extensions: spec.extensions.iter().map(|extension| extension.extension.name.clone()).collect(),
-        permissions: spec.permissions.as_ref().map(|permissions| action(permissions.default).to_owned()),
+        extensions: spec
+            .extensions
+            .iter()
+            .map(|extension| extension.extension.name.clone())
+            .collect(),
+        permissions: spec
+            .permissions
+            .as_ref()
+            .map(|permissions| action(permissions.default).to_owned()),
     }
 }
 
@@ -57,22 +83,36 @@ fn models(bundle: &Bundle) -> Vec<ModelBody> {
         provider: provider.to_owned(),
         model: model.to_owned(),
     };
-    bundle.models().values().map(|known| model(&known.id.name, &known.spec.provider, &known.spec.model)).collect()
+    bundle
+        .models()
+        .values()
+        .map(|known| model(&known.id.name, &known.spec.provider, &known.spec.model))
+        .collect()
 }
 
 /// The tools with what is offered of them, each export once.
 fn tools(bundle: &Bundle, offered: impl Iterator<Item = ToolDefinition>) -> Vec<ToolBody> {
     let mut exports: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for definition in offered {
-        exports.entry(definition.resource().to_owned()).or_default().insert(definition.name, definition.description);
+        exports
+            .entry(definition.resource().to_owned())
+            .or_default()
+            .insert(definition.name, definition.description);
     }
     let entry = |name: &str| {
-        bundle.tools().values().find(|tool| tool.id.name == name).map_or("builtin", |tool| kind(&tool.spec.entry))
+        bundle
+            .tools()
+            .values()
+            .find(|tool| tool.id.name == name)
+            .map_or("builtin", |tool| kind(&tool.spec.entry))
     };
     let body = |(name, exports): (String, BTreeMap<String, String>)| ToolBody {
         entry: entry(&name).to_owned(),
         name,
-        exports: exports.into_iter().map(|(name, description)| ExportBody { name, description }).collect(),
+        exports: exports
+            .into_iter()
+            .map(|(name, description)| ExportBody { name, description })
+            .collect(),
     };
     exports.into_iter().map(body).collect()
 }
@@ -91,5 +131,7 @@ fn kind(entry: &Entry) -> &'static str {
 /// Tells what the reloads since the process began have changed.
 #[utoipa::path(get, path = "/api/reloads", responses((status = 200, body = ReloadsBody), Problems))]
 pub(super) async fn reloads(State(service): State<Service>) -> Json<ReloadsBody> {
-    Json(ReloadsBody { reloads: service.inner.reloads.all() })
+    Json(ReloadsBody {
+        reloads: service.inner.reloads.all(),
+    })
 }

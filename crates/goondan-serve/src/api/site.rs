@@ -28,9 +28,15 @@ pub(super) async fn file(folder: PathBuf, mut files: ServeDir, request: Request)
         return super::nothing_there().await.into_response();
     }
     match files.try_call(request).await {
-        Ok(response) if response.status() == StatusCode::NOT_FOUND => super::nothing_there().await.into_response(),
+        Ok(response) if response.status() == StatusCode::NOT_FOUND => {
+            super::nothing_there().await.into_response()
+        }
         Ok(response) => response.map(Body::new),
-        Err(error) => Problem::new(Code::INTERNAL_ERROR, format!("The file can't be read: {error}.")).into_response(),
+        Err(error) => Problem::new(
+            Code::INTERNAL_ERROR,
+            format!("The file can't be read: {error}."),
+        )
+        .into_response(),
     }
 }
 
@@ -42,14 +48,21 @@ fn leads_inside(folder: &Path, path: &str) -> bool {
     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
     let is_hidden = |name: &str| name.starts_with('.');
     let parts = || path.split(['/', '\\']).filter(|name| !name.is_empty());
-    let Ok(root) = folder.canonicalize() else { return false };
+    let Ok(root) = folder.canonicalize() else {
+        return false;
+    };
     let is_inside = |place: &Path| {
-        let below = place.canonicalize().ok().and_then(|real| Some(real.strip_prefix(&root).ok()?.to_owned()));
+        let below = place
+            .canonicalize()
+            .ok()
+            .and_then(|real| Some(real.strip_prefix(&root).ok()?.to_owned()));
         below.is_some_and(|below| !below.iter().any(|name| is_hidden(&name.to_string_lossy())))
     };
     let place = folder.join(parts().collect::<PathBuf>());
     let index = place.join(INDEX);
-    !parts().any(is_hidden) && is_inside(&place) && (!place.is_dir() || !index.exists() || is_inside(&index))
+    !parts().any(is_hidden)
+        && is_inside(&place)
+        && (!place.is_dir() || !index.exists() || is_inside(&index))
 }
 
 #[cfg(test)]
@@ -63,10 +76,20 @@ mod tests {
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
         let (site, outside) = (dir.path().join("site"), dir.path().join("outside"));
-        for folder in [&site.join("sub"), &site.join(".private"), &site.join("out"), &outside] {
+        for folder in [
+            &site.join("sub"),
+            &site.join(".private"),
+            &site.join("out"),
+            &outside,
+        ] {
             fs::create_dir_all(folder).unwrap();
         }
-        for file in [site.join("index.html"), site.join("sub/a b"), site.join(".private/x"), outside.join("secret")] {
+        for file in [
+            site.join("index.html"),
+            site.join("sub/a b"),
+            site.join(".private/x"),
+            outside.join("secret"),
+        ] {
             fs::write(file, "x").unwrap();
         }
         for (target, link) in [
@@ -79,7 +102,15 @@ mod tests {
         ] {
             symlink(target, site.join(link)).unwrap();
         }
-        for fine in ["/", "", "/index.html", "/sub/a%20b", "//sub//a b", "/inside/a%20b", "/sub"] {
+        for fine in [
+            "/",
+            "",
+            "/index.html",
+            "/sub/a%20b",
+            "//sub//a b",
+            "/inside/a%20b",
+            "/sub",
+        ] {
             assert!(leads_inside(&site, fine), "{fine}");
         }
         for wrong in [

@@ -60,8 +60,11 @@ pub(super) async fn tools(
     let swarm = service.swarm();
     let agent = whose.agent.unwrap_or_else(|| swarm.entry_agent());
     swarm.catalog(&agent).map(Json).ok_or_else(|| {
-        Problem::new(Code::AGENT_NOT_FOUND, format!("The swarm {} has no agent `{agent}`.", swarm.name()))
-            .suggest(format!("Its agents are: {}.", swarm.agents().join(", ")))
+        Problem::new(
+            Code::AGENT_NOT_FOUND,
+            format!("The swarm {} has no agent `{agent}`.", swarm.name()),
+        )
+        .suggest(format!("Its agents are: {}.", swarm.agents().join(", ")))
     })
 }
 
@@ -83,6 +86,9 @@ pub(super) async fn call(
         arguments => arguments,
     };
     let (agent, key) = (body.agent.as_deref(), body.instance_key.as_deref());
-    let result = service.swarm().call_tool(agent, key, &tool, arguments).await?;
+    let result = service
+        .swarm()
+        .call_tool(agent, key, &tool, arguments)
+        .await?;
     Ok(Json(serde_json::to_value(result).unwrap_or_default()))
 }

@@ -7,7 +7,9 @@ use goondan::telemetry::Caller;
 use goondan::{Found, Input, SendError, Turn};
 use rand::RngExt;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 
@@ -37,9 +39,23 @@ pub(super) async fn answer(
                 turn
             }
         },
-        None => match begin(service, agent, request.arguments.unwrap_or_default(), caller(context)).await {
+        None => match begin(
+            service,
+            agent,
+            request.arguments.unwrap_or_default(),
+            caller(context),
+        )
+        .await
+        {
             Ok(turn) => turn,
-            Err(refused) => return Ok(failed(&refused.code.to_string(), &refused.message, refused.suggestion).into()),
+            Err(refused) => {
+                return Ok(failed(
+                    &refused.code.to_string(),
+                    &refused.message,
+                    refused.suggestion,
+                )
+                .into());
+            }
         },
     };
     let conversation = turn.instance.instance_key.clone();
@@ -47,9 +63,10 @@ pub(super) async fn answer(
         Ended::Over(result) => Ok(told(&result, Some(conversation)).into()),
         Ended::Asks(asked) => Ok(asked.into()),
         Ended::GivenUp => Err(ErrorData::internal_error("the call was given up", None)),
-        Ended::SwarmGone => {
-            Err(ErrorData::internal_error("the swarm has ended; its next start goes on with the turn", None))
-        }
+        Ended::SwarmGone => Err(ErrorData::internal_error(
+            "the swarm has ended; its next start goes on with the turn",
+            None,
+        )),
     }
 }
 
@@ -67,19 +84,39 @@ async fn begin(
     arguments: serde_json::Map<String, Value>,
     caller: Option<Caller>,
 ) -> Result<Turn, SendError> {
-    let refuse = |code, message: String| SendError { code, message, suggestion: None };
+    let refuse = |code, message: String| SendError {
+        code,
+        message,
+        suggestion: None,
+    };
     if service.is_draining() {
-        return Err(refuse(Code::SWARM_STOPPING, "The server is stopping.".to_owned()));
+        return Err(refuse(
+            Code::SWARM_STOPPING,
+            "The server is stopping.".to_owned(),
+        ));
     }
-    let arguments: Arguments = serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| refuse(Code::SERVE_REQUEST, format!("The arguments do not fit: {error}.")))?;
+    let arguments: Arguments =
+        serde_json::from_value(Value::Object(arguments)).map_err(|error| {
+            refuse(
+                Code::SERVE_REQUEST,
+                format!("The arguments do not fit: {error}."),
+            )
+        })?;
     if arguments.message.trim().is_empty() {
-        return Err(refuse(Code::SERVE_REQUEST, "The message is empty.".to_owned()));
+        return Err(refuse(
+            Code::SERVE_REQUEST,
+            "The message is empty.".to_owned(),
+        ));
     }
     let random: u64 = rand::rng().random();
     let key = arguments.conversation.filter(|key| !key.is_empty());
     let key = key.unwrap_or_else(|| format!("{PREFIX}{random:016x}"));
-    let input = Input { agent: Some(agent), instance_key: Some(key), caller, ..Input::text(arguments.message) };
+    let input = Input {
+        agent: Some(agent),
+        instance_key: Some(key),
+        caller,
+        ..Input::text(arguments.message)
+    };
     service.swarm().send(input).await
 }
 
@@ -102,16 +139,21 @@ fn told(result: &TurnResult, conversation: Option<String>) -> CallToolResult {
     match Failure::of(result) {
         None => {
             let mut told = CallToolResult::success(vec![ContentBlock::text(text.clone())]);
-            told.structured_content = Some(json!({"answer": text, "conversation": conversation.unwrap_or_default()}));
+            told.structured_content =
+                Some(json!({"answer": text, "conversation": conversation.unwrap_or_default()}));
             told
         }
-        Some(why) if result.finish_reason == FinishReason::MaxSteps => failure(&format!("{} {text}", why.words())),
+        Some(why) if result.finish_reason == FinishReason::MaxSteps => {
+            failure(&format!("{} {text}", why.words()))
+        }
         Some(why) => failure(&why.words()),
     }
 }
 
 fn failed(code: &str, message: &str, suggestion: Option<String>) -> CallToolResult {
-    let suggestion = suggestion.map(|words| format!(" {words}")).unwrap_or_default();
+    let suggestion = suggestion
+        .map(|words| format!(" {words}"))
+        .unwrap_or_default();
     failure(&format!("[{code}] {message}{suggestion}"))
 }
 

@@ -69,9 +69,17 @@ impl Drop for GivenUp {
 
 impl<'a> Chain<'a> {
     /// The call of that turn.
-    pub(super) fn new(service: &'a Service, turn: Turn, context: &'a RequestContext<RoleServer>) -> Self {
+    pub(super) fn new(
+        service: &'a Service,
+        turn: Turn,
+        context: &'a RequestContext<RoleServer>,
+    ) -> Self {
         let progress = context.meta.get_progress_token();
-        let given_up = GivenUp { service: service.clone(), event_id: turn.event_id.clone(), is_off: false };
+        let given_up = GivenUp {
+            service: service.clone(),
+            event_id: turn.event_id.clone(),
+            is_off: false,
+        };
         Chain {
             service,
             context,
@@ -86,10 +94,15 @@ impl<'a> Chain<'a> {
 
     /// Waits until it ends.
     pub(super) async fn follow(mut self, mut live: Receiver<Arc<Seen>>) -> Ended {
-        let Some(turn) = self.turn.take() else { return Ended::SwarmGone };
+        let Some(turn) = self.turn.take() else {
+            return Ended::SwarmGone;
+        };
         let event_id = turn.event_id.clone();
         let mut result = std::pin::pin!(turn.result());
-        let mut listener = self.asking.can_ask().then(|| self.service.inner.broker.listen());
+        let mut listener = self
+            .asking
+            .can_ask()
+            .then(|| self.service.inner.broker.listen());
         let mut put = FuturesUnordered::new();
         let ended = loop {
             tokio::select! {
@@ -113,7 +126,10 @@ impl<'a> Chain<'a> {
                 break Ended::Asks(question::ask_for(&mine, event_id));
             }
             let peer = &self.context.peer;
-            put.extend(mine.into_iter().map(|question| question::put(peer.clone(), question)));
+            put.extend(
+                mine.into_iter()
+                    .map(|question| question::put(peer.clone(), question)),
+            );
         };
         self.given_up.is_off = true;
         ended
@@ -126,14 +142,18 @@ impl<'a> Chain<'a> {
         let mine = self.open.extract_if(.., |_, question| {
             question.end().is_some() || chain(&question.request.instance).as_ref() == Some(trace_id)
         });
-        mine.map(|(_, question)| question).filter(|question| question.end().is_none()).collect()
+        mine.map(|(_, question)| question)
+            .filter(|question| question.end().is_none())
+            .collect()
     }
 
     async fn saw(&mut self, seen: &Seen) {
         if seen.trace_id.as_ref() != Some(&self.trace_id) {
             return;
         }
-        let Some(progress) = &mut self.progress else { return };
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
         if let Some(told) = progress.told(&seen.event) {
             // A client that is gone has given the call up, which is noticed elsewhere.
             let _ = self.context.peer.notify_progress(told).await;
@@ -150,14 +170,21 @@ struct Progress {
 
 impl Progress {
     fn new(token: ProgressToken) -> Self {
-        Progress { token, count: 0, spoke: None }
+        Progress {
+            token,
+            count: 0,
+            spoke: None,
+        }
     }
 
     fn told(&mut self, event: &SwarmEvent) -> Option<ProgressNotificationParam> {
         let words = match event {
             SwarmEvent::Runtime(event) => progress::words(event)?,
             SwarmEvent::Text { instance, .. } => {
-                if self.spoke.is_some_and(|spoke| spoke.elapsed() < BETWEEN_WORDS) {
+                if self
+                    .spoke
+                    .is_some_and(|spoke| spoke.elapsed() < BETWEEN_WORDS)
+                {
                     return None;
                 }
                 self.spoke = Some(Instant::now());
@@ -166,6 +193,9 @@ impl Progress {
             SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => return None,
         };
         self.count += 1;
-        Some(ProgressNotificationParam::new(self.token.clone(), f64::from(self.count)).with_message(words))
+        Some(
+            ProgressNotificationParam::new(self.token.clone(), f64::from(self.count))
+                .with_message(words),
+        )
     }
 }

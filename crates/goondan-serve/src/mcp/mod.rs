@@ -36,18 +36,27 @@ pub async fn serve(
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), McpError> {
     let ended = service.inner.ended.child_token();
-    let begun = rmcp::service::serve_server_with_ct(AgentsAsTools(service.clone()), (input, output), ended).await;
+    let begun =
+        rmcp::service::serve_server_with_ct(AgentsAsTools(service.clone()), (input, output), ended)
+            .await;
     let running = match begun {
         Ok(running) => running,
         // It has gone before it has said who it is.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         Err(error) => return Err(McpError(error.to_string())),
     };
-    running.waiting().await.map(drop).map_err(|error| McpError(error.to_string()))
+    running
+        .waiting()
+        .await
+        .map(drop)
+        .map_err(|error| McpError(error.to_string()))
 }
 
 /// The endpoint of the HTTP server. Hosts, origins and the token are checked before.
-pub(crate) fn endpoint(service: &Service, limits: Limits) -> StreamableHttpService<AgentsAsTools, LocalSessionManager> {
+pub(crate) fn endpoint(
+    service: &Service,
+    limits: Limits,
+) -> StreamableHttpService<AgentsAsTools, LocalSessionManager> {
     let mut sessions = SessionConfig::default();
     sessions.keep_alive = Some(SILENCE);
     let mut manager = LocalSessionManager::default();
@@ -57,5 +66,9 @@ pub(crate) fn endpoint(service: &Service, limits: Limits) -> StreamableHttpServi
         .with_max_request_body_bytes(limits.body)
         .with_cancellation_token(service.inner.ended.child_token());
     let service = service.clone();
-    StreamableHttpService::new(move || Ok(AgentsAsTools(service.clone())), Arc::new(manager), config)
+    StreamableHttpService::new(
+        move || Ok(AgentsAsTools(service.clone())),
+        Arc::new(manager),
+        config,
+    )
 }

@@ -9,8 +9,8 @@ use goondan::ports::approval::{ApprovalAnswer, Covers, Scope};
 use goondan::{Listener, Question};
 use rmcp::RoleServer;
 use rmcp::model::{
-    ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, InputRequest,
-    InputRequiredResult, ProtocolVersion,
+    ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
+    InputRequest, InputRequiredResult, ProtocolVersion,
 };
 use rmcp::service::{Peer, RequestContext};
 use serde_json::{Value, json};
@@ -37,7 +37,9 @@ impl Asking {
             return Asking::Not;
         }
         match context.protocol_version() {
-            Some(version) if version.as_str() >= ProtocolVersion::V_2026_07_28.as_str() => Asking::ByCallingAgain,
+            Some(version) if version.as_str() >= ProtocolVersion::V_2026_07_28.as_str() => {
+                Asking::ByCallingAgain
+            }
             _ => Asking::WhileItRuns,
         }
     }
@@ -70,7 +72,10 @@ pub(super) async fn put(peer: Peer<RoleServer>, question: Question) {
 /// What a client is to ask its person before it calls again.
 pub(super) fn ask_for(questions: &[Question], event_id: String) -> InputRequiredResult {
     let ask = |question: &Question| {
-        (question.request.id.clone(), InputRequest::Elicitation(ElicitRequest::new(form(question))))
+        (
+            question.request.id.clone(),
+            InputRequest::Elicitation(ElicitRequest::new(form(question))),
+        )
     };
     InputRequiredResult::new(Some(questions.iter().map(ask).collect()), Some(event_id))
 }
@@ -88,7 +93,11 @@ pub(super) fn answered(service: &Service, answers: BTreeMap<String, Value>) {
 /// The question as a form with one choice.
 fn form(question: &Question) -> ElicitRequestParams {
     let message = question.request.words();
-    ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: choice() }
+    ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message,
+        requested_schema: choice(),
+    }
 }
 
 /// What can be answered, and what each answer means.
@@ -97,14 +106,27 @@ const ANSWERS: [(&str, &str, ApprovalAnswer); 4] = [
     (
         "conversation",
         "Yes, in this conversation",
-        ApprovalAnswer::Allow { scope: Scope::Conversation, covers: Covers::Call },
+        ApprovalAnswer::Allow {
+            scope: Scope::Conversation,
+            covers: Covers::Call,
+        },
     ),
-    ("always", "Yes, always", ApprovalAnswer::Allow { scope: Scope::Always, covers: Covers::Call }),
+    (
+        "always",
+        "Yes, always",
+        ApprovalAnswer::Allow {
+            scope: Scope::Always,
+            covers: Covers::Call,
+        },
+    ),
     ("deny", "No", ApprovalAnswer::Deny),
 ];
 
 fn choice() -> ElicitationSchema {
-    let options: Vec<Value> = ANSWERS.iter().map(|(word, title, _)| json!({"const": word, "title": title})).collect();
+    let options: Vec<Value> = ANSWERS
+        .iter()
+        .map(|(word, title, _)| json!({"const": word, "title": title}))
+        .collect();
     let schema = json!({
         "type": "object",
         "properties": {"answer": {"type": "string", "title": "May it run?", "oneOf": options, "default": "deny"}},
@@ -115,8 +137,15 @@ fn choice() -> ElicitationSchema {
 
 /// Anything but a clear yes is a no.
 fn meaning(told: &ElicitResult) -> ApprovalAnswer {
-    let word = told.content.as_ref().and_then(|content| content.get("answer")).and_then(Value::as_str);
-    let chosen = ANSWERS.iter().find(|(answer, ..)| Some(*answer) == word).map(|(.., answer)| *answer);
+    let word = told
+        .content
+        .as_ref()
+        .and_then(|content| content.get("answer"))
+        .and_then(Value::as_str);
+    let chosen = ANSWERS
+        .iter()
+        .find(|(answer, ..)| Some(*answer) == word)
+        .map(|(.., answer)| *answer);
     match told.action {
         ElicitationAction::Accept => chosen.unwrap_or(ApprovalAnswer::Deny),
         _ => ApprovalAnswer::Deny,
@@ -133,9 +162,18 @@ mod tests {
 
     #[test]
     fn only_a_yes_is_a_yes() {
-        let allow = |scope| ApprovalAnswer::Allow { scope, covers: Covers::Call };
-        assert_eq!(told("accept", json!({"answer": "once"})), allow(Scope::Once));
-        assert_eq!(told("accept", json!({"answer": "always"})), allow(Scope::Always));
+        let allow = |scope| ApprovalAnswer::Allow {
+            scope,
+            covers: Covers::Call,
+        };
+        assert_eq!(
+            told("accept", json!({"answer": "once"})),
+            allow(Scope::Once)
+        );
+        assert_eq!(
+            told("accept", json!({"answer": "always"})),
+            allow(Scope::Always)
+        );
         for (action, content) in [
             ("accept", json!({"answer": "deny"})),
             ("accept", json!({"answer": "yes"})),
@@ -143,7 +181,11 @@ mod tests {
             ("decline", json!({"answer": "once"})),
             ("cancel", json!({})),
         ] {
-            assert_eq!(told(action, content.clone()), ApprovalAnswer::Deny, "{action} {content}");
+            assert_eq!(
+                told(action, content.clone()),
+                ApprovalAnswer::Deny,
+                "{action} {content}"
+            );
         }
     }
 
@@ -151,6 +193,11 @@ mod tests {
     fn the_form_is_one_that_the_protocol_knows() {
         let form = json!(choice());
         assert_eq!(form["properties"]["answer"]["default"], "deny");
-        assert_eq!(form["properties"]["answer"]["oneOf"].as_array().map(Vec::len), Some(4));
+        assert_eq!(
+            form["properties"]["answer"]["oneOf"]
+                .as_array()
+                .map(Vec::len),
+            Some(4)
+        );
     }
 }

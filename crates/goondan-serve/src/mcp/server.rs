@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -37,7 +37,9 @@ impl ServerHandler for AgentsAsTools {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::all(self.0.swarm()).into_iter().find(|tool| tool.name == name)
+        tools::all(self.0.swarm())
+            .into_iter()
+            .find(|tool| tool.name == name)
     }
 
     async fn call_tool(

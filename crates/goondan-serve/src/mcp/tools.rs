@@ -27,7 +27,10 @@ pub(super) fn all(swarm: &Swarm) -> Vec<Tool> {
     let entry = swarm.entry_agent();
     let mut agents = swarm.agents();
     agents.sort_by_key(|agent| *agent != entry);
-    agents.iter().map(|agent| tool(swarm, agent, *agent == entry)).collect()
+    agents
+        .iter()
+        .map(|agent| tool(swarm, agent, *agent == entry))
+        .collect()
 }
 
 /// The agent that a tool asks.
@@ -38,9 +41,20 @@ pub(super) fn agent(swarm: &Swarm, tool: &str) -> Option<String> {
 
 fn tool(swarm: &Swarm, agent: &str, is_entry: bool) -> Tool {
     let about = swarm.description(agent);
-    let role = if is_entry { ", which speaks for the swarm" } else { "" };
-    let about = about.unwrap_or_else(|| format!("Asks the agent {agent} of the swarm {}{role}.", swarm.name()));
-    Tool::new(format!("{PREFIX}{agent}"), about, input()).with_title(agent.to_owned()).with_raw_output_schema(output())
+    let role = if is_entry {
+        ", which speaks for the swarm"
+    } else {
+        ""
+    };
+    let about = about.unwrap_or_else(|| {
+        format!(
+            "Asks the agent {agent} of the swarm {}{role}.",
+            swarm.name()
+        )
+    });
+    Tool::new(format!("{PREFIX}{agent}"), about, input())
+        .with_title(agent.to_owned())
+        .with_raw_output_schema(output())
 }
 
 fn input() -> Arc<JsonObject> {

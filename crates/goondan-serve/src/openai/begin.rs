@@ -75,13 +75,25 @@ pub(super) async fn begin(service: &Service, ask: Ask) -> Result<Begun, ApiError
             let reader = track.read();
             let known = reading.instance().cloned();
             // A client that goes away takes nothing with it.
-            tokio::spawn(Run { service: service.clone(), track, ask, known }.run(is_new));
+            tokio::spawn(
+                Run {
+                    service: service.clone(),
+                    track,
+                    ask,
+                    known,
+                }
+                .run(is_new),
+            );
             reader
         }
     };
     let instance = reader.accepted().await?;
     reading.accepted(&instance);
-    Ok(Begun { reader, reading, instance })
+    Ok(Begun {
+        reader,
+        reading,
+        instance,
+    })
 }
 
 /// The event of a request, and whether it can't have been handed in before.
@@ -97,7 +109,10 @@ fn identify(memory: &Memory, again: &Again) -> (Reading, bool) {
         return (reading, false);
     }
     let random: [u8; 12] = rand::rng().random();
-    (memory.attempt(again.fingerprint, &format!("evt-openai-{}", hex(&random))), true)
+    (
+        memory.attempt(again.fingerprint, &format!("evt-openai-{}", hex(&random))),
+        true,
+    )
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -176,10 +191,22 @@ impl Run {
     async fn where_it_was(&self) -> InstanceId {
         let of_key = |key: &String| InstanceId::new(&*self.ask.agent, &**key);
         let named = self.ask.instance_key.as_ref().map(of_key);
-        let previous = self.ask.previous.as_ref().map(|previous| previous.instance.clone());
+        let previous = self
+            .ask
+            .previous
+            .as_ref()
+            .map(|previous| previous.instance.clone());
         for instance in [self.known.clone(), named, previous].into_iter().flatten() {
-            let messages = self.service.swarm().conversation(&instance).await.unwrap_or_default();
-            if messages.iter().any(|message| is_message_of(&message.id, &self.track.turn_id)) {
+            let messages = self
+                .service
+                .swarm()
+                .conversation(&instance)
+                .await
+                .unwrap_or_default();
+            if messages
+                .iter()
+                .any(|message| is_message_of(&message.id, &self.track.turn_id))
+            {
                 return instance;
             }
         }
@@ -187,7 +214,15 @@ impl Run {
     }
 
     async fn send(&self, place: Place) {
-        let Ask { agent, talk, metadata, stream, caller, output, .. } = &self.ask;
+        let Ask {
+            agent,
+            talk,
+            metadata,
+            stream,
+            caller,
+            output,
+            ..
+        } = &self.ask;
         let (text, files) = talk.input();
         let input = Input {
             text,
@@ -213,7 +248,10 @@ impl Run {
         };
         self.track.accepted(&place.instance);
         let answer = self.follow(turn, live, &place.instance).await;
-        let hash = place.hash.zip(answer).map(|(hash, answer)| hash.and(&Said::assistant(answer)));
+        let hash = place
+            .hash
+            .zip(answer)
+            .map(|(hash, answer)| hash.and(&Said::assistant(answer)));
         match (place.hold, hash) {
             (Some(hold), hash) => hold.stands_at(hash),
             (None, Some(hash)) => {
@@ -226,7 +264,12 @@ impl Run {
     }
 
     /// Follows a turn to its end. What its answer is for the client that has asked; `None` where there is none.
-    async fn follow(&self, turn: Turn, live: Option<Receiver<Arc<Seen>>>, instance: &InstanceId) -> Option<String> {
+    async fn follow(
+        &self,
+        turn: Turn,
+        live: Option<Receiver<Arc<Seen>>>,
+        instance: &InstanceId,
+    ) -> Option<String> {
         let (result, is_exact) = match live {
             Some(live) => self.listen(turn, live).await,
             None => (turn.result().await, false),
@@ -237,7 +280,11 @@ impl Run {
         };
         let heard = self.track.said();
         let is_complete = is_exact && heard.last() == Some(&result.response_text());
-        let parts = if is_complete { heard } else { self.said(&result, instance).await };
+        let parts = if is_complete {
+            heard
+        } else {
+            self.said(&result, instance).await
+        };
         let end = End::of(&result, parts);
         let text = match &end {
             End::Over(answer) => Some(answer.text()),
@@ -245,12 +292,17 @@ impl Run {
         };
         self.track.end(end, is_exact);
         // What was sent counts: that is what the client will send back.
-        let sent = (self.ask.stream && text.is_some()).then(|| self.track.said().join(super::track::BETWEEN));
+        let sent = (self.ask.stream && text.is_some())
+            .then(|| self.track.said().join(super::track::BETWEEN));
         sent.or(text)
     }
 
     /// Reads what is said, until the turn is over. Tells whether nothing was missed.
-    async fn listen(&self, turn: Turn, mut live: Receiver<Arc<Seen>>) -> (Option<TurnResult>, bool) {
+    async fn listen(
+        &self,
+        turn: Turn,
+        mut live: Receiver<Arc<Seen>>,
+    ) -> (Option<TurnResult>, bool) {
         let mut ended = std::pin::pin!(turn.result().fuse());
         let mut known = None;
         loop {
@@ -267,7 +319,9 @@ impl Run {
             };
             match seen {
                 Ok(seen) => match &seen.event {
-                    SwarmEvent::TurnEnded { event_id, result, .. } if *event_id == self.track.event_id => {
+                    SwarmEvent::TurnEnded {
+                        event_id, result, ..
+                    } if *event_id == self.track.event_id => {
                         return (Some((**result).clone()), true);
                     }
                     event => self.track.take(event),
@@ -290,28 +344,56 @@ impl Run {
                 return said;
             }
         }
-        Some(result.response_text()).filter(|text| !text.is_empty()).into_iter().collect()
+        Some(result.response_text())
+            .filter(|text| !text.is_empty())
+            .into_iter()
+            .collect()
     }
 
     async fn place(&self) -> Result<Place, ApiError> {
         if let Some(previous) = &self.ask.previous {
             return self.behind(previous).await;
         }
-        let Talk { instructions, before, new } = &self.ask.talk;
+        let Talk {
+            instructions,
+            before,
+            new,
+        } = &self.ask.talk;
         let history = || before.iter().map(Said::data).collect();
         if let Some(key) = &self.ask.instance_key {
             let instance = InstanceId::new(&*self.ask.agent, &**key);
             // Long histories are not written down again and again.
-            let history = if self.knows(&instance).await { Vec::new() } else { history() };
-            return Ok(Place { instance, history, hold: None, hash: None });
+            let history = if self.knows(&instance).await {
+                Vec::new()
+            } else {
+                history()
+            };
+            return Ok(Place {
+                instance,
+                history,
+                hold: None,
+                hash: None,
+            });
         }
-        let begin = History::begin(&self.ask.agent, instructions.as_deref(), self.ask.user.as_deref()).and_all(before);
+        let begin = History::begin(
+            &self.ask.agent,
+            instructions.as_deref(),
+            self.ask.user.as_deref(),
+        )
+        .and_all(before);
         let hash = Some(begin.and_all(new));
-        let hold = if before.is_empty() { None } else { self.service.inner.openai.take(begin) };
+        let hold = if before.is_empty() {
+            None
+        } else {
+            self.service.inner.openai.take(begin)
+        };
         match hold {
-            Some(hold) if self.knows(&hold.instance).await => {
-                Ok(Place { instance: hold.instance.clone(), history: Vec::new(), hold: Some(hold), hash })
-            }
+            Some(hold) if self.knows(&hold.instance).await => Ok(Place {
+                instance: hold.instance.clone(),
+                history: Vec::new(),
+                hold: Some(hold),
+                hash,
+            }),
             // It was deleted.
             Some(hold) => {
                 hold.lost();
@@ -326,37 +408,65 @@ impl Run {
     }
 
     fn anew(&self, history: Vec<MessageData>, hash: Option<History>) -> Place {
-        Place { instance: new_instance(&self.ask.agent, &self.track.event_id), history, hold: None, hash }
+        Place {
+            instance: new_instance(&self.ask.agent, &self.track.event_id),
+            history,
+            hold: None,
+            hash,
+        }
     }
 
     /// Goes on from a response: in its conversation where nothing was said since, otherwise in one with the same past.
     async fn behind(&self, previous: &ResponseId) -> Result<Place, ApiError> {
         let swarm = self.service.swarm();
         if let Some(Found::Open(_)) = swarm.find(&previous.event_id).await {
-            let message = "The turn of the previous response is not over yet. Ask again when it is.";
-            return Err(ApiError::parameter("previous_response_id", message).code("previous_response_in_progress"));
+            let message =
+                "The turn of the previous response is not over yet. Ask again when it is.";
+            return Err(ApiError::parameter("previous_response_id", message)
+                .code("previous_response_in_progress"));
         }
         let hold = self.service.inner.openai.hold(&previous.instance);
-        let messages = swarm.conversation(&previous.instance).await.map_err(Problem::from)?;
+        let messages = swarm
+            .conversation(&previous.instance)
+            .await
+            .map_err(Problem::from)?;
         let turn_id = goondan::event::turn_id(&previous.event_id);
-        let last = messages.iter().rposition(|message| is_message_of(&message.id, &turn_id));
+        let last = messages
+            .iter()
+            .rposition(|message| is_message_of(&message.id, &turn_id));
         let Some(last) = last.filter(|_| previous.is_stored) else {
-            return Err(ApiError::parameter("previous_response_id", "There is no previous response of that id.")
-                .code("previous_response_not_found"));
+            return Err(ApiError::parameter(
+                "previous_response_id",
+                "There is no previous response of that id.",
+            )
+            .code("previous_response_not_found"));
         };
         let is_same_agent = previous.instance.agent == self.ask.agent;
         let is_latest = last + 1 == messages.len() && self.ask.talk.before.is_empty();
         if let Some(hold) = hold {
             if is_same_agent && is_latest {
                 let instance = previous.instance.clone();
-                return Ok(Place { instance, history: Vec::new(), hold: Some(hold), hash: None });
+                return Ok(Place {
+                    instance,
+                    history: Vec::new(),
+                    hold: Some(hold),
+                    hash: None,
+                });
             }
             hold.untouched();
         }
-        let past = messages[..=last].iter().filter_map(|message| Said::of(&visible(message)?));
-        let history = past.chain(self.ask.talk.before.iter().cloned()).map(|said| said.data()).collect();
+        let past = messages[..=last]
+            .iter()
+            .filter_map(|message| Said::of(&visible(message)?));
+        let history = past
+            .chain(self.ask.talk.before.iter().cloned())
+            .map(|said| said.data())
+            .collect();
         let place = self.anew(history, None);
-        swarm.inherit(&previous.instance, &place.instance).await.map_err(Problem::from)?;
+        swarm
+            .inherit(&previous.instance, &place.instance)
+            .await
+            .map_err(Problem::from)?;
         Ok(place)
     }
 }

@@ -26,27 +26,72 @@ use super::track::{BETWEEN, End, News, Reader};
 use super::{format, headers};
 use crate::service::Service;
 
-const TOOLS: &str = "Tools of the client are not supported: an agent calls its own tools, as its project says.";
+const TOOLS: &str =
+    "Tools of the client are not supported: an agent calls its own tools, as its project says.";
 const ONE: &str = "An agent gives one answer.";
 const PROBABILITIES: &str = "Log probabilities are not known here.";
 
 const RULES: [Rule; 12] = [
-    Rule { name: "tools", fine: &[], why: TOOLS },
-    Rule { name: "tool_choice", fine: &["\"none\"", "\"auto\""], why: TOOLS },
-    Rule { name: "functions", fine: &[], why: TOOLS },
-    Rule { name: "function_call", fine: &["\"none\"", "\"auto\""], why: TOOLS },
-    Rule { name: "n", fine: &["1"], why: ONE },
-    Rule { name: "logprobs", fine: &["false"], why: PROBABILITIES },
-    Rule { name: "top_logprobs", fine: &["0"], why: PROBABILITIES },
-    Rule { name: "modalities", fine: &["[\"text\"]"], why: "An agent answers with text." },
-    Rule { name: "audio", fine: &[], why: "An agent answers with text." },
-    Rule { name: "stop", fine: &[], why: "An agent ends its answer by itself; `stop` is not supported." },
+    Rule {
+        name: "tools",
+        fine: &[],
+        why: TOOLS,
+    },
+    Rule {
+        name: "tool_choice",
+        fine: &["\"none\"", "\"auto\""],
+        why: TOOLS,
+    },
+    Rule {
+        name: "functions",
+        fine: &[],
+        why: TOOLS,
+    },
+    Rule {
+        name: "function_call",
+        fine: &["\"none\"", "\"auto\""],
+        why: TOOLS,
+    },
+    Rule {
+        name: "n",
+        fine: &["1"],
+        why: ONE,
+    },
+    Rule {
+        name: "logprobs",
+        fine: &["false"],
+        why: PROBABILITIES,
+    },
+    Rule {
+        name: "top_logprobs",
+        fine: &["0"],
+        why: PROBABILITIES,
+    },
+    Rule {
+        name: "modalities",
+        fine: &["[\"text\"]"],
+        why: "An agent answers with text.",
+    },
+    Rule {
+        name: "audio",
+        fine: &[],
+        why: "An agent answers with text.",
+    },
+    Rule {
+        name: "stop",
+        fine: &[],
+        why: "An agent ends its answer by itself; `stop` is not supported.",
+    },
     Rule {
         name: "web_search_options",
         fine: &[],
         why: "An agent searches the web with its own tools, where it has such tools.",
     },
-    Rule { name: "background", fine: &["false"], why: "Chat completions have no background mode." },
+    Rule {
+        name: "background",
+        fine: &["false"],
+        why: "Chat completions have no background mode.",
+    },
 ];
 
 /// What every part of an answer says of itself.
@@ -79,19 +124,39 @@ pub(super) async fn create(
     let talk = |request: &Request| Talk::read(request.list("messages")?, "messages");
     let (model, ask) = request.ask(&service, &header, &RULES, format::CHAT, talk)?;
     let stream = ask.stream;
-    let Begun { mut reader, mut reading, instance } = begin(&service, ask).await?;
+    let Begun {
+        mut reader,
+        mut reading,
+        instance,
+    } = begin(&service, ask).await?;
     let event_id = reader.track.event_id.clone();
-    let head = Head { id: format!("chatcmpl-{}", super::suffix(&event_id)), model, created: super::now() };
+    let head = Head {
+        id: format!("chatcmpl-{}", super::suffix(&event_id)),
+        model,
+        created: super::now(),
+    };
     let response = match stream {
         true => {
-            let chunks = Chunks { head, reader, reading: Some(reading), has_usage, is_begun: false, part: 0 };
-            Sse::new(events(chunks)).keep_alive(KeepAlive::default()).into_response()
+            let chunks = Chunks {
+                head,
+                reader,
+                reading: Some(reading),
+                has_usage,
+                is_begun: false,
+                part: 0,
+            };
+            Sse::new(events(chunks))
+                .keep_alive(KeepAlive::default())
+                .into_response()
         }
         false => {
             let end = reader.end().await;
             reading.delivered();
             match &*end {
-                End::Over(answer) => Json(head.completion(&answer.text(), answer.finish, answer.usage)).into_response(),
+                End::Over(answer) => {
+                    Json(head.completion(&answer.text(), answer.finish, answer.usage))
+                        .into_response()
+                }
                 End::Failed(error) => error.clone().into_response(),
             }
         }
@@ -163,13 +228,16 @@ struct Chunks {
 }
 
 fn events(chunks: Chunks) -> impl Stream<Item = Result<Event, Infallible>> {
-    futures::stream::unfold((chunks, VecDeque::new()), |(mut chunks, mut ready)| async move {
-        while ready.is_empty() {
-            ready.extend(chunks.next().await?);
-        }
-        let data: String = ready.pop_front()?;
-        Some((Ok(Event::default().data(data)), (chunks, ready)))
-    })
+    futures::stream::unfold(
+        (chunks, VecDeque::new()),
+        |(mut chunks, mut ready)| async move {
+            while ready.is_empty() {
+                ready.extend(chunks.next().await?);
+            }
+            let data: String = ready.pop_front()?;
+            Some((Ok(Event::default().data(data)), (chunks, ready)))
+        },
+    )
 }
 
 impl Chunks {
@@ -178,7 +246,11 @@ impl Chunks {
         self.reading.as_ref()?;
         if !std::mem::replace(&mut self.is_begun, true) {
             return Some(vec![
-                self.with_usage(self.head.chunk(&json!({"role": "assistant", "content": ""}), None), None),
+                self.with_usage(
+                    self.head
+                        .chunk(&json!({"role": "assistant", "content": ""}), None),
+                    None,
+                ),
             ]);
         }
         Some(match self.reader.next().await {

@@ -26,12 +26,21 @@ pub(crate) struct ApiError {
 
 impl ApiError {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        ApiError { status, message: message.into(), param: None, code: None, is_final: false }
+        ApiError {
+            status,
+            message: message.into(),
+            param: None,
+            code: None,
+            is_final: false,
+        }
     }
 
     /// A request that makes no sense, and the parameter that is to blame.
     pub(super) fn parameter(param: impl Into<String>, message: impl Into<String>) -> Self {
-        ApiError { param: Some(param.into()), ..ApiError::new(StatusCode::BAD_REQUEST, message) }
+        ApiError {
+            param: Some(param.into()),
+            ..ApiError::new(StatusCode::BAD_REQUEST, message)
+        }
     }
 
     /// A request that makes no sense as a whole.
@@ -52,13 +61,19 @@ impl ApiError {
     /// Says which parameter is to blame.
     #[must_use]
     pub(super) fn about(self, param: &str) -> Self {
-        ApiError { param: Some(param.to_owned()), ..self }
+        ApiError {
+            param: Some(param.to_owned()),
+            ..self
+        }
     }
 
     /// Gives it a code.
     #[must_use]
     pub(super) fn code(self, code: impl Into<String>) -> Self {
-        ApiError { code: Some(code.into()), ..self }
+        ApiError {
+            code: Some(code.into()),
+            ..self
+        }
     }
 
     /// The swarm ended before the turn did.
@@ -71,7 +86,11 @@ impl ApiError {
     pub(super) fn begun_again() -> Self {
         let message = "The model's answer broke off and was begun again in other words, so this stream can't go on. The turn \
                        goes on: the conversation has the whole answer.";
-        ApiError { is_final: true, ..ApiError::new(StatusCode::BAD_GATEWAY, message) }.code("answer_begun_again")
+        ApiError {
+            is_final: true,
+            ..ApiError::new(StatusCode::BAD_GATEWAY, message)
+        }
+        .code("answer_begun_again")
     }
 
     /// The class of the error, of those that OpenAI has.
@@ -94,7 +113,11 @@ impl ApiError {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_exceeded",
             _ => "server_error",
         };
-        let ours = self.code.as_ref().map(|code| format!("[{code}] ")).unwrap_or_default();
+        let ours = self
+            .code
+            .as_ref()
+            .map(|code| format!("[{code}] "))
+            .unwrap_or_default();
         json!({"code": code, "message": format!("{ours}{}", self.message)})
     }
 }
@@ -105,7 +128,10 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         if self.is_final {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
-        } else if matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+        } else if matches!(
+            self.status,
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+        ) {
             headers.insert("retry-after", HeaderValue::from_static("1"));
         }
         response
@@ -144,12 +170,20 @@ impl From<&TurnError> for ApiError {
             Some(suggestion) => format!("{} {suggestion}", sentence(&error.message)),
             None => error.message.clone(),
         };
-        ApiError { is_final: true, ..ApiError::new(status, message) }.code(error.code.clone())
+        ApiError {
+            is_final: true,
+            ..ApiError::new(status, message)
+        }
+        .code(error.code.clone())
     }
 }
 
 /// A sentence that another one may follow.
 fn sentence(text: &str) -> String {
-    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    let end = if text.ends_with(['.', '!', '?']) {
+        ""
+    } else {
+        "."
+    };
     format!("{text}{end}")
 }

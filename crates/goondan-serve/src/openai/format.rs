@@ -19,8 +19,14 @@ pub(super) struct Names {
     pub(super) schema: &'static str,
 }
 
-pub(super) const CHAT: Names = Names { kind: "response_format.type", schema: "response_format.json_schema.schema" };
-pub(super) const RESPONSES: Names = Names { kind: "text.format.type", schema: "text.format.schema" };
+pub(super) const CHAT: Names = Names {
+    kind: "response_format.type",
+    schema: "response_format.json_schema.schema",
+};
+pub(super) const RESPONSES: Names = Names {
+    kind: "text.format.type",
+    schema: "text.format.schema",
+};
 
 /// The schema that the answer has to fit; nothing for text, or where the agent answers in that form anyway.
 pub(super) fn wanted(
@@ -39,25 +45,36 @@ pub(super) fn wanted(
                 None => Ok(Some(schema)),
                 Some(own) if *own == schema => Ok(None),
                 Some(_) => {
-                    let message =
-                        format!("The agent `{agent}` answers in a form of its own, by its project's `output`.");
+                    let message = format!(
+                        "The agent `{agent}` answers in a form of its own, by its project's `output`."
+                    );
                     Err(ApiError::parameter(names.schema, message).code("unsupported_parameter"))
                 }
             }
         }
-        Some(_) => Err(ApiError::parameter(names.kind, "An agent answers with text, `json_object` or `json_schema`.")
-            .code("unsupported_parameter")),
+        Some(_) => Err(ApiError::parameter(
+            names.kind,
+            "An agent answers with text, `json_object` or `json_schema`.",
+        )
+        .code("unsupported_parameter")),
     }
 }
 
 fn schema(request: &Request, name: &str) -> Result<Value, ApiError> {
     let wrong = |message: String| ApiError::parameter(name, message).code("invalid_json_schema");
-    let schema = request.get(name).ok_or_else(|| wrong(format!("`{name}` is missing: state the schema.")))?;
+    let schema = request
+        .get(name)
+        .ok_or_else(|| wrong(format!("`{name}` is missing: state the schema.")))?;
     if schema.to_string().len() > LARGEST_SCHEMA {
-        return Err(wrong(format!("`{name}` is larger than {LARGEST_SCHEMA} bytes.")));
+        return Err(wrong(format!(
+            "`{name}` is larger than {LARGEST_SCHEMA} bytes."
+        )));
     }
     match check_schema(schema) {
         Ok(()) => Ok(schema.clone()),
-        Err(problem) => Err(wrong(format!("`{name}` is not a schema for answers: {}.", problem.trim_end_matches('.')))),
+        Err(problem) => Err(wrong(format!(
+            "`{name}` is not a schema for answers: {}.",
+            problem.trim_end_matches('.')
+        ))),
     }
 }

@@ -28,11 +28,22 @@ impl History {
         hash.update(self.0);
         let is_answer = said.role == Role::Assistant;
         hash.update([u8::from(is_answer)]);
-        put(&mut hash, if is_answer { said.text.trim() } else { &said.text }.as_bytes());
+        put(
+            &mut hash,
+            if is_answer {
+                said.text.trim()
+            } else {
+                &said.text
+            }
+            .as_bytes(),
+        );
         for file in &said.files {
             put(&mut hash, file.media_type.as_bytes());
             put(&mut hash, file.data.as_bytes());
-            put(&mut hash, file.name.as_deref().unwrap_or_default().as_bytes());
+            put(
+                &mut hash,
+                file.name.as_deref().unwrap_or_default().as_bytes(),
+            );
         }
         History(hash.finalize().into())
     }
@@ -58,32 +69,44 @@ mod tests {
     use super::*;
 
     fn file() -> impl Strategy<Value = Attachment> {
-        ("[ab]{0,2}", "[ab]{0,2}", proptest::option::of("[ab]{1,2}")).prop_map(|(media_type, data, name)| Attachment {
-            media_type,
-            data,
-            name,
-        })
+        ("[ab]{0,2}", "[ab]{0,2}", proptest::option::of("[ab]{1,2}")).prop_map(
+            |(media_type, data, name)| Attachment {
+                media_type,
+                data,
+                name,
+            },
+        )
     }
 
     /// Few letters, so that texts are often the same when they are put together.
     fn said() -> impl Strategy<Value = Said> {
         let role = prop_oneof![Just(Role::User), Just(Role::Assistant)];
-        (role, "[ab ]{0,3}", proptest::collection::vec(file(), 0..2)).prop_map(|(role, text, files)| Said {
-            role,
-            text,
-            files,
-        })
+        (role, "[ab ]{0,3}", proptest::collection::vec(file(), 0..2))
+            .prop_map(|(role, text, files)| Said { role, text, files })
     }
 
     /// What counts of a message.
     fn kept(said: &Said) -> Said {
-        let text = if said.role == Role::Assistant { said.text.trim() } else { &said.text };
-        Said { text: text.to_owned(), ..said.clone() }
+        let text = if said.role == Role::Assistant {
+            said.text.trim()
+        } else {
+            &said.text
+        };
+        Said {
+            text: text.to_owned(),
+            ..said.clone()
+        }
     }
 
-    fn conversation() -> impl Strategy<Value = (String, Option<String>, Option<String>, Vec<Said>)> {
+    fn conversation() -> impl Strategy<Value = (String, Option<String>, Option<String>, Vec<Said>)>
+    {
         let some = || proptest::option::of("[ab]{0,2}");
-        ("[ab]{1,2}", some(), some(), proptest::collection::vec(said(), 0..4))
+        (
+            "[ab]{1,2}",
+            some(),
+            some(),
+            proptest::collection::vec(said(), 0..4),
+        )
     }
 
     proptest! {

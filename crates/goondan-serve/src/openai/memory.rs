@@ -105,7 +105,11 @@ impl Memory {
         let instance = kept.heads.pop(&hash)?;
         kept.hashes.remove(&instance);
         let is_free = kept.held.insert(instance.clone());
-        is_free.then(|| Hold { memory: Arc::clone(self), instance, hash: Some(hash) })
+        is_free.then(|| Hold {
+            memory: Arc::clone(self),
+            instance,
+            hash: Some(hash),
+        })
     }
 
     /// Takes a conversation, wherever it stands; `None` where somebody goes on with it at this moment.
@@ -118,7 +122,11 @@ impl Memory {
         if let Some(hash) = &hash {
             kept.heads.pop(hash);
         }
-        Some(Hold { memory: Arc::clone(self), instance: instance.clone(), hash })
+        Some(Hold {
+            memory: Arc::clone(self),
+            instance: instance.clone(),
+            hash,
+        })
     }
 
     /// Goes in with the id of an event.
@@ -128,7 +136,8 @@ impl Memory {
             return Entered::Joined(track);
         }
         let track = Arc::new(Track::new(event_id));
-        kept.tracks.insert(event_id.to_owned(), Arc::downgrade(&track));
+        kept.tracks
+            .insert(event_id.to_owned(), Arc::downgrade(&track));
         Entered::First(track)
     }
 
@@ -144,14 +153,24 @@ impl Memory {
         attempts.retain(|attempt| attempt.counts());
         if let Some(attempt) = attempts.iter().find(|attempt| attempt.event_id == event_id) {
             attempt.set(Fate::Read);
-            return Reading { attempt: Arc::clone(attempt), is_delivered: false };
+            return Reading {
+                attempt: Arc::clone(attempt),
+                is_delivered: false,
+            };
         }
         let (event_id, instance) = (event_id.to_owned(), OnceLock::new());
-        let attempt = Arc::new(Attempt { event_id, instance, fate: Mutex::new(Fate::Read) });
+        let attempt = Arc::new(Attempt {
+            event_id,
+            instance,
+            fate: Mutex::new(Fate::Read),
+        });
         let excess = (attempts.len() + 1).saturating_sub(ATTEMPTS);
         attempts.drain(..excess);
         attempts.push(Arc::clone(&attempt));
-        Reading { attempt, is_delivered: false }
+        Reading {
+            attempt,
+            is_delivered: false,
+        }
     }
 
     /// A client makes the request again. `None` where the first attempt is not known.
@@ -162,12 +181,16 @@ impl Memory {
         let mut kept = self.kept();
         let attempts = kept.attempts.get_mut(fingerprint)?;
         attempts.retain(|attempt| attempt.counts());
-        let of = |rank: fn(Fate) -> bool| attempts.iter().rev().find(|attempt| rank(attempt.fate()));
+        let of =
+            |rank: fn(Fate) -> bool| attempts.iter().rev().find(|attempt| rank(attempt.fate()));
         let attempt = of(|fate| matches!(fate, Fate::Lost(_)))
             .or_else(|| of(|fate| fate == Fate::Read))
             .or_else(|| of(|fate| matches!(fate, Fate::Delivered(_))))?;
         attempt.set(Fate::Read);
-        Some(Reading { attempt: Arc::clone(attempt), is_delivered: false })
+        Some(Reading {
+            attempt: Arc::clone(attempt),
+            is_delivered: false,
+        })
     }
 
     #[cfg(test)]
@@ -220,7 +243,11 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         let now = Instant::now();
-        self.attempt.set(if self.is_delivered { Fate::Delivered(now) } else { Fate::Lost(now) });
+        self.attempt.set(if self.is_delivered {
+            Fate::Delivered(now)
+        } else {
+            Fate::Lost(now)
+        });
     }
 }
 
@@ -270,7 +297,10 @@ mod tests {
     }
 
     fn stand(memory: &Arc<Memory>, key: impl ToString, text: impl ToString) {
-        memory.hold(&instance(key)).unwrap().stands_at(Some(hash(text)));
+        memory
+            .hold(&instance(key))
+            .unwrap()
+            .stands_at(Some(hash(text)));
     }
 
     #[test]
@@ -329,7 +359,9 @@ mod tests {
         drop(delivered);
         drop(memory.attempt([0; 32], "lost"));
         let read = memory.attempt([0; 32], "read");
-        let again: Vec<_> = (0..2).map(|_| memory.attempt_again(&[0; 32]).unwrap()).collect();
+        let again: Vec<_> = (0..2)
+            .map(|_| memory.attempt_again(&[0; 32]).unwrap())
+            .collect();
         let ids: Vec<_> = again.iter().map(Reading::event_id).collect();
         assert_eq!(ids, ["lost", "read"]);
         assert!(memory.attempt_again(&[1; 32]).is_none());

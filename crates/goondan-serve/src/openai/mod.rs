@@ -38,7 +38,13 @@ use crate::service::Service;
 
 /// What `/openapi.json` says of the routes.
 #[derive(OpenApi)]
-#[openapi(paths(models::list, models::show, chat::create, responses::create, responses::show))]
+#[openapi(paths(
+    models::list,
+    models::show,
+    chat::create,
+    responses::create,
+    responses::show
+))]
 pub(crate) struct Described;
 
 /// The routes below `/v1`.
@@ -63,7 +69,11 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
 }
 
 async fn nothing_there(uri: Uri) -> ApiError {
-    let message = format!("There is nothing at `/v1{}`. For what there is, see {}.", uri.path(), page_url("openai.md"));
+    let message = format!(
+        "There is nothing at `/v1{}`. For what there is, see {}.",
+        uri.path(),
+        page_url("openai.md")
+    );
     ApiError::not_found(message).code("unknown_url")
 }
 
@@ -73,7 +83,9 @@ async fn wrong_method() -> ApiError {
 
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 /// What tells an event from all others.
@@ -84,7 +96,10 @@ fn suffix(event_id: &str) -> &str {
 /// Tells which event a response belongs to, and which conversation.
 fn headers(mut response: Response, event_id: &str, instance: &InstanceId) -> Response {
     let headers = response.headers_mut();
-    for (name, value) in [("x-request-id", event_id), (request::INSTANCE_HEADER, &*instance.instance_key)] {
+    for (name, value) in [
+        ("x-request-id", event_id),
+        (request::INSTANCE_HEADER, &*instance.instance_key),
+    ] {
         // A key may hold what a header can't.
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);

@@ -17,9 +17,13 @@ pub(super) fn agent(service: &Service, model: &str) -> Option<String> {
 
 /// There is no such model.
 pub(super) fn unknown(service: &Service, model: &str) -> ApiError {
-    let message =
-        format!("The model `{model}` does not exist. The models of this server are: {}.", names(service).join(", "));
-    ApiError::not_found(message).about("model").code("model_not_found")
+    let message = format!(
+        "The model `{model}` does not exist. The models of this server are: {}.",
+        names(service).join(", ")
+    );
+    ApiError::not_found(message)
+        .about("model")
+        .code("model_not_found")
 }
 
 /// The swarm first, then its agents.
@@ -40,7 +44,10 @@ fn body(service: &Service, name: &str) -> Value {
     responses((status = 200, body = Object, description = "The list."), Refusals),
 )]
 pub(super) async fn list(State(service): State<Service>) -> Json<Value> {
-    let models: Vec<Value> = names(&service).iter().map(|name| body(&service, name)).collect();
+    let models: Vec<Value> = names(&service)
+        .iter()
+        .map(|name| body(&service, name))
+        .collect();
     Json(json!({"object": "list", "data": models}))
 }
 
@@ -51,7 +58,10 @@ pub(super) async fn list(State(service): State<Service>) -> Json<Value> {
     params(("model" = String, Path, description = "The name of an agent, or of the swarm for its entry agent.")),
     responses((status = 200, body = Object, description = "The model."), Refusals),
 )]
-pub(super) async fn show(State(service): State<Service>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn show(
+    State(service): State<Service>,
+    Path(model): Path<String>,
+) -> Result<Json<Value>, ApiError> {
     match agent(&service, &model) {
         Some(_) => Ok(Json(body(&service, &model))),
         None => Err(unknown(&service, &model)),

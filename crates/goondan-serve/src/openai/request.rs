@@ -47,28 +47,51 @@ impl Request {
         let body = body.map_err(|rejection| unreadable(&rejection))?;
         let fields = match serde_json::from_slice(&body) {
             Ok(Value::Object(fields)) => fields,
-            Ok(_) => return Err(ApiError::request("The body of the request must be a JSON object.")),
-            Err(error) => return Err(ApiError::request(format!("The body of the request is not JSON: {error}."))),
+            Ok(_) => {
+                return Err(ApiError::request(
+                    "The body of the request must be a JSON object.",
+                ));
+            }
+            Err(error) => {
+                return Err(ApiError::request(format!(
+                    "The body of the request is not JSON: {error}."
+                )));
+            }
         };
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let instance_key = match headers.get(INSTANCE_HEADER).map(|key| key.to_str()) {
             Some(Ok(key)) if !key.is_empty() => Some(key.to_owned()),
             Some(_) => {
-                return Err(ApiError::request("The header `X-Goondan-Instance` must be visible ASCII characters."));
+                return Err(ApiError::request(
+                    "The header `X-Goondan-Instance` must be visible ASCII characters.",
+                ));
             }
             None => None,
         };
         let mut hash = Sha256::new();
-        for part in [path.as_bytes(), instance_key.as_deref().unwrap_or_default().as_bytes(), &body] {
+        for part in [
+            path.as_bytes(),
+            instance_key.as_deref().unwrap_or_default().as_bytes(),
+            &body,
+        ] {
             hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(part);
         }
         let again = Again {
-            key: header("idempotency-key").filter(|key| !key.is_empty()).map(str::to_owned),
-            is_retry: header("x-stainless-retry-count").and_then(|count| count.parse().ok()).unwrap_or(0_u32) > 0,
+            key: header("idempotency-key")
+                .filter(|key| !key.is_empty())
+                .map(str::to_owned),
+            is_retry: header("x-stainless-retry-count")
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0_u32)
+                > 0,
             fingerprint: hash.finalize().into(),
         };
-        Ok(Request { fields, again, instance_key })
+        Ok(Request {
+            fields,
+            again,
+            instance_key,
+        })
     }
 
     /// A parameter; `None` where it is absent or null.
@@ -77,32 +100,42 @@ impl Request {
         let value = self.fields.get(name).filter(|value| !value.is_null())?;
         match inner {
             "" => Some(value),
-            inner => value.pointer(&format!("/{}", inner.replace('.', "/"))).filter(|value| !value.is_null()),
+            inner => value
+                .pointer(&format!("/{}", inner.replace('.', "/")))
+                .filter(|value| !value.is_null()),
         }
     }
 
     /// A parameter that is a string.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, ApiError> {
         let wrong = || ApiError::parameter(name, format!("`{name}` must be a string."));
-        self.get(name).map(|value| value.as_str().ok_or_else(wrong)).transpose()
+        self.get(name)
+            .map(|value| value.as_str().ok_or_else(wrong))
+            .transpose()
     }
 
     /// A parameter that is true or false.
     pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, ApiError> {
         let wrong = || ApiError::parameter(name, format!("`{name}` must be true or false."));
-        self.get(name).map_or(Ok(default), |value| value.as_bool().ok_or_else(wrong))
+        self.get(name)
+            .map_or(Ok(default), |value| value.as_bool().ok_or_else(wrong))
     }
 
     /// A parameter that is a list.
     pub(super) fn list(&self, name: &str) -> Result<&[Value], ApiError> {
         let wrong = || ApiError::parameter(name, format!("`{name}` must be a list."));
-        self.get(name).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(wrong)
+        self.get(name)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .ok_or_else(wrong)
     }
 
     /// Refuses what would change the meaning of the answer.
     pub(super) fn check(&self, rules: &[Rule]) -> Result<(), ApiError> {
         for rule in rules {
-            let Some(value) = self.get(rule.name) else { continue };
+            let Some(value) = self.get(rule.name) else {
+                continue;
+            };
             let shown = value.to_string();
             if !super::message::is_nothing(value) && !rule.fine.contains(&&*shown) {
                 return Err(ApiError::parameter(rule.name, rule.why).code("unsupported_parameter"));
@@ -114,7 +147,10 @@ impl Request {
     /// The model that the client names, and its agent.
     pub(super) fn model(&self, service: &Service) -> Result<(String, String), ApiError> {
         let Some(model) = self.text("model")? else {
-            return Err(ApiError::parameter("model", "Say which agent shall answer: `model` is the name of an agent."));
+            return Err(ApiError::parameter(
+                "model",
+                "Say which agent shall answer: `model` is the name of an agent.",
+            ));
         };
         let agent = models::agent(service, model).ok_or_else(|| models::unknown(service, model))?;
         Ok((model.to_owned(), agent))
@@ -141,7 +177,21 @@ impl Request {
         let (talk, stream) = (talk(&self)?, self.flag("stream", false)?);
         let (instance_key, metadata) = self.metadata()?;
         let (user, caller, again) = (self.user()?, caller(headers), self.again);
-        Ok((model, Ask { agent, talk, user, instance_key, previous: None, metadata, stream, again, output, caller }))
+        Ok((
+            model,
+            Ask {
+                agent,
+                talk,
+                user,
+                instance_key,
+                previous: None,
+                metadata,
+                stream,
+                again,
+                output,
+                caller,
+            },
+        ))
     }
 
     /// The conversation that the client names, and what becomes metadata of the user message.
@@ -167,15 +217,23 @@ impl Request {
 
     /// The metadata as they came.
     pub(super) fn metadata_as_given(&self) -> Value {
-        self.get("metadata").cloned().unwrap_or_else(|| Value::Object(Map::new()))
+        self.get("metadata")
+            .cloned()
+            .unwrap_or_else(|| Value::Object(Map::new()))
     }
 }
 
 fn unreadable(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        return Problem::new(Code::SERVE_TOO_LARGE, "The body of the request is too large.")
-            .suggest("Send a smaller body, or start the server with a larger --max-body.")
-            .into();
+        return Problem::new(
+            Code::SERVE_TOO_LARGE,
+            "The body of the request is too large.",
+        )
+        .suggest("Send a smaller body, or start the server with a larger --max-body.")
+        .into();
     }
-    ApiError::request(format!("The body of the request can't be read: {}.", rejection.body_text()))
+    ApiError::request(format!(
+        "The body of the request can't be read: {}.",
+        rejection.body_text()
+    ))
 }

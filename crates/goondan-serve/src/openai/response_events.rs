@@ -51,7 +51,9 @@ impl Events {
             let event = events.ready.pop_front()?;
             Some((Ok::<_, std::convert::Infallible>(event), events))
         });
-        Sse::new(stream).keep_alive(KeepAlive::default()).into_response()
+        Sse::new(stream)
+            .keep_alive(KeepAlive::default())
+            .into_response()
     }
 
     async fn advance(&mut self) {
@@ -74,7 +76,8 @@ impl Events {
         data["type"] = name.into();
         data["sequence_number"] = self.number.into();
         self.number += 1;
-        self.ready.push_back(Event::default().event(name).data(data.to_string()));
+        self.ready
+            .push_back(Event::default().event(name).data(data.to_string()));
     }
 
     /// Where the text that is being said stands.
@@ -96,13 +99,19 @@ impl Events {
             let index = self.said.len();
             self.said.push(String::new());
             let item = self.head.item(index, None, "in_progress");
-            self.put("response.output_item.added", json!({"output_index": index, "item": item}));
+            self.put(
+                "response.output_item.added",
+                json!({"output_index": index, "item": item}),
+            );
             self.put_at_place("response.content_part.added", &[("part", part(""))]);
         }
         if let Some(said) = self.said.last_mut() {
             said.push_str(delta);
         }
-        self.put_at_place("response.output_text.delta", &[("delta", delta.into()), ("logprobs", json!([]))]);
+        self.put_at_place(
+            "response.output_text.delta",
+            &[("delta", delta.into()), ("logprobs", json!([]))],
+        );
     }
 
     fn close_part(&mut self) {
@@ -111,10 +120,16 @@ impl Events {
         }
         let index = self.said.len() - 1;
         let text = self.said[index].clone();
-        self.put_at_place("response.output_text.done", &[("text", (&*text).into()), ("logprobs", json!([]))]);
+        self.put_at_place(
+            "response.output_text.done",
+            &[("text", (&*text).into()), ("logprobs", json!([]))],
+        );
         self.put_at_place("response.content_part.done", &[("part", part(&text))]);
         let item = self.head.item(index, Some(&text), "completed");
-        self.put("response.output_item.done", json!({"output_index": index, "item": item}));
+        self.put(
+            "response.output_item.done",
+            json!({"output_index": index, "item": item}),
+        );
     }
 
     fn end(&mut self, end: &End) {
@@ -137,9 +152,15 @@ impl Events {
             }
         }
         self.close_part();
-        let status = Status::Over { finish: answer.finish, usage: Some(answer.usage) };
+        let status = Status::Over {
+            finish: answer.finish,
+            usage: Some(answer.usage),
+        };
         let response = self.head.body(&self.said, &status);
-        let name = format!("response.{}", response["status"].as_str().unwrap_or("completed"));
+        let name = format!(
+            "response.{}",
+            response["status"].as_str().unwrap_or("completed")
+        );
         self.put(&name, json!({"response": response}));
         self.close();
     }
@@ -147,7 +168,10 @@ impl Events {
     /// The stream can't go on, though the turn does.
     fn fail(&mut self, error: &ApiError) {
         let body = error.body();
-        self.put("error", json!({"code": body["code"], "message": body["message"], "param": body["param"]}));
+        self.put(
+            "error",
+            json!({"code": body["code"], "message": body["message"], "param": body["param"]}),
+        );
         self.close();
     }
 

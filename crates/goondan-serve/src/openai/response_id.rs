@@ -17,16 +17,27 @@ pub(super) struct ResponseId {
 impl ResponseId {
     /// What clients get.
     pub(super) fn encode(&self) -> String {
-        let InstanceId { agent, instance_key } = &self.instance;
+        let InstanceId {
+            agent,
+            instance_key,
+        } = &self.instance;
         let fields = (&self.event_id, agent, instance_key, self.is_stored);
-        format!("resp_{}", URL_SAFE_NO_PAD.encode(serde_json::to_vec(&fields).unwrap_or_default()))
+        format!(
+            "resp_{}",
+            URL_SAFE_NO_PAD.encode(serde_json::to_vec(&fields).unwrap_or_default())
+        )
     }
 
     /// What clients give back; `None` for what this server has not made.
     pub(super) fn decode(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix("resp_")?).ok()?;
-        let (event_id, agent, key, is_stored): (String, String, String, bool) = serde_json::from_slice(&bytes).ok()?;
-        Some(ResponseId { event_id, instance: InstanceId::new(agent, key), is_stored })
+        let (event_id, agent, key, is_stored): (String, String, String, bool) =
+            serde_json::from_slice(&bytes).ok()?;
+        Some(ResponseId {
+            event_id,
+            instance: InstanceId::new(agent, key),
+            is_stored,
+        })
     }
 }
 

@@ -25,19 +25,40 @@ use super::{format, headers};
 use crate::problem::Problem;
 use crate::service::Service;
 
-const TOOLS: &str = "Tools of the client are not supported: an agent calls its own tools, as its project says.";
+const TOOLS: &str =
+    "Tools of the client are not supported: an agent calls its own tools, as its project says.";
 
 const RULES: [Rule; 6] = [
-    Rule { name: "tools", fine: &[], why: TOOLS },
-    Rule { name: "tool_choice", fine: &["\"none\"", "\"auto\""], why: TOOLS },
-    Rule { name: "background", fine: &["false"], why: "There is no background mode. Send `stream`, or wait." },
+    Rule {
+        name: "tools",
+        fine: &[],
+        why: TOOLS,
+    },
+    Rule {
+        name: "tool_choice",
+        fine: &["\"none\"", "\"auto\""],
+        why: TOOLS,
+    },
+    Rule {
+        name: "background",
+        fine: &["false"],
+        why: "There is no background mode. Send `stream`, or wait.",
+    },
     Rule {
         name: "conversation",
         fine: &[],
         why: "Conversations of OpenAI are not known here. Use `previous_response_id`, or the header `X-Goondan-Instance`.",
     },
-    Rule { name: "prompt", fine: &[], why: "Prompt templates of OpenAI are not known here. Use `instructions`." },
-    Rule { name: "top_logprobs", fine: &["0"], why: "Log probabilities are not known here." },
+    Rule {
+        name: "prompt",
+        fine: &[],
+        why: "Prompt templates of OpenAI are not known here. Use `instructions`.",
+    },
+    Rule {
+        name: "top_logprobs",
+        fine: &["0"],
+        why: "Log probabilities are not known here.",
+    },
 ];
 
 /// The key of the user message's metadata that holds what has to be told of a response later.
@@ -56,7 +77,10 @@ pub(super) struct Head {
 /// How a response stands.
 pub(super) enum Status<'a> {
     InProgress,
-    Over { finish: FinishReason, usage: Option<TokenUsage> },
+    Over {
+        finish: FinishReason,
+        usage: Option<TokenUsage>,
+    },
     Failed(&'a ApiError),
 }
 
@@ -92,13 +116,29 @@ pub(super) async fn create(
         echoed["text"] = json!({"format": format});
     }
     let (model, mut ask) = request.ask(&service, &header, &RULES, format::RESPONSES, talk)?;
-    ask.metadata.insert(METADATA.to_owned(), json!({"model": model, "response": echoed}));
+    ask.metadata.insert(
+        METADATA.to_owned(),
+        json!({"model": model, "response": echoed}),
+    );
     ask.previous = previous.as_deref().map(previous_response).transpose()?;
     let stream = ask.stream;
-    let Begun { mut reader, mut reading, instance } = begin(&service, ask).await?;
+    let Begun {
+        mut reader,
+        mut reading,
+        instance,
+    } = begin(&service, ask).await?;
     let event_id = reader.track.event_id.clone();
-    let id = ResponseId { event_id: event_id.clone(), instance: instance.clone(), is_stored };
-    let head = Head { id, created: super::now(), model, echoed };
+    let id = ResponseId {
+        event_id: event_id.clone(),
+        instance: instance.clone(),
+        is_stored,
+    };
+    let head = Head {
+        id,
+        created: super::now(),
+        model,
+        echoed,
+    };
     let response = if stream {
         Events::new(head, reader, reading).respond()
     } else {
@@ -106,7 +146,10 @@ pub(super) async fn create(
         reading.delivered();
         match &*end {
             End::Over(answer) => {
-                let status = Status::Over { finish: answer.finish, usage: Some(answer.usage) };
+                let status = Status::Over {
+                    finish: answer.finish,
+                    usage: Some(answer.usage),
+                };
                 Json(head.body(&answer.parts, &status)).into_response()
             }
             End::Failed(error) => error.clone().into_response(),
@@ -122,20 +165,34 @@ pub(super) async fn create(
     params(("id" = String, Path, description = "The id of the response.")),
     responses((status = 200, body = Object, description = "The response."), Refusals),
 )]
-pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let unknown = || ApiError::not_found(format!("There is no response `{id}`.")).code("response_not_found");
-    let id = ResponseId::decode(&id).filter(|id| id.is_stored).ok_or_else(unknown)?;
+pub(super) async fn show(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let unknown =
+        || ApiError::not_found(format!("There is no response `{id}`.")).code("response_not_found");
+    let id = ResponseId::decode(&id)
+        .filter(|id| id.is_stored)
+        .ok_or_else(unknown)?;
     let swarm = service.swarm();
     let result = match swarm.find(&id.event_id).await {
         Some(Found::Open(_)) => None,
         Some(Found::Over(result)) => Some(Some(*result)),
         None => Some(None),
     };
-    let messages = swarm.conversation(&id.instance).await.map_err(Problem::from)?;
+    let messages = swarm
+        .conversation(&id.instance)
+        .await
+        .map_err(Problem::from)?;
     let turn_id = turn_id(&id.event_id);
-    let own: Vec<&Message> =
-        messages.iter().map(|message| &**message).filter(|message| is_message_of(&message.id, &turn_id)).collect();
-    let asked = own.iter().find_map(|message| message.metadata.get(METADATA));
+    let own: Vec<&Message> = messages
+        .iter()
+        .map(|message| &**message)
+        .filter(|message| is_message_of(&message.id, &turn_id))
+        .collect();
+    let asked = own
+        .iter()
+        .find_map(|message| message.metadata.get(METADATA));
     if asked.is_none() && result.is_some() {
         return Err(unknown());
     }
@@ -150,27 +207,43 @@ pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>)
 /// What is said: a text, or items; `instructions` come before those of the items.
 fn talk(request: &Request) -> Result<Talk, ApiError> {
     let mut talk = match request.get("input") {
-        Some(Value::String(text)) if !text.is_empty() => Talk { new: vec![Said::user(&**text)], ..Talk::default() },
+        Some(Value::String(text)) if !text.is_empty() => Talk {
+            new: vec![Said::user(&**text)],
+            ..Talk::default()
+        },
         Some(Value::Array(items)) => Talk::read(items, "input")?,
-        _ => return Err(ApiError::parameter("input", "Say something: `input` is a text or a list of items.")),
+        _ => {
+            return Err(ApiError::parameter(
+                "input",
+                "Say something: `input` is a text or a list of items.",
+            ));
+        }
     };
     let instructions = request.text("instructions")?.map(str::to_owned);
-    let all: Vec<String> = instructions.into_iter().chain(talk.instructions.take()).collect();
+    let all: Vec<String> = instructions
+        .into_iter()
+        .chain(talk.instructions.take())
+        .collect();
     talk.instructions = joined(&all);
     Ok(talk)
 }
 
 fn previous_response(id: &str) -> Result<ResponseId, ApiError> {
     ResponseId::decode(id).ok_or_else(|| {
-        ApiError::parameter("previous_response_id", "There is no previous response of that id.")
-            .code("previous_response_not_found")
+        ApiError::parameter(
+            "previous_response_id",
+            "There is no previous response of that id.",
+        )
+        .code("previous_response_not_found")
     })
 }
 
 impl Head {
     /// What a conversation tells of a response.
     fn told(id: &ResponseId, own: &[&Message], asked: Option<&Value>) -> Head {
-        let created = own.first().map_or(0, |message| u64::try_from(message.created_at.timestamp()).unwrap_or(0));
+        let created = own.first().map_or(0, |message| {
+            u64::try_from(message.created_at.timestamp()).unwrap_or(0)
+        });
         let get = |name: &str| asked.and_then(|asked| asked.get(name)).cloned();
         let model = get("model").and_then(|model| model.as_str().map(str::to_owned));
         Head {
@@ -184,16 +257,33 @@ impl Head {
     /// A response that is over. Without a result, which is kept for a while alone, its messages tell how it ended.
     fn over(&self, parts: &[String], result: Option<&TurnResult>) -> Value {
         match result {
-            Some(TurnResult { error: Some(error), .. }) => self.body(parts, &Status::Failed(&error.into())),
-            Some(result) => self.body(parts, &Status::Over { finish: result.finish_reason, usage: Some(result.usage) }),
-            None => self.body(parts, &Status::Over { finish: FinishReason::TextResponse, usage: None }),
+            Some(TurnResult {
+                error: Some(error), ..
+            }) => self.body(parts, &Status::Failed(&error.into())),
+            Some(result) => self.body(
+                parts,
+                &Status::Over {
+                    finish: result.finish_reason,
+                    usage: Some(result.usage),
+                },
+            ),
+            None => self.body(
+                parts,
+                &Status::Over {
+                    finish: FinishReason::TextResponse,
+                    usage: None,
+                },
+            ),
         }
     }
 
     /// The response as it stands.
     pub(super) fn body(&self, parts: &[String], status: &Status<'_>) -> Value {
-        let output: Vec<Value> =
-            parts.iter().enumerate().map(|(index, text)| self.item(index, Some(text), "completed")).collect();
+        let output: Vec<Value> = parts
+            .iter()
+            .enumerate()
+            .map(|(index, text)| self.item(index, Some(text), "completed"))
+            .collect();
         let mut body = json!({
             "id": self.id.encode(),
             "object": "response",
@@ -248,7 +338,10 @@ impl Status<'_> {
     fn name(&self) -> &'static str {
         match self {
             Status::InProgress => "in_progress",
-            Status::Over { finish: FinishReason::MaxSteps, .. } => "incomplete",
+            Status::Over {
+                finish: FinishReason::MaxSteps,
+                ..
+            } => "incomplete",
             Status::Over { .. } => "completed",
             Status::Failed(_) => "failed",
         }

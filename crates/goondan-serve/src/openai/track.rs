@@ -68,17 +68,28 @@ pub(super) const BETWEEN: &str = "\n\n";
 impl Track {
     /// Of an event that is on its way.
     pub(super) fn new(event_id: &str) -> Self {
-        Track { event_id: event_id.to_owned(), turn_id: turn_id(event_id), state: watch::Sender::default() }
+        Track {
+            event_id: event_id.to_owned(),
+            turn_id: turn_id(event_id),
+            state: watch::Sender::default(),
+        }
     }
 
     /// A reader from the beginning.
     pub(super) fn read(self: &Arc<Self>) -> Reader {
-        Reader { state: self.state.subscribe(), track: Arc::clone(self), part: 0, offset: 0, is_begun: false }
+        Reader {
+            state: self.state.subscribe(),
+            track: Arc::clone(self),
+            part: 0,
+            offset: 0,
+            is_begun: false,
+        }
     }
 
     /// Its event is accepted.
     pub(super) fn accepted(&self, instance: &InstanceId) {
-        self.state.send_modify(|state| state.instance = Some(instance.clone()));
+        self.state
+            .send_modify(|state| state.instance = Some(instance.clone()));
     }
 
     /// Something happened; maybe in this turn.
@@ -102,14 +113,21 @@ impl Track {
 
     /// What was said so far: all of it where nothing was missed.
     pub(super) fn said(&self) -> Vec<String> {
-        self.state.borrow().parts.iter().map(|saying| saying.text.clone()).collect()
+        self.state
+            .borrow()
+            .parts
+            .iter()
+            .map(|saying| saying.text.clone())
+            .collect()
     }
 
     /// Whoever has followed it is gone, and it has no end.
     pub(super) fn end_unless_over(&self) {
         self.state.send_if_modified(|state| {
             let is_open = state.end.is_none();
-            state.end.get_or_insert_with(|| Arc::new(End::Failed(ApiError::stopped())));
+            state
+                .end
+                .get_or_insert_with(|| Arc::new(End::Failed(ApiError::stopped())));
             is_open
         });
     }
@@ -138,7 +156,10 @@ impl State {
                 }
             }
             (_, Some(saying)) if !is_new => saying.text.push_str(delta),
-            _ => self.parts.push(Saying { text: delta.to_owned(), is_over: false }),
+            _ => self.parts.push(Saying {
+                text: delta.to_owned(),
+                is_over: false,
+            }),
         }
     }
 
@@ -153,7 +174,9 @@ impl State {
     fn step(&mut self) -> bool {
         self.is_void |= self.is_cut();
         self.again = None;
-        let Some(last) = self.parts.last_mut() else { return false };
+        let Some(last) = self.parts.last_mut() else {
+            return false;
+        };
         last.is_over = true;
         true
     }
@@ -171,11 +194,24 @@ impl State {
         self.is_void |= self.is_cut();
         let known = self.parts.len();
         let fits = known <= parts.len()
-            && self.parts.iter().zip(parts).enumerate().all(|(index, (saying, part))| {
-                saying.text == *part || (index + 1 == known && part.starts_with(&saying.text))
-            });
+            && self
+                .parts
+                .iter()
+                .zip(parts)
+                .enumerate()
+                .all(|(index, (saying, part))| {
+                    saying.text == *part || (index + 1 == known && part.starts_with(&saying.text))
+                });
         match fits {
-            true => self.parts = parts.iter().map(|part| Saying { text: part.clone(), is_over: true }).collect(),
+            true => {
+                self.parts = parts
+                    .iter()
+                    .map(|part| Saying {
+                        text: part.clone(),
+                        is_over: true,
+                    })
+                    .collect()
+            }
             false => self.is_void |= !is_exact,
         }
     }
@@ -216,8 +252,13 @@ impl Reader {
 
     /// Waits until the event is accepted, or never will be.
     pub(super) async fn accepted(&mut self) -> Result<InstanceId, ApiError> {
-        let decided = self.state.wait_for(|state| state.instance.is_some() || state.end.is_some()).await;
-        let Ok(state) = decided else { return Err(ApiError::stopped()) };
+        let decided = self
+            .state
+            .wait_for(|state| state.instance.is_some() || state.end.is_some())
+            .await;
+        let Ok(state) = decided else {
+            return Err(ApiError::stopped());
+        };
         match (&state.instance, state.end.as_deref()) {
             (Some(instance), _) => Ok(instance.clone()),
             (None, Some(End::Failed(error))) => Err(error.clone()),
@@ -255,7 +296,10 @@ impl Reader {
             if !delta.is_empty() {
                 self.offset = saying.text.len();
                 self.is_begun = true;
-                return Some(News::Text { part, delta: delta.to_owned() });
+                return Some(News::Text {
+                    part,
+                    delta: delta.to_owned(),
+                });
             }
             if saying.is_over {
                 (self.part, self.offset) = (part + 1, 0);
@@ -267,16 +311,24 @@ impl Reader {
 }
 
 /// What an agent has said in a turn, as its conversation tells: one text a step.
-pub(super) fn said_in<'a>(messages: impl IntoIterator<Item = &'a Message>, turn_id: &str) -> Vec<String> {
-    let own = messages.into_iter().filter(|message| is_said_in(message, turn_id));
-    own.map(Message::text).filter(|text| !text.is_empty()).collect()
+pub(super) fn said_in<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    turn_id: &str,
+) -> Vec<String> {
+    let own = messages
+        .into_iter()
+        .filter(|message| is_said_in(message, turn_id));
+    own.map(Message::text)
+        .filter(|text| !text.is_empty())
+        .collect()
 }
 
 fn is_said_in(message: &Message, turn_id: &str) -> bool {
     match &message.source {
         // What opened the conversation was said elsewhere.
         MessageSource::Assistant { step_id } => {
-            goondan::ids::is_message_of(&message.id, turn_id) && *step_id != format!("{turn_id}-history")
+            goondan::ids::is_message_of(&message.id, turn_id)
+                && *step_id != format!("{turn_id}-history")
         }
         _ => false,
     }
@@ -287,7 +339,11 @@ impl End {
     pub(super) fn of(result: &TurnResult, parts: Vec<String>) -> End {
         match (&result.error, result.finish_reason) {
             (Some(error), _) => End::Failed(error.into()),
-            (None, finish) => End::Over(Answer { parts, finish, usage: result.usage }),
+            (None, finish) => End::Over(Answer {
+                parts,
+                finish,
+                usage: result.usage,
+            }),
         }
     }
 }
@@ -308,11 +364,18 @@ mod tests {
 
     fn text(turn_id: &str, delta: &str) -> SwarmEvent {
         let instance = InstanceId::new("a", "main");
-        SwarmEvent::Text { instance, turn_id: turn_id.to_owned(), delta: delta.to_owned() }
+        SwarmEvent::Text {
+            instance,
+            turn_id: turn_id.to_owned(),
+            delta: delta.to_owned(),
+        }
     }
 
     fn reset() -> SwarmEvent {
-        SwarmEvent::TextReset { instance: InstanceId::new("a", "main"), turn_id: "turn-1".to_owned() }
+        SwarmEvent::TextReset {
+            instance: InstanceId::new("a", "main"),
+            turn_id: "turn-1".to_owned(),
+        }
     }
 
     fn step(turn_id: &str) -> SwarmEvent {
@@ -326,7 +389,11 @@ mod tests {
 
     fn over(parts: &[&str]) -> End {
         let parts = parts.iter().map(|&part| part.to_owned()).collect();
-        End::Over(Answer { parts, finish: FinishReason::TextResponse, usage: TokenUsage::default() })
+        End::Over(Answer {
+            parts,
+            finish: FinishReason::TextResponse,
+            usage: TokenUsage::default(),
+        })
     }
 
     /// What a reader gets that has nothing to wait for: texts, `/` between steps, `!` for what does not fit, `.` for the end.
@@ -347,14 +414,23 @@ mod tests {
     fn readers_get_what_the_turn_says_and_nothing_else() {
         let track = track();
         let mut early = track.read();
-        for event in [step("turn-1"), text("turn-1", "a"), text("turn-2", "x"), text("turn-1", "b"), step("turn-2")] {
+        for event in [
+            step("turn-1"),
+            text("turn-1", "a"),
+            text("turn-2", "x"),
+            text("turn-1", "b"),
+            step("turn-2"),
+        ] {
             track.take(&event);
         }
         assert_eq!(read(&mut early), "ab");
         track.take(&step("turn-1"));
         track.take(&text("turn-1", "c"));
         track.end(over(&["ab", "c"]), true);
-        assert_eq!((read(&mut early), read(&mut track.read())), ("/c/.".to_owned(), "ab/c/.".to_owned()));
+        assert_eq!(
+            (read(&mut early), read(&mut track.read())),
+            ("/c/.".to_owned(), "ab/c/.".to_owned())
+        );
     }
 
     #[test]
@@ -362,7 +438,9 @@ mod tests {
         for heard in [&[][..], &["on"], &["one"]] {
             let track = track();
             let mut reader = track.read();
-            heard.iter().for_each(|heard| track.take(&text("turn-1", heard)));
+            heard
+                .iter()
+                .for_each(|heard| track.take(&text("turn-1", heard)));
             let before = read(&mut reader);
             track.end(over(&["one", "two"]), false);
             assert_eq!(before + &read(&mut reader), "one/two/.");
@@ -377,7 +455,10 @@ mod tests {
         assert_eq!(read(&mut reader), "two");
         track.end(over(&["one", "two"]), false);
         // Who has read nothing gets the answer from the end itself.
-        assert_eq!((read(&mut reader), read(&mut late)), ("!".to_owned(), ".".to_owned()));
+        assert_eq!(
+            (read(&mut reader), read(&mut late)),
+            ("!".to_owned(), ".".to_owned())
+        );
     }
 
     #[test]
@@ -403,7 +484,9 @@ mod tests {
             track.take(&text("turn-1", "one"));
             assert_eq!(read(&mut reader), "one");
             track.take(&reset());
-            again.iter().for_each(|again| track.take(&text("turn-1", again)));
+            again
+                .iter()
+                .for_each(|again| track.take(&text("turn-1", again)));
             track.end(over(&[end]), true);
             assert_eq!(read(&mut reader), "!", "{again:?}");
         }

@@ -35,16 +35,27 @@ async fn who_reads_slowly_reads_on_from_the_store() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("goondan.yaml"), PROJECT).unwrap();
     let bundle = goondan::load(folder.path()).bundle.unwrap();
-    let builder = Swarm::builder(bundle).state_root(folder.path()).environment(Environment::default());
+    let builder = Swarm::builder(bundle)
+        .state_root(folder.path())
+        .environment(Environment::default());
     let swarm = builder.start().await.unwrap();
     let hub = Hub::keeping(4, swarm.sequence_at_start());
-    let (service, _serving) = Service::with_hub(hub, swarm.clone(), Broker::default(), String::new());
-    let feed = Feed { service, interest: Interest::default(), until: None, live: None };
+    let (service, _serving) =
+        Service::with_hub(hub, swarm.clone(), Broker::default(), String::new());
+    let feed = Feed {
+        service,
+        interest: Interest::default(),
+        until: None,
+        live: None,
+    };
     let mut body = feed.respond().into_response().into_body();
     let mut seen = BTreeSet::new();
     let mut ended = 0;
     for number in 0..TURNS {
-        let input = Input { instance_key: Some(format!("k{}", number % 3)), ..Input::text("x") };
+        let input = Input {
+            instance_key: Some(format!("k{}", number % 3)),
+            ..Input::text("x")
+        };
         swarm.send(input).await.unwrap().result().await.unwrap();
     }
     while ended < TURNS {

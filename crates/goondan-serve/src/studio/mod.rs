@@ -87,7 +87,14 @@ page! {
 /// The tags of the files, in their order.
 static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let tag = |text: &str| {
-        format!("\"{}\"", Sha256::digest(text).iter().take(12).map(|b| format!("{b:02x}")).collect::<String>())
+        format!(
+            "\"{}\"",
+            Sha256::digest(text)
+                .iter()
+                .take(12)
+                .map(|b| format!("{b:02x}"))
+                .collect::<String>()
+        )
     };
     FILES.iter().map(|(_, _, text)| tag(text)).collect()
 });
@@ -100,19 +107,32 @@ pub(crate) struct Described;
 /// The page, and the way into it: neither needs the token.
 pub(crate) fn router(access: &Arc<Access>, patience: Duration) -> Router<Service> {
     // Nobody knows who sends a code: that takes no more room or time than a code needs.
-    let begin = post(begin).layer(DefaultBodyLimit::max(CODE_BODY)).layer(from_fn_with_state(patience, in_time));
+    let begin = post(begin)
+        .layer(DefaultBodyLimit::max(CODE_BODY))
+        .layer(from_fn_with_state(patience, in_time));
     Router::new()
         .route("/api/studio/sessions", begin)
-        .route("/studio", get(async || (StatusCode::PERMANENT_REDIRECT, [(LOCATION, PATH)])))
-        .route(PATH, get(async |headers: HeaderMap| file(&headers, "index.html")))
-        .route("/studio/{*name}", get(async |Path(name): Path<String>, headers: HeaderMap| file(&headers, &name)))
+        .route(
+            "/studio",
+            get(async || (StatusCode::PERMANENT_REDIRECT, [(LOCATION, PATH)])),
+        )
+        .route(
+            PATH,
+            get(async |headers: HeaderMap| file(&headers, "index.html")),
+        )
+        .route(
+            "/studio/{*name}",
+            get(async |Path(name): Path<String>, headers: HeaderMap| file(&headers, &name)),
+        )
         .route_layer(from_fn_with_state(Arc::clone(access), guard_place))
 }
 
 /// Waits no longer than that: a body that never ends would keep one of the connections that there may be.
 async fn in_time(State(patience): State<Duration>, request: Request, next: Next) -> Response {
     let late = || Problem::new(Code::SERVE_REQUEST, "The body took too long.").into_response();
-    tokio::time::timeout(patience, next.run(request)).await.unwrap_or_else(|_| late())
+    tokio::time::timeout(patience, next.run(request))
+        .await
+        .unwrap_or_else(|_| late())
 }
 
 fn file(headers: &HeaderMap, name: &str) -> Response {
@@ -120,11 +140,17 @@ fn file(headers: &HeaderMap, name: &str) -> Response {
         return Problem::new(Code::SERVE_NOT_FOUND, "The page has no such file.").into_response();
     };
     let ((_, media, text), tag) = (FILES[place], &TAGS[place]);
-    let mut response = match headers.get(IF_NONE_MATCH).is_some_and(|known| known == tag.as_str()) {
+    let mut response = match headers
+        .get(IF_NONE_MATCH)
+        .is_some_and(|known| known == tag.as_str())
+    {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => ([(CONTENT_TYPE, media)], text).into_response(),
     };
-    let cached = [(ETAG.as_str(), tag.as_str()), (CACHE_CONTROL.as_str(), "no-cache")];
+    let cached = [
+        (ETAG.as_str(), tag.as_str()),
+        (CACHE_CONTROL.as_str(), "no-cache"),
+    ];
     for (name, value) in HEADERS.into_iter().chain(cached) {
         if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse()) {
             response.headers_mut().insert(name, value);
@@ -135,8 +161,16 @@ fn file(headers: &HeaderMap, name: &str) -> Response {
 
 /// Makes a code with which a browser signs in to the studio, once.
 #[utoipa::path(post, path = "/api/studio/codes", responses((status = 201, body = CodeBody), Problems))]
-pub(crate) async fn code(Extension(access): Extension<Arc<Access>>) -> (StatusCode, Json<CodeBody>) {
-    (StatusCode::CREATED, Json(CodeBody { code: access.sign_ins.code().expose().to_owned(), path: PATH.to_owned() }))
+pub(crate) async fn code(
+    Extension(access): Extension<Arc<Access>>,
+) -> (StatusCode, Json<CodeBody>) {
+    (
+        StatusCode::CREATED,
+        Json(CodeBody {
+            code: access.sign_ins.code().expose().to_owned(),
+            path: PATH.to_owned(),
+        }),
+    )
 }
 
 /// Begins a session of the studio with a code; this request needs no token.
@@ -152,10 +186,18 @@ pub(crate) async fn begin(
     Body(body): Body<CodeBody>,
 ) -> Result<(StatusCode, Json<SessionBody>), Problem> {
     let session = access.sign_ins.begin(&body.code).ok_or_else(|| {
-        Problem::new(Code::SERVE_TOKEN, "The code was used before, or its time is over.")
-            .suggest("Run `gdn studio` again: it prints another one.")
+        Problem::new(
+            Code::SERVE_TOKEN,
+            "The code was used before, or its time is over.",
+        )
+        .suggest("Run `gdn studio` again: it prints another one.")
     })?;
-    Ok((StatusCode::CREATED, Json(SessionBody { token: session.expose().to_owned() })))
+    Ok((
+        StatusCode::CREATED,
+        Json(SessionBody {
+            token: session.expose().to_owned(),
+        }),
+    ))
 }
 
 /// Ends the session of the studio whose token the request carries.
@@ -164,10 +206,16 @@ pub(crate) async fn begin(
     path = "/api/studio/session",
     responses((status = 204, description = "The token is worth nothing any more."), Problems),
 )]
-pub(crate) async fn end(Extension(access): Extension<Arc<Access>>, headers: HeaderMap) -> Result<StatusCode, Problem> {
+pub(crate) async fn end(
+    Extension(access): Extension<Arc<Access>>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
     match bearer(&headers).is_some_and(|token| access.sign_ins.end(token)) {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::new(Code::SERVE_CLOSED, "The request carries no token of a session.")),
+        false => Err(Problem::new(
+            Code::SERVE_CLOSED,
+            "The request carries no token of a session.",
+        )),
     }
 }
 
@@ -178,17 +226,26 @@ mod tests {
     use super::*;
 
     fn names(folder: &Path, before: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let entries = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap());
         let below = entries.flat_map(|entry| {
             let name = format!("{before}{}", entry.file_name().to_string_lossy());
-            if entry.path().is_dir() { names(&entry.path(), &format!("{name}/")) } else { vec![name] }
+            if entry.path().is_dir() {
+                names(&entry.path(), &format!("{name}/"))
+            } else {
+                vec![name]
+            }
         });
         below.collect()
     }
 
     #[test]
     fn every_file_of_the_page_is_delivered() {
-        let mut there = names(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/studio/page"), "");
+        let mut there = names(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/studio/page"),
+            "",
+        );
         let mut delivered: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
         there.sort();
         delivered.sort();
@@ -214,7 +271,8 @@ mod tests {
             ] {
                 assert!(!text.contains(wrong), "{name} holds {wrong}");
             }
-            let others = text.matches("http://").count() - text.matches("http://www.w3.org/2000/svg").count();
+            let others = text.matches("http://").count()
+                - text.matches("http://www.w3.org/2000/svg").count();
             assert_eq!(others, 0, "{name} names another host");
         }
     }

@@ -35,7 +35,9 @@ impl SignIns {
         if inner.codes.len() == CODES {
             inner.codes.pop_front();
         }
-        inner.codes.push_back((code.clone(), Instant::now() + CODE_TIME));
+        inner
+            .codes
+            .push_back((code.clone(), Instant::now() + CODE_TIME));
         code
     }
 
@@ -63,7 +65,10 @@ impl SignIns {
 
     /// Whether a session has that token.
     pub(crate) fn has(&self, token: &str) -> bool {
-        self.inner().sessions.iter().any(|session| session.is(token))
+        self.inner()
+            .sessions
+            .iter()
+            .any(|session| session.is(token))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -90,13 +95,20 @@ mod tests {
         assert!(sign_ins.has(session.expose()));
         assert_eq!(sign_ins.begin(code.expose()), None);
         assert_eq!(sign_ins.begin("guessed"), None);
-        assert!(sign_ins.end(session.expose()) && !sign_ins.has(session.expose()) && !sign_ins.end(session.expose()));
+        assert!(
+            sign_ins.end(session.expose())
+                && !sign_ins.has(session.expose())
+                && !sign_ins.end(session.expose())
+        );
     }
 
     #[test]
     fn what_nobody_uses_goes() {
         let sign_ins = SignIns::default();
-        let (old, codes) = (sign_ins.code(), (0..CODES).map(|_| sign_ins.code()).collect::<Vec<_>>());
+        let (old, codes) = (
+            sign_ins.code(),
+            (0..CODES).map(|_| sign_ins.code()).collect::<Vec<_>>(),
+        );
         assert_eq!(sign_ins.begin(old.expose()), None);
         let first = sign_ins.begin(codes[0].expose()).unwrap();
         for _ in 0..SESSIONS {
@@ -105,7 +117,10 @@ mod tests {
         }
         assert!(!sign_ins.has(first.expose()));
         let late = Token::random();
-        sign_ins.inner().codes.push_back((late.clone(), Instant::now()));
+        sign_ins
+            .inner()
+            .codes
+            .push_back((late.clone(), Instant::now()));
         assert_eq!(sign_ins.begin(late.expose()), None, "its time is over");
     }
 }

@@ -110,8 +110,20 @@ pub struct PlanBody {
 
 impl From<&ReloadPlan> for PlanBody {
     fn from(plan: &ReloadPlan) -> Self {
-        let ReloadPlan { added, changed, removed, agents, limits } = plan.clone();
-        PlanBody { added, changed, removed, agents, limits }
+        let ReloadPlan {
+            added,
+            changed,
+            removed,
+            agents,
+            limits,
+        } = plan.clone();
+        PlanBody {
+            added,
+            changed,
+            removed,
+            agents,
+            limits,
+        }
     }
 }
 

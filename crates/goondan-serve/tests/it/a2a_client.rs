@@ -68,20 +68,31 @@ impl Asking {
             .start()
             .await
             .unwrap();
-        Asking { swarm, _folder: folder }
+        Asking {
+            swarm,
+            _folder: folder,
+        }
     }
 
     async fn of(running: &Running) -> Asking {
         let bearer = format!("Bearer {}", running.door.token.expose());
-        Asking::start(&format!("http://{}/a2a/a", running.server.address()), &bearer).await
+        Asking::start(
+            &format!("http://{}/a2a/a", running.server.address()),
+            &bearer,
+        )
+        .await
     }
 
     async fn call(&self, arguments: Value) -> ToolCallResult {
-        within(self.swarm.call_tool(None, None, "other__ask", arguments)).await.unwrap()
+        within(self.swarm.call_tool(None, None, "other__ask", arguments))
+            .await
+            .unwrap()
     }
 
     async fn say(&self, text: &str) -> TurnResult {
-        within(self.swarm.send(Input::text(text)).await.unwrap().result()).await.unwrap()
+        within(self.swarm.send(Input::text(text)).await.unwrap().result())
+            .await
+            .unwrap()
     }
 }
 
@@ -108,11 +119,21 @@ async fn a_swarm_asks_another_and_goes_on_with_the_conversation() {
     assert_eq!(asking.say("hi").await.response_text(), "it said hi one two");
     let first = output(asking.call(json!({"message": "ho"})).await);
     assert_eq!(first["answer"], "ho one two");
-    let second = output(asking.call(json!({"message": "hu", "conversation": first["conversation"]})).await);
+    let second = output(
+        asking
+            .call(json!({"message": "hu", "conversation": first["conversation"]}))
+            .await,
+    );
     assert_eq!(second["conversation"], first["conversation"]);
     let instance = InstanceId::new("a", first["conversation"].as_str().unwrap());
     let messages = running.swarm.conversation(&instance).await.unwrap();
-    assert_eq!(messages.iter().filter(|message| message.data.role == Role::User).count(), 2);
+    assert_eq!(
+        messages
+            .iter()
+            .filter(|message| message.data.role == Role::User)
+            .count(),
+        2
+    );
     // A call without a conversation begins one.
     assert_eq!(running.swarm.instances().await.len(), 2);
 }
@@ -123,12 +144,25 @@ async fn an_agent_that_asks_back_gets_its_answer_by_another_call() {
     let running = Running::start(state.path()).await;
     let asking = Asking::of(&running).await;
     let asked = output(asking.call(json!({"message": "write"})).await);
-    assert!(asked["question"].as_str().unwrap().contains("file-system__write"), "{asked}");
+    assert!(
+        asked["question"]
+            .as_str()
+            .unwrap()
+            .contains("file-system__write"),
+        "{asked}"
+    );
     let answer = |message: &str| json!({"message": message, "task": asked["task"]});
     let again = output(asking.call(answer("perhaps")).await);
-    assert_eq!((&again["question"], &again["task"]), (&asked["question"], &asked["task"]), "that is no answer");
+    assert_eq!(
+        (&again["question"], &again["task"]),
+        (&asked["question"], &asked["task"]),
+        "that is no answer"
+    );
     let done = output(asking.call(answer("yes")).await);
-    assert!(!done["answer"].as_str().unwrap().contains("E_TOOL_DENIED"), "{done}");
+    assert!(
+        !done["answer"].as_str().unwrap().contains("E_TOOL_DENIED"),
+        "{done}"
+    );
     assert_eq!(done["conversation"], asked["conversation"]);
 }
 
@@ -142,7 +176,8 @@ async fn a_call_that_is_cancelled_cancels_the_task() {
     // The other swarm works on it.
     loop {
         let event = within(events.recv()).await.unwrap();
-        if matches!(&event, goondan::event::SwarmEvent::Runtime(event) if json!(event)["type"] == "step.started") {
+        if matches!(&event, goondan::event::SwarmEvent::Runtime(event) if json!(event)["type"] == "step.started")
+        {
             break;
         }
     }
@@ -162,17 +197,37 @@ async fn what_goes_wrong_is_told() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
     let asking = Asking::of(&running).await;
-    assert_eq!(code(asking.call(json!({"message": "break"})).await), "E_A2A_TASK");
-    assert_eq!(code(asking.call(json!({"message": "hi", "task": "nothing"})).await), "E_A2A_REFUSED");
-    assert_eq!(code(asking.call(json!({"text": "hi"})).await), "E_TOOL_INVALID_ARGS");
+    assert_eq!(
+        code(asking.call(json!({"message": "break"})).await),
+        "E_A2A_TASK"
+    );
+    assert_eq!(
+        code(
+            asking
+                .call(json!({"message": "hi", "task": "nothing"}))
+                .await
+        ),
+        "E_A2A_REFUSED"
+    );
+    assert_eq!(
+        code(asking.call(json!({"text": "hi"})).await),
+        "E_TOOL_INVALID_ARGS"
+    );
     let address = running.server.address();
     for (url, authorization) in [
-        (format!("http://{address}/a2a/a"), "Bearer nonsense-nonsense"),
+        (
+            format!("http://{address}/a2a/a"),
+            "Bearer nonsense-nonsense",
+        ),
         (format!("http://{address}/a2a/nobody"), "Bearer x"),
         ("http://127.0.0.1:1/".to_owned(), "Bearer x"),
     ] {
         let stranger = Asking::start(&url, authorization).await;
-        assert_eq!(code(stranger.call(json!({"message": "hi"})).await), "E_A2A_CONNECT", "{url}");
+        assert_eq!(
+            code(stranger.call(json!({"message": "hi"})).await),
+            "E_A2A_CONNECT",
+            "{url}"
+        );
     }
     // A start waits for nobody, and a task goes on where the agent comes back.
     assert_eq!(running.swarm.instances().await.len(), 1);
@@ -181,7 +236,8 @@ async fn what_goes_wrong_is_told() {
 #[tokio::test]
 async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start_project(state.path(), Limits::default(), PROJECT, |builder| builder).await;
+    let running =
+        Running::start_project(state.path(), Limits::default(), PROJECT, |builder| builder).await;
     let folder = tempfile::tempdir().unwrap();
     // Its author says that the agent looks at the ids of messages.
     let project = asking(&format!("http://{}/a2a/a", running.server.address()));
@@ -193,10 +249,17 @@ async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
     let bearer = format!("Bearer {}", running.door.token.expose());
     let mut events = running.swarm.subscribe();
     let swarm = start(folder.path(), &bearer).await;
-    let turn = swarm.send(Input { id: Some("once".to_owned()), ..Input::text("slow") }).await.unwrap();
+    let turn = swarm
+        .send(Input {
+            id: Some("once".to_owned()),
+            ..Input::text("slow")
+        })
+        .await
+        .unwrap();
     loop {
         let event = within(events.recv()).await.unwrap();
-        if matches!(&event, goondan::event::SwarmEvent::Runtime(event) if json!(event)["type"] == "step.started") {
+        if matches!(&event, goondan::event::SwarmEvent::Runtime(event) if json!(event)["type"] == "step.started")
+        {
             break;
         }
     }
@@ -212,10 +275,23 @@ async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
         }
     })
     .await;
-    while !matches!(within(again.recv()).await.unwrap(), goondan::event::SwarmEvent::TurnEnded { .. }) {}
-    let messages = swarm.conversation(&InstanceId::new("b", "main")).await.unwrap();
-    let results: Vec<_> = messages.iter().flat_map(|message| message.tool_results()).collect();
-    assert_eq!(results[0].error.as_ref().unwrap().code, "E_A2A_TASK", "{results:?}");
+    while !matches!(
+        within(again.recv()).await.unwrap(),
+        goondan::event::SwarmEvent::TurnEnded { .. }
+    ) {}
+    let messages = swarm
+        .conversation(&InstanceId::new("b", "main"))
+        .await
+        .unwrap();
+    let results: Vec<_> = messages
+        .iter()
+        .flat_map(|message| message.tool_results())
+        .collect();
+    assert_eq!(
+        results[0].error.as_ref().unwrap().code,
+        "E_A2A_TASK",
+        "{results:?}"
+    );
     assert_eq!(running.swarm.instances().await.len(), 1);
 }
 
@@ -225,7 +301,11 @@ async fn start(folder: &Path, authorization: &str) -> Swarm {
     within(async {
         loop {
             let builder = Swarm::builder(Arc::clone(&bundle)).state_root(folder.join("state"));
-            match builder.environment(environment(authorization)).start().await {
+            match builder
+                .environment(environment(authorization))
+                .start()
+                .await
+            {
                 Ok(swarm) => return swarm,
                 Err(StartError::Workspace(_)) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),

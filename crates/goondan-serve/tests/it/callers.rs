@@ -23,8 +23,16 @@ async fn caller(running: &Running, path: &str, headers: &str, body: &Value) -> O
         if let SwarmEvent::Runtime(event) = event
             && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
         {
-            let caller = event.trace.caller.as_deref().map(|caller| serde_json::to_string(caller).unwrap());
-            assert_ne!(event.trace.trace_id, PARENT[3..35], "a chain keeps its own id");
+            let caller = event
+                .trace
+                .caller
+                .as_deref()
+                .map(|caller| serde_json::to_string(caller).unwrap());
+            assert_ne!(
+                event.trace.trace_id,
+                PARENT[3..35],
+                "a chain keeps its own id"
+            );
             return caller;
         }
     }
@@ -35,22 +43,33 @@ async fn every_door_takes_the_trace_of_its_client() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
     let headers = format!("traceparent: {PARENT}\r\ntracestate: a=1\r\ntracestate: b=2\r\n");
-    let expected = Some(format!(r#"{{"traceparent":"{PARENT}","tracestate":"a=1,b=2"}}"#));
+    let expected = Some(format!(
+        r#"{{"traceparent":"{PARENT}","tracestate":"a=1,b=2"}}"#
+    ));
     let said = |text: &str| json!([{"role": "user", "content": text}]);
-    let message =
-        json!({"role": "user", "kind": "message", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]});
+    let message = json!({"role": "user", "kind": "message", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]});
     for (path, body) in [
         ("/api/inputs?wait=true", json!({"text": "hi"})),
-        ("/v1/chat/completions", json!({"model": "a", "messages": said("hello")})),
+        (
+            "/v1/chat/completions",
+            json!({"model": "a", "messages": said("hello")}),
+        ),
         ("/v1/responses", json!({"model": "a", "input": "hi"})),
-        ("/a2a/a", json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}})),
+        (
+            "/a2a/a",
+            json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}),
+        ),
         (
             "/ag-ui/a",
             json!({"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}],
                    "tools": [], "context": [], "state": {}, "forwardedProps": {}}),
         ),
     ] {
-        assert_eq!(caller(&running, path, &headers, &body).await, expected, "{path}");
+        assert_eq!(
+            caller(&running, path, &headers, &body).await,
+            expected,
+            "{path}"
+        );
     }
 }
 
@@ -59,10 +78,34 @@ async fn headers_that_break_the_standard_name_nobody() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
     let twice = format!("traceparent: {PARENT}\r\ntraceparent: {PARENT}\r\n");
-    for headers in ["", "traceparent: 00-nonsense\r\n", "tracestate: a=1\r\n", &twice] {
-        assert_eq!(caller(&running, "/api/inputs?wait=true", headers, &json!({"text": "hi"})).await, None, "{headers}");
+    for headers in [
+        "",
+        "traceparent: 00-nonsense\r\n",
+        "tracestate: a=1\r\n",
+        &twice,
+    ] {
+        assert_eq!(
+            caller(
+                &running,
+                "/api/inputs?wait=true",
+                headers,
+                &json!({"text": "hi"})
+            )
+            .await,
+            None,
+            "{headers}"
+        );
     }
     let headers = format!("traceparent: {PARENT}\r\ntracestate: not a state\r\n");
     let expected = Some(format!(r#"{{"traceparent":"{PARENT}"}}"#));
-    assert_eq!(caller(&running, "/api/inputs?wait=true", &headers, &json!({"text": "hi"})).await, expected);
+    assert_eq!(
+        caller(
+            &running,
+            "/api/inputs?wait=true",
+            &headers,
+            &json!({"text": "hi"})
+        )
+        .await,
+        expected
+    );
 }

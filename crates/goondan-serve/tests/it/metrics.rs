@@ -54,12 +54,18 @@ impl Running {
 #[tokio::test]
 async fn what_a_swarm_does_is_counted() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start_project(state.path(), Limits::default(), PROJECT, |builder| builder).await;
+    let running =
+        Running::start_project(state.path(), Limits::default(), PROJECT, |builder| builder).await;
     let ended = running.ask("invent a tool").await;
-    assert_eq!(ended.result.unwrap().finish_reason, FinishReason::TextResponse);
+    assert_eq!(
+        ended.result.unwrap().finish_reason,
+        FinishReason::TextResponse
+    );
     let ended = running.ask("break").await;
     assert_eq!(ended.result.unwrap().finish_reason, FinishReason::Error);
-    let counts = running.counts_with(r#"gdn_turns_total{agent="a",finish_reason="error"} 1"#).await;
+    let counts = running
+        .counts_with(r#"gdn_turns_total{agent="a",finish_reason="error"} 1"#)
+        .await;
     for line in [
         r#"gdn_build_info{version="0"} 1"#,
         r#"gdn_turns_total{agent="a",finish_reason="text_response"} 1"#,
@@ -77,8 +83,17 @@ async fn what_a_swarm_does_is_counted() {
         "gdn_turns_running 0",
         "# EOF",
     ] {
-        assert!(counts.lines().any(|counted| counted == line), "{line}\n{counts}");
+        assert!(
+            counts.lines().any(|counted| counted == line),
+            "{line}\n{counts}"
+        );
     }
-    assert!(counts.contains("content-type: application/openmetrics-text"), "{counts}");
-    assert!(!counts.contains("made__up"), "what a model writes is no label");
+    assert!(
+        counts.contains("content-type: application/openmetrics-text"),
+        "{counts}"
+    );
+    assert!(
+        !counts.contains("made__up"),
+        "what a model writes is no label"
+    );
 }

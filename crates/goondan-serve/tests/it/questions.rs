@@ -20,14 +20,21 @@ async fn where_nobody_is_there_a_call_is_refused() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
     let ended = running.ask("write").await;
-    assert!(ended.text.unwrap().contains("E_TOOL_DENIED"), "the model hears why");
+    assert!(
+        ended.text.unwrap().contains("E_TOOL_DENIED"),
+        "the model hears why"
+    );
 }
 
 #[tokio::test]
 async fn an_answer_lets_the_call_run_and_the_first_one_counts() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
-    let mut watching = running.client.events("/api/events?approvals=true").await.unwrap();
+    let mut watching = running
+        .client
+        .events("/api/events?approvals=true")
+        .await
+        .unwrap();
     // Its presence counts from the moment its stream has begun.
     within(async {
         while !running.broker.is_anybody_there() {
@@ -35,15 +42,40 @@ async fn an_answer_lets_the_call_run_and_the_first_one_counts() {
         }
     })
     .await;
-    let sent: InputState = running.client.post("/api/inputs", &input("write")).await.unwrap();
+    let sent: InputState = running
+        .client
+        .post("/api/inputs", &input("write"))
+        .await
+        .unwrap();
     let question = question(&mut watching).await;
-    assert_eq!((&*question.tool_name, &question.arguments["path"]), ("file-system__write", &"note.txt".into()));
+    assert_eq!(
+        (&*question.tool_name, &question.arguments["path"]),
+        ("file-system__write", &"note.txt".into())
+    );
     let open: Vec<QuestionBody> = running.client.get("/api/approvals").await.unwrap();
     assert_eq!(open, std::slice::from_ref(&question));
     let path = format!("/api/approvals/{}", question.id);
-    running.client.tell(&path, &AnswerBody { answer: Answer::Once, covers: Cover::Call }).await.unwrap();
-    let Err(ClientError::Refused(late)) =
-        running.client.tell(&path, &AnswerBody { answer: Answer::Deny, covers: Cover::Call }).await
+    running
+        .client
+        .tell(
+            &path,
+            &AnswerBody {
+                answer: Answer::Once,
+                covers: Cover::Call,
+            },
+        )
+        .await
+        .unwrap();
+    let Err(ClientError::Refused(late)) = running
+        .client
+        .tell(
+            &path,
+            &AnswerBody {
+                answer: Answer::Deny,
+                covers: Cover::Call,
+            },
+        )
+        .await
     else {
         panic!("the second answer was taken");
     };
@@ -53,7 +85,11 @@ async fn an_answer_lets_the_call_run_and_the_first_one_counts() {
             break;
         }
     }
-    let events = running.client.events(&format!("/api/inputs/{}/events", sent.id)).await.unwrap();
+    let events = running
+        .client
+        .events(&format!("/api/inputs/{}/events", sent.id))
+        .await
+        .unwrap();
     let last = crate::support::all(events).await.pop().unwrap();
     let ended: InputState = serde_json::from_str(&last.data).unwrap();
     assert!(!ended.text.unwrap().contains("E_TOOL_DENIED"));
@@ -63,7 +99,11 @@ async fn an_answer_lets_the_call_run_and_the_first_one_counts() {
 async fn a_client_that_leaves_takes_its_hope_along() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
-    let mut stream = running.client.follow("/api/inputs?approvals=true", &input("write")).await.unwrap();
+    let mut stream = running
+        .client
+        .follow("/api/inputs?approvals=true", &input("write"))
+        .await
+        .unwrap();
     question(&mut stream).await;
     let sent: Vec<QuestionBody> = running.client.get("/api/approvals").await.unwrap();
     assert_eq!(sent.len(), 1);

@@ -88,23 +88,48 @@ impl Running {
         let broker = Broker::default();
         let builder = Swarm::builder(project.bundle.unwrap())
             .state_root(state)
-            .workspace(goondan::Workspace { id: "w".to_owned(), dir: state.join("w") })
+            .workspace(goondan::Workspace {
+                id: "w".to_owned(),
+                dir: state.join("w"),
+            })
             .environment(Environment::default())
             .approver(std::sync::Arc::new(broker.clone()));
         let swarm = with(builder).start().await.unwrap();
         let (service, serving) = Service::begin(swarm.clone(), broker.clone(), "0");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let token = Token::random();
-        let offer = offer(Offer { limits, ..Access::local(token.clone()).into() });
+        let offer = offer(Offer {
+            limits,
+            ..Access::local(token.clone()).into()
+        });
         let server = Server::listen(listener, service.clone(), offer).unwrap();
-        let door = Door { address: server.address(), token, pid: 0 };
+        let door = Door {
+            address: server.address(),
+            token,
+            pid: 0,
+        };
         let client = Client::through(&door);
-        Running { swarm, service, client, door, broker, server, _serving: serving, _project: folder }
+        Running {
+            swarm,
+            service,
+            client,
+            door,
+            broker,
+            server,
+            _serving: serving,
+            _project: folder,
+        }
     }
 
     /// Ends it as if the process had died, so that its workspace is free.
     pub(crate) async fn kill(self) {
-        let Running { swarm, service, server, _serving, .. } = self;
+        let Running {
+            swarm,
+            service,
+            server,
+            _serving,
+            ..
+        } = self;
         swarm.kill();
         drop(_serving);
         drop(service);
@@ -114,13 +139,23 @@ impl Running {
 
     /// Hands an input in and waits for the end of its turn.
     pub(crate) async fn ask(&self, text: &str) -> InputState {
-        self.client.post("/api/inputs?wait=true", &input(text)).await.unwrap()
+        self.client
+            .post("/api/inputs?wait=true", &input(text))
+            .await
+            .unwrap()
     }
 
     /// How many user messages the main conversation has.
     pub(crate) async fn turns(&self) -> usize {
-        let messages = self.swarm.conversation(&InstanceId::new("a", "main")).await.unwrap();
-        messages.iter().filter(|message| message.data.role == goondan::message::Role::User).count()
+        let messages = self
+            .swarm
+            .conversation(&InstanceId::new("a", "main"))
+            .await
+            .unwrap();
+        messages
+            .iter()
+            .filter(|message| message.data.role == goondan::message::Role::User)
+            .count()
     }
 
     /// A response to bytes as they are: its head and body.
@@ -135,7 +170,10 @@ impl Running {
 }
 
 pub(crate) fn input(text: &str) -> InputBody {
-    InputBody { text: text.to_owned(), ..InputBody::default() }
+    InputBody {
+        text: text.to_owned(),
+        ..InputBody::default()
+    }
 }
 
 /// All events up to the end of the stream.
@@ -149,7 +187,9 @@ pub(crate) async fn all(mut events: ServerEvents) -> Vec<ServerEvent> {
 
 /// What hangs fails.
 pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), what).await.expect("it took a minute")
+    tokio::time::timeout(Duration::from_secs(60), what)
+        .await
+        .expect("it took a minute")
 }
 
 pub(crate) fn names(events: &[ServerEvent]) -> Vec<&str> {

@@ -15,22 +15,45 @@ async fn without_the_token_nothing_is_told() {
     let running = Running::start(state.path()).await;
     for (head, wanted) in [
         ("GET /api/swarm HTTP/1.1\r\nHost: localhost\r\n", "401"),
-        ("GET /api/swarm HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer nonsense\r\n", "401"),
-        ("GET /api/swarm HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer TOKEN\r\n", "403"),
+        (
+            "GET /api/swarm HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer nonsense\r\n",
+            "401",
+        ),
+        (
+            "GET /api/swarm HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer TOKEN\r\n",
+            "403",
+        ),
         (
             "GET /api/swarm HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\nAuthorization: Bearer TOKEN\r\n",
             "403",
         ),
-        ("GET /api/swarm HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n", "200"),
-        ("GET /api/nothing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n", "404"),
-        ("PUT /api/swarm HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n", "405"),
-        ("GET /api/events?after=x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n", "400"),
-        ("GET /api/events HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: x\r\nAuthorization: Bearer TOKEN\r\n", "400"),
+        (
+            "GET /api/swarm HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n",
+            "200",
+        ),
+        (
+            "GET /api/nothing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n",
+            "404",
+        ),
+        (
+            "PUT /api/swarm HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n",
+            "405",
+        ),
+        (
+            "GET /api/events?after=x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n",
+            "400",
+        ),
+        (
+            "GET /api/events HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: x\r\nAuthorization: Bearer TOKEN\r\n",
+            "400",
+        ),
         ("GET /healthz HTTP/1.1\r\nHost: anything\r\n", "200"),
         ("nonsense\r\n", "400"),
     ] {
         let head = head.replace("TOKEN", running.door.token.expose());
-        let response = running.raw(format!("{head}Connection: close\r\n\r\n").as_bytes()).await;
+        let response = running
+            .raw(format!("{head}Connection: close\r\n\r\n").as_bytes())
+            .await;
         assert_eq!(status(&response), wanted, "{head}: {response}");
         assert!(!response.contains(running.door.token.expose()));
     }
@@ -39,7 +62,10 @@ async fn without_the_token_nothing_is_told() {
 #[tokio::test]
 async fn a_body_that_is_too_large_or_no_input_is_refused() {
     let state = tempfile::tempdir().unwrap();
-    let limits = Limits { body: 1_000, ..Limits::default() };
+    let limits = Limits {
+        body: 1_000,
+        ..Limits::default()
+    };
     let running = Running::start_with(state.path(), limits).await;
     let post = |body: String| {
         let token = running.door.token.expose();
@@ -56,8 +82,14 @@ async fn a_body_that_is_too_large_or_no_input_is_refused() {
         (r#"["hi"]"#.to_owned(), "400"),
         (r#"{"text": ""}"#.to_owned(), "400"),
         (r#"{"text": "hi", "id": ""}"#.to_owned(), "400"),
-        (r#"{"files": [{"mediaType": "image", "data": "AAAA"}]}"#.to_owned(), "400"),
-        (r#"{"files": [{"mediaType": "image/png", "data": "A!AA"}]}"#.to_owned(), "400"),
+        (
+            r#"{"files": [{"mediaType": "image", "data": "AAAA"}]}"#.to_owned(),
+            "400",
+        ),
+        (
+            r#"{"files": [{"mediaType": "image/png", "data": "A!AA"}]}"#.to_owned(),
+            "400",
+        ),
         (r#"{"text": 1}"#.to_owned(), "400"),
         (r#"{"text": "hi", "unknown": 1}"#.to_owned(), "400"),
         ("\u{0}".to_owned(), "400"),
@@ -72,7 +104,10 @@ async fn a_body_that_is_too_large_or_no_input_is_refused() {
 #[tokio::test]
 async fn a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() {
     let state = tempfile::tempdir().unwrap();
-    let limits = Limits { body: 1_000, ..Limits::default() };
+    let limits = Limits {
+        body: 1_000,
+        ..Limits::default()
+    };
     let running = Running::start_with(state.path(), limits).await;
     let token = running.door.token.expose();
     for path in [
@@ -96,10 +131,16 @@ async fn a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() {
 #[tokio::test]
 async fn a_client_that_says_nothing_is_shown_the_door() {
     let state = tempfile::tempdir().unwrap();
-    let limits = Limits { head: std::time::Duration::from_millis(50), connections: 1, ..Limits::default() };
+    let limits = Limits {
+        head: std::time::Duration::from_millis(50),
+        connections: 1,
+        ..Limits::default()
+    };
     let running = Running::start_with(state.path(), limits).await;
     // The only connection there may be, until its time is up.
-    let _mute = tokio::net::TcpStream::connect(running.server.address()).await.unwrap();
+    let _mute = tokio::net::TcpStream::connect(running.server.address())
+        .await
+        .unwrap();
     let swarm: serde_json::Value = within(running.client.get("/api/swarm")).await.unwrap();
     assert_eq!(swarm["name"], "default");
 }

@@ -72,7 +72,11 @@ impl Code {
 
     /// The severity that the first letter says: warnings begin with `W_`, everything else is an error.
     pub fn severity(self) -> Severity {
-        if self.0.starts_with("W_") { Severity::Warning } else { Severity::Error }
+        if self.0.starts_with("W_") {
+            Severity::Warning
+        } else {
+            Severity::Error
+        }
     }
 
     /// The address of the heading of `docs/errors.md` that explains it.
@@ -117,8 +121,14 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    const BLANK: Explanation =
-        Explanation { code: Code(""), meaning: "", why: "", example: None, next: "", more: None };
+    const BLANK: Explanation = Explanation {
+        code: Code(""),
+        meaning: "",
+        why: "",
+        example: None,
+        next: "",
+        more: None,
+    };
 
     /// The address of [`Explanation::more`].
     pub fn more_url(&self) -> Option<String> {
@@ -162,19 +172,35 @@ impl Form {
 }
 
 const fn yaml(wrong: &'static str, right: &'static str) -> Option<Example> {
-    Some(Example { form: Form::Yaml, wrong, right })
+    Some(Example {
+        form: Form::Yaml,
+        wrong,
+        right,
+    })
 }
 
 const fn running(wrong: &'static str, right: &'static str) -> Option<Example> {
-    Some(Example { form: Form::Running, wrong, right })
+    Some(Example {
+        form: Form::Running,
+        wrong,
+        right,
+    })
 }
 
 const fn call(wrong: &'static str, right: &'static str) -> Option<Example> {
-    Some(Example { form: Form::Call, wrong, right })
+    Some(Example {
+        form: Form::Call,
+        wrong,
+        right,
+    })
 }
 
 const fn shell(wrong: &'static str, right: &'static str) -> Option<Example> {
-    Some(Example { form: Form::Shell, wrong, right })
+    Some(Example {
+        form: Form::Shell,
+        wrong,
+        right,
+    })
 }
 
 /// Codes that belong together.
@@ -188,21 +214,66 @@ pub struct Section {
 
 /// The whole table.
 pub const SECTIONS: &[Section] = &[
-    Section { title: "Files and documents", rows: documents::ROWS },
-    Section { title: "References", rows: references::ROWS },
-    Section { title: "Packages", rows: packages::ROWS },
-    Section { title: "Entries, tools and values", rows: entries::ROWS },
-    Section { title: "Warnings", rows: warnings::ROWS },
-    Section { title: "Tool calls", rows: calls::ROWS },
-    Section { title: "Built-in tools", rows: built_in::ROWS },
-    Section { title: "Modules and their hosts", rows: hosts::ROWS },
-    Section { title: "Extensions from files", rows: extensions::ROWS },
-    Section { title: "MCP servers", rows: mcp::ROWS },
-    Section { title: "Agents of other programs", rows: a2a::ROWS },
-    Section { title: "The server", rows: serve::ROWS },
-    Section { title: "Agents", rows: agents::ROWS },
-    Section { title: "Models and turns", rows: turns::ROWS },
-    Section { title: "The command", rows: command::ROWS },
+    Section {
+        title: "Files and documents",
+        rows: documents::ROWS,
+    },
+    Section {
+        title: "References",
+        rows: references::ROWS,
+    },
+    Section {
+        title: "Packages",
+        rows: packages::ROWS,
+    },
+    Section {
+        title: "Entries, tools and values",
+        rows: entries::ROWS,
+    },
+    Section {
+        title: "Warnings",
+        rows: warnings::ROWS,
+    },
+    Section {
+        title: "Tool calls",
+        rows: calls::ROWS,
+    },
+    Section {
+        title: "Built-in tools",
+        rows: built_in::ROWS,
+    },
+    Section {
+        title: "Modules and their hosts",
+        rows: hosts::ROWS,
+    },
+    Section {
+        title: "Extensions from files",
+        rows: extensions::ROWS,
+    },
+    Section {
+        title: "MCP servers",
+        rows: mcp::ROWS,
+    },
+    Section {
+        title: "Agents of other programs",
+        rows: a2a::ROWS,
+    },
+    Section {
+        title: "The server",
+        rows: serve::ROWS,
+    },
+    Section {
+        title: "Agents",
+        rows: agents::ROWS,
+    },
+    Section {
+        title: "Models and turns",
+        rows: turns::ROWS,
+    },
+    Section {
+        title: "The command",
+        rows: command::ROWS,
+    },
 ];
 
 /// Every row, in the order of the page.
@@ -220,7 +291,10 @@ pub fn near(text: &str) -> Vec<Code> {
     const MOST: usize = 6;
     let codes: Vec<&str> = explanations().map(|row| row.code.0).collect();
     let wanted = text.to_ascii_uppercase();
-    let part = codes.iter().filter(|code| !wanted.is_empty() && code.contains(&wanted)).copied();
+    let part = codes
+        .iter()
+        .filter(|code| !wanted.is_empty() && code.contains(&wanted))
+        .copied();
     let mut near: Vec<&str> = closest(text, &codes).into_iter().collect();
     for code in part {
         if !near.contains(&code) {
@@ -239,7 +313,10 @@ mod tests {
         assert_eq!(Code::find("e_tool_denied"), Some(Code::TOOL_DENIED));
         assert_eq!(Code::find("E_TOOL_DENIE"), None);
         assert_eq!(near("E_TOOL_DENIE"), [Code::TOOL_DENIED]);
-        assert_eq!(near("path_escape"), [Code::PATH_ESCAPE, Code::TOOL_PATH_ESCAPE]);
+        assert_eq!(
+            near("path_escape"),
+            [Code::PATH_ESCAPE, Code::TOOL_PATH_ESCAPE]
+        );
         assert!(near("").is_empty() && near("nonsense").is_empty());
     }
 }

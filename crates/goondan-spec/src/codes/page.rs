@@ -26,13 +26,19 @@ pub fn markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
     for section in SECTIONS {
         let _ = write!(page, "\n## {}\n", section.title);
-        section.rows.iter().for_each(|row| page.push_str(&entry(row)));
+        section
+            .rows
+            .iter()
+            .for_each(|row| page.push_str(&entry(row)));
     }
     page
 }
 
 fn entry(row: &Explanation) -> String {
-    let mut text = format!("\n### {}\n\n{}\n\n**When.** {}\n", row.code, row.meaning, row.why);
+    let mut text = format!(
+        "\n### {}\n\n{}\n\n**When.** {}\n",
+        row.code, row.meaning, row.why
+    );
     if let Some(example) = &row.example {
         let language = example.form.language();
         for (title, shown) in [("Wrong", example.wrong), ("Right", example.right)] {

@@ -9,4 +9,6 @@ mod script;
 mod shells;
 
 pub use parse::{Beyond, parse};
-pub use script::{CD, Command, Group, Piece, Redirect, Script, Stage, Step, Target, When, Word, stays_inside};
+pub use script::{
+    CD, Command, Group, Piece, Redirect, Script, Stage, Step, Target, When, Word, stays_inside,
+};

@@ -25,7 +25,9 @@ const DEEPEST: usize = 16;
 /// # Errors
 /// Where only a shell can run it.
 pub fn parse(line: &str) -> Result<Script, Beyond> {
-    let odd = |c: char| (c.is_control() && c != '\n' && c != '\t') || (!c.is_ascii() && c.is_whitespace());
+    let odd = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t') || (!c.is_ascii() && c.is_whitespace())
+    };
     if line.len() > LONGEST {
         return beyond("is too long to be judged");
     }
@@ -33,11 +35,20 @@ pub fn parse(line: &str) -> Result<Script, Beyond> {
         return beyond("holds characters that shells read differently");
     }
     let mut numbers = 0;
-    let script = Reader { rest: line.chars().peekable(), depth: 0, numbers: &mut numbers }.list(false)?;
+    let script = Reader {
+        rest: line.chars().peekable(),
+        depth: 0,
+        numbers: &mut numbers,
+    }
+    .list(false)?;
     if script.has_glob() && !script.stays() {
         return beyond("matches files outside of the working folder");
     }
-    if script.steps.is_empty() { beyond("runs nothing") } else { Ok(script) }
+    if script.steps.is_empty() {
+        beyond("runs nothing")
+    } else {
+        Ok(script)
+    }
 }
 
 struct Reader<'a> {
@@ -93,9 +104,16 @@ impl Reader<'_> {
                 Some(_) => false,
             };
             if is_over {
-                return if when == When::Always { Ok(script) } else { beyond("ends in the middle") };
+                return if when == When::Always {
+                    Ok(script)
+                } else {
+                    beyond("ends in the middle")
+                };
             }
-            script.steps.push(Step { when, stages: self.pipeline()? });
+            script.steps.push(Step {
+                when,
+                stages: self.pipeline()?,
+            });
             when = match self.connector(in_group)? {
                 Some(when) => when,
                 None => return Ok(script),
@@ -156,7 +174,13 @@ impl Reader<'_> {
                     let digit = self.rest.next();
                     redirects.push(self.redirect(digit)?);
                 }
-                _ => return Ok(Stage::Group(Group { script, redirects, shell: None })),
+                _ => {
+                    return Ok(Stage::Group(Group {
+                        script,
+                        redirects,
+                        shell: None,
+                    }));
+                }
             }
         }
     }
@@ -176,12 +200,21 @@ impl Reader<'_> {
     fn command(&mut self) -> Result<Stage, Beyond> {
         let number = *self.numbers;
         *self.numbers += 1;
-        let mut command = Command { number, assignments: Vec::new(), words: Vec::new(), redirects: Vec::new() };
+        let mut command = Command {
+            number,
+            assignments: Vec::new(),
+            words: Vec::new(),
+            redirects: Vec::new(),
+        };
         loop {
             self.skip(false);
             match self.peek() {
                 None | Some('\n' | ';' | '&' | '|' | ')') => break,
-                Some('(') => return beyond("defines a function, or has a bracket that only some shells understand"),
+                Some('(') => {
+                    return beyond(
+                        "defines a function, or has a bracket that only some shells understand",
+                    );
+                }
                 Some('<' | '>') => command.redirects.push(self.redirect(None)?),
                 Some(c) if c.is_ascii_digit() && matches!(self.peek_second(), Some('<' | '>')) => {
                     let digit = self.rest.next();
@@ -201,8 +234,14 @@ impl Reader<'_> {
             if SHELL_VARIABLES.contains(&name.as_str()) {
                 return beyond(format!("sets `{name}`, which decides what a shell runs"));
             }
-            let value = if self.is_at_end_of_word() { Word::default() } else { self.word()? };
-            let Some(value) = value.text() else { return beyond(format!("sets `{name}` to what is not known")) };
+            let value = if self.is_at_end_of_word() {
+                Word::default()
+            } else {
+                self.word()?
+            };
+            let Some(value) = value.text() else {
+                return beyond(format!("sets `{name}` to what is not known"));
+            };
             command.assignments.push((name, value));
             return Ok(());
         }
@@ -214,7 +253,10 @@ impl Reader<'_> {
 
     /// Refuses a word that a redirection behind it takes for a stream: `12>x` redirects the stream 12.
     fn refuse_number(&mut self, word: &Word) -> Result<(), Beyond> {
-        let is_number = || word.text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let is_number = || {
+            word.text()
+                .is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+        };
         if matches!(self.peek(), Some('<' | '>')) && is_number() {
             return beyond("redirects a stream other than 0, 1 and 2");
         }
@@ -237,7 +279,10 @@ impl Reader<'_> {
     }
 
     fn is_at_end_of_word(&mut self) -> bool {
-        matches!(self.peek(), None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')'))
+        matches!(
+            self.peek(),
+            None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')')
+        )
     }
 
     fn word(&mut self) -> Result<Word, Beyond> {
@@ -268,7 +313,9 @@ impl Reader<'_> {
         match c {
             '$' => beyond("uses `$`, which only a shell can expand"),
             '`' => beyond("uses backquotes, which only a shell can expand"),
-            '[' | ']' if !before.is_empty() || !ends => beyond("uses brackets, which only a shell can expand"),
+            '[' | ']' if !before.is_empty() || !ends => {
+                beyond("uses brackets, which only a shell can expand")
+            }
             '{' if before.is_empty() && self.peek() == Some('}') => Ok(()),
             '}' if before.is_text("{") && ends => Ok(()),
             '{' | '}' => beyond("uses braces, which not every shell expands"),
@@ -321,10 +368,11 @@ impl Reader<'_> {
             return beyond("can't be read");
         }
         self.rest.next();
-        let stream = match digit.map_or(usize::from(!is_read), |digit| digit as usize - '0' as usize) {
-            stream @ 0..=2 if is_read == (stream == 0) => stream,
-            _ => return beyond("redirects a stream other than 0, 1 and 2"),
-        };
+        let stream =
+            match digit.map_or(usize::from(!is_read), |digit| digit as usize - '0' as usize) {
+                stream @ 0..=2 if is_read == (stream == 0) => stream,
+                _ => return beyond("redirects a stream other than 0, 1 and 2"),
+            };
         let append = !is_read && self.take('>');
         if matches!(self.peek(), Some('<' | '>' | '|')) || (is_read && self.peek() == Some('&')) {
             return beyond("uses a redirection that only a shell understands");
@@ -338,8 +386,13 @@ impl Reader<'_> {
         }
         let word = self.word()?;
         self.refuse_number(&word)?;
-        let Some(path) = word.text() else { return beyond("redirects to what is not known") };
-        Ok(Redirect { stream, target: target(path, is_read, append)? })
+        let Some(path) = word.text() else {
+            return beyond("redirects to what is not known");
+        };
+        Ok(Redirect {
+            stream,
+            target: target(path, is_read, append)?,
+        })
     }
 
     fn duplicate(&mut self, stream: usize, append: bool) -> Result<Redirect, Beyond> {
@@ -351,7 +404,10 @@ impl Reader<'_> {
         if append || !self.is_at_end_of_word() || matches!(self.peek(), Some('<' | '>')) {
             return beyond("uses a redirection that only a shell understands");
         }
-        Ok(Redirect { stream, target: Target::Stream(other) })
+        Ok(Redirect {
+            stream,
+            target: Target::Stream(other),
+        })
     }
 
     fn skip_blanks(&mut self) {
@@ -360,7 +416,10 @@ impl Reader<'_> {
 }
 
 fn target(path: String, is_read: bool, append: bool) -> Result<Target, Beyond> {
-    let folded = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect::<Vec<_>>();
+    let folded = path
+        .split('/')
+        .filter(|part| !matches!(*part, "" | "."))
+        .collect::<Vec<_>>();
     match folded.as_slice() {
         ["dev", "null"] if path.starts_with('/') => Ok(Target::Null),
         // Such files lead to streams of whoever opens them, or to the network.
@@ -374,8 +433,12 @@ fn target(path: String, is_read: bool, append: bool) -> Result<Target, Beyond> {
 
 /// A command as it is run: what only a shell can do is refused, and what a shell is given is read here.
 fn checked(command: Command, reader: &mut Reader<'_>) -> Result<Stage, Beyond> {
-    let Some(name) = command.words.first() else { return beyond("has a place where no command stands") };
-    let Some(name) = name.text() else { return beyond("runs a command whose name is not known") };
+    let Some(name) = command.words.first() else {
+        return beyond("has a place where no command stands");
+    };
+    let Some(name) = name.text() else {
+        return beyond("runs a command whose name is not known");
+    };
     let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
     if name != "[" && (name.is_empty() || !name.chars().all(belongs)) {
         return beyond("runs a command with an unusual name");
@@ -390,9 +453,14 @@ fn checked(command: Command, reader: &mut Reader<'_>) -> Result<Stage, Beyond> {
         return folder_change(command);
     }
     let prints = |piece: &Piece| matches!(piece, Piece::Output(_));
-    let substitutes = command.words.iter().any(|word| word.pieces.iter().any(prints));
+    let substitutes = command
+        .words
+        .iter()
+        .any(|word| word.pieces.iter().any(prints));
     if substitutes && command.words.iter().any(Word::is_glob) {
-        return beyond("matches files beside what a command prints, and shells differ in which comes first");
+        return beyond(
+            "matches files beside what a command prints, and shells differ in which comes first",
+        );
     }
     match given_to_shell(&command, &name) {
         Some(line) => shell(command, &line, reader),
@@ -401,28 +469,40 @@ fn checked(command: Command, reader: &mut Reader<'_>) -> Result<Stage, Beyond> {
 }
 
 fn folder_change(command: Command) -> Result<Stage, Beyond> {
-    let is_plain = command.words.len() == 2 && command.assignments.is_empty() && command.redirects.is_empty();
+    let is_plain =
+        command.words.len() == 2 && command.assignments.is_empty() && command.redirects.is_empty();
     match command.folder() {
-        Some(folder) if is_plain && !folder.is_empty() && !folder.starts_with('-') => Ok(Stage::Command(command)),
+        Some(folder) if is_plain && !folder.is_empty() && !folder.starts_with('-') => {
+            Ok(Stage::Command(command))
+        }
         _ => beyond("uses `cd` with something other than the name of a folder"),
     }
 }
 
 /// The line of `sh -c LINE`.
 fn given_to_shell(command: &Command, name: &str) -> Option<String> {
-    let is_shell = SHELLS.contains(&name) && command.assignments.is_empty() && command.words.len() == 3;
+    let is_shell =
+        SHELLS.contains(&name) && command.assignments.is_empty() && command.words.len() == 3;
     let is_given = is_shell && command.words[1].text().as_deref() == Some("-c");
     is_given.then(|| command.words[2].text()).flatten()
 }
 
 fn shell(command: Command, line: &str, reader: &mut Reader<'_>) -> Result<Stage, Beyond> {
-    let mut inner = Reader { rest: line.chars().peekable(), depth: reader.depth + 1, numbers: reader.numbers };
+    let mut inner = Reader {
+        rest: line.chars().peekable(),
+        depth: reader.depth + 1,
+        numbers: reader.numbers,
+    };
     let script = inner.list(false)?;
     if script.steps.is_empty() {
         return beyond("runs nothing");
     }
     let shell = Some(format!("{} -c", command.name()));
-    Ok(Stage::Group(Group { script, redirects: command.redirects, shell }))
+    Ok(Stage::Group(Group {
+        script,
+        redirects: command.redirects,
+        shell,
+    }))
 }
 
 /// A word that is being read.
@@ -453,7 +533,9 @@ impl Unfinished {
 
     /// The word, unless it matches files in a way in which shells differ.
     fn finish(self) -> Result<Word, Beyond> {
-        let word = Word { pieces: self.pieces };
+        let word = Word {
+            pieces: self.pieces,
+        };
         if !word.is_glob() {
             return Ok(word);
         }
@@ -469,7 +551,11 @@ impl Unfinished {
             return beyond("matches files outside of the working folder");
         }
         let is_hidden = |part: &str| part.starts_with('.') && part.contains('*');
-        if shape.split('/').any(is_hidden) { beyond("matches hidden files, where shells differ") } else { Ok(word) }
+        if shape.split('/').any(is_hidden) {
+            beyond("matches hidden files, where shells differ")
+        } else {
+            Ok(word)
+        }
     }
 
     fn is_text(&self, expected: &str) -> bool {

@@ -12,12 +12,16 @@ pub struct Script {
 impl Script {
     /// Whether all that it does is done below the folder that it begins in, as far as `cd` goes.
     pub fn stays(&self) -> bool {
-        self.commands().iter().all(|command| command.folder().is_none_or(|folder| stays_inside(&folder)))
+        self.commands()
+            .iter()
+            .all(|command| command.folder().is_none_or(|folder| stays_inside(&folder)))
     }
 
     /// Whether a word of it becomes the names of files.
     pub fn has_glob(&self) -> bool {
-        self.commands().iter().any(|command| command.words.iter().any(Word::is_glob))
+        self.commands()
+            .iter()
+            .any(|command| command.words.iter().any(Word::is_glob))
     }
 
     /// All commands, those in groups and substitutions, too.
@@ -101,7 +105,9 @@ impl Command {
 
     /// Where `cd` goes; nothing where the command is another one.
     pub fn folder(&self) -> Option<String> {
-        (self.name() == CD).then(|| self.words.get(1).and_then(Word::text)).flatten()
+        (self.name() == CD)
+            .then(|| self.words.get(1).and_then(Word::text))
+            .flatten()
     }
 }
 
@@ -131,14 +137,21 @@ pub enum Piece {
 impl Word {
     /// The text, where all of it is known.
     pub fn text(&self) -> Option<String> {
-        let texts =
-            self.pieces.iter().map(|piece| if let Piece::Text(text) = piece { Some(text.as_str()) } else { None });
+        let texts = self.pieces.iter().map(|piece| {
+            if let Piece::Text(text) = piece {
+                Some(text.as_str())
+            } else {
+                None
+            }
+        });
         texts.collect()
     }
 
     /// Whether it becomes the names of the files that it matches.
     pub fn is_glob(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Star | Piece::Question))
+        self.pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Star | Piece::Question))
     }
 
     /// What is known of its text. Files have any names.

@@ -104,7 +104,10 @@ impl Files for MemoryFiles {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         match self.lookup(path)? {
             Some(Entry::File(content)) => {
-                let end = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1).min(content.len());
+                let end = usize::try_from(limit)
+                    .unwrap_or(usize::MAX)
+                    .saturating_add(1)
+                    .min(content.len());
                 Ok(content[..end].to_vec())
             }
             Some(Entry::Unreadable(error)) => Err((*error).into()),
@@ -119,10 +122,16 @@ impl Files for MemoryFiles {
         let folder = self.resolve(path)?;
         let mut names = BTreeMap::new();
         for (key, entry) in &self.entries {
-            let Ok(below) = key.strip_prefix(&folder) else { continue };
+            let Ok(below) = key.strip_prefix(&folder) else {
+                continue;
+            };
             let mut parts = below.components();
             let Some(first) = parts.next() else { continue };
-            let kind = if parts.next().is_some() { FileKind::Directory } else { kind_of(entry) };
+            let kind = if parts.next().is_some() {
+                FileKind::Directory
+            } else {
+                kind_of(entry)
+            };
             names.insert(first.as_os_str().to_string_lossy().into_owned(), kind);
         }
         Ok(names.into_iter().collect())
@@ -159,7 +168,10 @@ fn normal(path: &Path) -> PathBuf {
 
 /// The parts of a path, last one first.
 fn parts(path: &Path) -> Vec<PathBuf> {
-    path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+    path.components()
+        .rev()
+        .map(|part| PathBuf::from(part.as_os_str()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -168,9 +180,16 @@ mod tests {
 
     #[test]
     fn links_lead_on_and_circles_end() {
-        let files = MemoryFiles::new().file("/p/a", "x").link("/p/b", "a").link("/p/c", "d").link("/p/d", "c");
+        let files = MemoryFiles::new()
+            .file("/p/a", "x")
+            .link("/p/b", "a")
+            .link("/p/c", "d")
+            .link("/p/d", "c");
         assert_eq!(files.read(Path::new("/p/b"), 10).unwrap(), b"x");
-        assert_eq!(files.canonical(Path::new("/p/./b")).unwrap(), Path::new("/p/a"));
+        assert_eq!(
+            files.canonical(Path::new("/p/./b")).unwrap(),
+            Path::new("/p/a")
+        );
         assert!(files.kind(Path::new("/p/c")).is_err());
         assert_eq!(files.list(Path::new("/p")).unwrap().len(), 4);
     }

@@ -17,7 +17,9 @@ impl Files for OsFiles {
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        fs::File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        fs::File::open(path)?
+            .take(limit.saturating_add(1))
+            .read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -26,7 +28,9 @@ impl Files for OsFiles {
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             // A name that is no Unicode can't be referred to from YAML, so it is none of ours.
-            let Ok(name) = entry.file_name().into_string() else { continue };
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
             let kind = entry.file_type().map_or(FileKind::Other, FileKind::from);
             names.push((name, kind));
         }
@@ -61,6 +65,9 @@ mod tests {
         fs::write(&path, "0123456789").unwrap();
         assert_eq!(OsFiles.read(&path, 4).unwrap(), b"01234");
         assert_eq!(OsFiles.kind(&path).unwrap(), FileKind::File);
-        assert_eq!(OsFiles.list(folder.path()).unwrap(), [("a".to_owned(), FileKind::File)]);
+        assert_eq!(
+            OsFiles.list(folder.path()).unwrap(),
+            [("a".to_owned(), FileKind::File)]
+        );
     }
 }

@@ -20,10 +20,17 @@ pub struct A2aAgent {
 /// Reads `spec.a2a`.
 pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<A2aAgent> {
     let mut fields = field.fields(findings)?;
-    let url = fields.required("url", findings).and_then(|field| read_url(&field, findings));
-    let headers = fields.optional("headers").map(|field| read_values(&field, findings));
+    let url = fields
+        .required("url", findings)
+        .and_then(|field| read_url(&field, findings));
+    let headers = fields
+        .optional("headers")
+        .map(|field| read_values(&field, findings));
     fields.finish(findings);
-    Some(A2aAgent { url: url?, headers: headers.unwrap_or_else(|| Some(Vec::new()))? })
+    Some(A2aAgent {
+        url: url?,
+        headers: headers.unwrap_or_else(|| Some(Vec::new()))?,
+    })
 }
 
 impl A2aAgent {

@@ -55,7 +55,10 @@ impl Agent {
     pub fn system(&self) -> Option<String> {
         let prompt = self.prompt.as_ref().map(|prompt| prompt.text.clone());
         let instructions = self.instructions.as_ref().and_then(Instructions::prompt);
-        let parts: Vec<String> = [prompt, instructions, skill::prompt(&self.skills)].into_iter().flatten().collect();
+        let parts: Vec<String> = [prompt, instructions, skill::prompt(&self.skills)]
+            .into_iter()
+            .flatten()
+            .collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 
@@ -116,26 +119,57 @@ const INSTANCE: &str = "instance";
 /// The word for [`Workdir::Project`].
 const PROJECT: &str = "project";
 
-pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Agent> {
+pub(crate) fn decode(
+    spec: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Agent> {
     let mut fields = spec.fields(findings)?;
-    let config = fields.required("modelConfig", findings).and_then(|field| model_config::read(&field, scope, findings));
-    let workdir =
-        fields.optional("workdir").map_or(Some(Workdir::Instance), |field| read_workdir(&field, scope, findings));
-    let prompt = fields.optional("prompt").map(|field| read_prompt(&field, workdir.as_ref(), scope, findings));
-    let skills = fields.optional("skills").map(|field| skill::read(&field, scope, findings));
+    let config = fields
+        .required("modelConfig", findings)
+        .and_then(|field| model_config::read(&field, scope, findings));
+    let workdir = fields
+        .optional("workdir")
+        .map_or(Some(Workdir::Instance), |field| {
+            read_workdir(&field, scope, findings)
+        });
+    let prompt = fields
+        .optional("prompt")
+        .map(|field| read_prompt(&field, workdir.as_ref(), scope, findings));
+    let skills = fields
+        .optional("skills")
+        .map(|field| skill::read(&field, scope, findings));
     let tools_field = fields.optional("tools");
-    let tools = tools_field.as_ref().map_or(Some(Vec::new()), |field| read_tools(field, scope, findings));
-    let extensions = fields.optional("extensions").map(|field| read_extensions(&field, scope, findings));
+    let tools = tools_field
+        .as_ref()
+        .map_or(Some(Vec::new()), |field| read_tools(field, scope, findings));
+    let extensions = fields
+        .optional("extensions")
+        .map(|field| read_extensions(&field, scope, findings));
     let used = tools.as_deref().unwrap_or_default();
-    let own =
-        skills.as_ref().and_then(Option::as_ref).is_some_and(|skills| !skills.is_empty()).then_some(skill::SKILL_TOOL);
-    let required_tools =
-        fields.optional("requiredTools").map(|field| read_required(&field, used, own, scope, findings));
-    let permissions = fields.optional("permissions").map(|field| permissions::read(&field, used, scope, findings));
-    let parallel = fields.optional("maxParallelToolCalls").map(|field| field.whole_as(1, findings));
-    let output = fields.optional("output").map(|field| output::read(&field, scope, findings));
+    let own = skills
+        .as_ref()
+        .and_then(Option::as_ref)
+        .is_some_and(|skills| !skills.is_empty())
+        .then_some(skill::SKILL_TOOL);
+    let required_tools = fields
+        .optional("requiredTools")
+        .map(|field| read_required(&field, used, own, scope, findings));
+    let permissions = fields
+        .optional("permissions")
+        .map(|field| permissions::read(&field, used, scope, findings));
+    let parallel = fields
+        .optional("maxParallelToolCalls")
+        .map(|field| field.whole_as(1, findings));
+    let output = fields
+        .optional("output")
+        .map(|field| output::read(&field, scope, findings));
     fields.finish(findings);
-    let ModelConfig { model, fallbacks, params } = config?;
+    let ModelConfig {
+        model,
+        fallbacks,
+        params,
+    } = config?;
     if let Some(field) = tools_field.filter(|_| !used.is_empty()) {
         let models = std::iter::once(&model).chain(&fallbacks);
         models.for_each(|model| check_capability(model, &field, scope, findings));
@@ -193,47 +227,82 @@ fn read_own_prompt(
         }
         (Some(system), None) => {
             let text = system.text(findings)?;
-            Some(Some(Prompt { text: text.to_owned(), file: None }))
+            Some(Some(Prompt {
+                text: text.to_owned(),
+                file: None,
+            }))
         }
         (None, Some(file)) => {
             let (path, text) = scope.folder.text_at(&file, findings)?;
-            Some((!text.trim().is_empty()).then_some(Prompt { text, file: Some(path) }))
+            Some((!text.trim().is_empty()).then_some(Prompt {
+                text,
+                file: Some(path),
+            }))
         }
         (None, None) => Some(None),
     }
 }
 
-fn read_tools(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Vec<ToolUse>> {
+fn read_tools(
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Vec<ToolUse>> {
     let mut tools: Vec<ToolUse> = Vec::new();
     let mut names = HashSet::new();
     for item in field.list(findings)? {
-        let Some((mut fields, reference)) = references::item(&item, findings) else { continue };
+        let Some((mut fields, reference)) = references::item(&item, findings) else {
+            continue;
+        };
         let tool = scope.resolve(&reference, Kind::Tool, findings);
         let own = tool.as_ref().and_then(|id| scope.decoded().tools.get(id));
         let own = own.map(|tool| &*tool.spec.exports).unwrap_or_default();
-        let exports = fields.optional("exports").map(|field| export::read_selection(&field, own, findings));
-        let defer = fields.optional("defer").and_then(|field| field.boolean(findings));
+        let exports = fields
+            .optional("exports")
+            .map(|field| export::read_selection(&field, own, findings));
+        let defer = fields
+            .optional("defer")
+            .and_then(|field| field.boolean(findings));
         fields.finish(findings);
-        let (Some(tool), Some(exports)) = (tool, exports.map_or(Some(None), |names| names.map(Some))) else { continue };
+        let (Some(tool), Some(exports)) =
+            (tool, exports.map_or(Some(None), |names| names.map(Some)))
+        else {
+            continue;
+        };
         if !names.insert(tool.name.clone()) {
             let message = format!("A tool called `{}` is in the list already.", tool.name);
-            findings
-                .add(reference.invalid(message).suggest("name each tool once, with all the `exports` that you want"));
+            findings.add(
+                reference
+                    .invalid(message)
+                    .suggest("name each tool once, with all the `exports` that you want"),
+            );
             continue;
         }
-        tools.push(ToolUse { tool, exports, defer });
+        tools.push(ToolUse {
+            tool,
+            exports,
+            defer,
+        });
     }
     Some(tools)
 }
 
-fn read_extensions(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Vec<ExtensionUse>> {
+fn read_extensions(
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Vec<ExtensionUse>> {
     let mut extensions: Vec<ExtensionUse> = Vec::new();
     for item in field.list(findings)? {
-        let Some((mut fields, reference)) = references::item(&item, findings) else { continue };
+        let Some((mut fields, reference)) = references::item(&item, findings) else {
+            continue;
+        };
         let extension = scope.resolve(&reference, Kind::Extension, findings);
         let config = free_map(fields.optional("config"), findings);
         fields.finish(findings);
-        let (Some(extension), Some(config)) = (extension, config) else { continue };
+        let (Some(extension), Some(config)) = (extension, config) else {
+            continue;
+        };
         if extensions.iter().any(|other| other.extension == extension) {
             findings.add(reference.invalid(format!("`{extension}` is in the list already.")));
         }
@@ -248,9 +317,17 @@ pub(super) fn catalog(tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String
     for used in tools {
         let exports = &scope.decoded().tools.get(&used.tool)?.spec.exports;
         match &used.exports {
-            Some(selected) => names.extend(selected.iter().map(|export| qualified_name(&used.tool.name, export))),
+            Some(selected) => names.extend(
+                selected
+                    .iter()
+                    .map(|export| qualified_name(&used.tool.name, export)),
+            ),
             None if exports.is_empty() => return None,
-            None => names.extend(exports.iter().map(|export| qualified_name(&used.tool.name, &export.name))),
+            None => names.extend(
+                exports
+                    .iter()
+                    .map(|export| qualified_name(&used.tool.name, &export.name)),
+            ),
         }
     }
     Some(names)
@@ -265,7 +342,9 @@ fn read_required(
     findings: &mut Findings,
 ) -> Option<Vec<String>> {
     let items = field.texts(findings)?;
-    items.iter().for_each(|item| note_tool(item, tools, findings));
+    items
+        .iter()
+        .for_each(|item| note_tool(item, tools, findings));
     if let Some(mut known) = catalog(tools, scope) {
         known.extend(own.map(str::to_owned));
         for item in &items {
@@ -273,21 +352,38 @@ fn read_required(
             if known.iter().any(|candidate| candidate == name) {
                 continue;
             }
-            let diagnostic = item.invalid(format!("The agent has no tool `{}`.", excerpt(name, 80)));
+            let diagnostic =
+                item.invalid(format!("The agent has no tool `{}`.", excerpt(name, 80)));
             findings.add(match closest(name, &known) {
                 Some(near) => item.did_you_mean(diagnostic, near),
                 None if known.is_empty() => diagnostic.suggest("add the tool to `spec.tools`"),
-                None => diagnostic.suggest(format!("add it to `spec.tools`, or use one of {}", list(&known, 12))),
+                None => diagnostic.suggest(format!(
+                    "add it to `spec.tools`, or use one of {}",
+                    list(&known, 12)
+                )),
             });
         }
     }
-    Some(items.iter().filter_map(|item| item.node.text()).map(str::to_owned).collect())
+    Some(
+        items
+            .iter()
+            .filter_map(|item| item.node.text())
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// Notes that `field`, which holds a name such as `tool__export` or a pattern, names one of the agent's tools.
 pub(super) fn note_tool(field: &Field<'_>, tools: &[ToolUse], findings: &mut Findings) {
-    let name = field.node.text().and_then(|text| text.split_once("__")).map(|(name, _)| name);
-    if let Some(used) = tools.iter().find(|used| Some(used.tool.name.as_str()) == name) {
+    let name = field
+        .node
+        .text()
+        .and_then(|text| text.split_once("__"))
+        .map(|(name, _)| name);
+    if let Some(used) = tools
+        .iter()
+        .find(|used| Some(used.tool.name.as_str()) == name)
+    {
         findings.note_link(field, 0, &used.tool);
     }
 }
@@ -300,12 +396,11 @@ fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -
             Some(top) if top == scope.folder.canonical() => Some(Workdir::Project),
             Some(top) => Some(Workdir::Repository(top.clone())),
             None => {
-                let message = "The agent works in the git repository around the project, but there is none.";
-                findings.add(
-                    field
-                        .problem(Code::ENTRY_NOT_FOUND, message)
-                        .suggest("run `git init` where the repository shall begin, or write `project`"),
-                );
+                let message =
+                    "The agent works in the git repository around the project, but there is none.";
+                findings.add(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(
+                    "run `git init` where the repository shall begin, or write `project`",
+                ));
                 None
             }
         },
@@ -313,35 +408,52 @@ fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -
         _ => {
             let path = scope.folder.path_in_project(field, findings)?;
             if scope.folder.is_file(&path) {
-                let message = format!("`{}` is `{path}`, which is a file and not a folder.", field.path);
-                findings.add(field.invalid(message).suggest("name a folder, or write `instance` or `project`"));
+                let message = format!(
+                    "`{}` is `{path}`, which is a file and not a folder.",
+                    field.path
+                );
+                findings.add(
+                    field
+                        .invalid(message)
+                        .suggest("name a folder, or write `instance` or `project`"),
+                );
                 return None;
             }
-            Some(if path == "." { Workdir::Project } else { Workdir::Path(path) })
+            Some(if path == "." {
+                Workdir::Project
+            } else {
+                Workdir::Path(path)
+            })
         }
     }
 }
 
 /// A folder above the bundle or beside it, as far up as the repository around it reaches.
-fn read_outside(field: &Field<'_>, path: &str, scope: &Scope<'_>, findings: &mut Findings) -> Option<Workdir> {
+fn read_outside(
+    field: &Field<'_>,
+    path: &str,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Workdir> {
     let shown = excerpt(path, 200);
     let Some(top) = scope.folder.repository() else {
         let message = format!(
             "`{}` is `{shown}`, which leaves the bundle, and there is no git repository around it.",
             field.path
         );
-        findings.add(
-            field
-                .problem(Code::PATH_ESCAPE, message)
-                .suggest("use a folder of the project, or run `git init` where the repository shall begin"),
-        );
+        findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(
+            "use a folder of the project, or run `git init` where the repository shall begin",
+        ));
         return None;
     };
     match scope.folder.folder_outside(path) {
         Some(folder) if folder == scope.folder.canonical() => Some(Workdir::Project),
         Some(folder) if folder.starts_with(top) => Some(Workdir::Repository(folder)),
         Some(_) => {
-            let message = format!("`{}` is `{shown}`, which leaves the git repository around the project.", field.path);
+            let message = format!(
+                "`{}` is `{shown}`, which leaves the git repository around the project.",
+                field.path
+            );
             findings.add(
                 field
                     .problem(Code::PATH_ESCAPE, message)
@@ -350,9 +462,14 @@ fn read_outside(field: &Field<'_>, path: &str, scope: &Scope<'_>, findings: &mut
             None
         }
         None => {
-            let message = format!("`{}` is `{shown}`, but there is no such folder.", field.path);
+            let message = format!(
+                "`{}` is `{shown}`, but there is no such folder.",
+                field.path
+            );
             findings.add(
-                field.problem(Code::ENTRY_NOT_FOUND, message).suggest("create it, or write `repository` for all of it"),
+                field
+                    .problem(Code::ENTRY_NOT_FOUND, message)
+                    .suggest("create it, or write `repository` for all of it"),
             );
             None
         }
@@ -360,11 +477,24 @@ fn read_outside(field: &Field<'_>, path: &str, scope: &Scope<'_>, findings: &mut
 }
 
 /// A model that says it cannot call tools is no model for an agent that has some.
-fn check_capability(model: &ResourceId, tools: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) {
-    let says = scope.decoded().models.get(model).and_then(|model| model.spec.capabilities.get("toolCalling"));
+fn check_capability(
+    model: &ResourceId,
+    tools: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) {
+    let says = scope
+        .decoded()
+        .models
+        .get(model)
+        .and_then(|model| model.spec.capabilities.get("toolCalling"));
     if says == Some(&false) {
         let message = format!("The agent has tools, but `{model}` says `toolCalling: false`.");
-        findings.add(tools.invalid(message).suggest("remove the tools, or use a model that can call them"));
+        findings.add(
+            tools
+                .invalid(message)
+                .suggest("remove the tools, or use a model that can call them"),
+        );
     }
 }
 

@@ -25,7 +25,9 @@ pub struct Allow {
 impl Allow {
     /// Whether everybody may send.
     pub fn lets_everybody_in(&self) -> bool {
-        self.senders.as_ref().is_none_or(|senders| senders.contains(EVERYBODY))
+        self.senders
+            .as_ref()
+            .is_none_or(|senders| senders.contains(EVERYBODY))
     }
 
     /// Whether it says who may send at all.
@@ -35,9 +37,16 @@ impl Allow {
 }
 
 /// Reads `allow`.
-pub(crate) fn read(field: &Field<'_>, manifest: Option<&ConnectorManifest>, findings: &mut Findings) -> Option<Allow> {
+pub(crate) fn read(
+    field: &Field<'_>,
+    manifest: Option<&ConnectorManifest>,
+    findings: &mut Findings,
+) -> Option<Allow> {
     if let Some(manifest) = manifest.filter(|manifest| !manifest.knows_senders) {
-        let message = format!("The events of the connector `{}` do not say who has sent them.", manifest.name);
+        let message = format!(
+            "The events of the connector `{}` do not say who has sent them.",
+            manifest.name
+        );
         findings.add(field.invalid(message).suggest("remove `allow`"));
         return None;
     }
@@ -46,11 +55,17 @@ pub(crate) fn read(field: &Field<'_>, manifest: Option<&ConnectorManifest>, find
     let channels = read_ids(&mut fields, "channels", findings);
     let approvers = read_approvers(&mut fields, manifest, findings);
     fields.finish(findings);
-    let allow = Allow { senders: senders?, channels: channels?, approvers: approvers? };
+    let allow = Allow {
+        senders: senders?,
+        channels: channels?,
+        approvers: approvers?,
+    };
     if allow == Allow::default() {
         let message = format!("`{}` names nobody.", field.path);
         findings.add(
-            field.invalid(message).suggest("add `senders: [ID]`, `channels: [ID]` or `approvers: [ID]`, or remove it"),
+            field.invalid(message).suggest(
+                "add `senders: [ID]`, `channels: [ID]` or `approvers: [ID]`, or remove it",
+            ),
         );
         return None;
     }
@@ -60,9 +75,16 @@ pub(crate) fn read(field: &Field<'_>, manifest: Option<&ConnectorManifest>, find
 type Ids = Option<BTreeSet<String>>;
 
 fn read_ids(fields: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Option<Ids> {
-    let Some(field) = fields.optional(name) else { return Some(None) };
+    let Some(field) = fields.optional(name) else {
+        return Some(None);
+    };
     let ids = field.texts(findings)?;
-    Some(Some(ids.iter().filter_map(|id| id.text(findings)).map(str::to_owned).collect()))
+    Some(Some(
+        ids.iter()
+            .filter_map(|id| id.text(findings))
+            .map(str::to_owned)
+            .collect(),
+    ))
 }
 
 /// Who answers for calls that a policy asks about is named one by one: `"*"` would let whoever asks approve himself.
@@ -71,17 +93,33 @@ fn read_approvers(
     manifest: Option<&ConnectorManifest>,
     findings: &mut Findings,
 ) -> Option<BTreeSet<String>> {
-    let Some(field) = fields.optional("approvers") else { return Some(BTreeSet::new()) };
+    let Some(field) = fields.optional("approvers") else {
+        return Some(BTreeSet::new());
+    };
     if let Some(manifest) = manifest.filter(|manifest| !manifest.asks) {
-        let message = format!("The connector `{}` can't ask anybody for an approval.", manifest.name);
+        let message = format!(
+            "The connector `{}` can't ask anybody for an approval.",
+            manifest.name
+        );
         findings.add(field.invalid(message).suggest("remove `approvers`"));
         return None;
     }
-    let ids: BTreeSet<String> =
-        field.texts(findings)?.iter().filter_map(|id| id.text(findings)).map(str::to_owned).collect();
+    let ids: BTreeSet<String> = field
+        .texts(findings)?
+        .iter()
+        .filter_map(|id| id.text(findings))
+        .map(str::to_owned)
+        .collect();
     if ids.contains(EVERYBODY) {
-        let message = format!("`{}` must name people: with `*`, whoever asks could approve himself.", field.path);
-        findings.add(field.invalid(message).suggest("write the ids of those who may approve"));
+        let message = format!(
+            "`{}` must name people: with `*`, whoever asks could approve himself.",
+            field.path
+        );
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write the ids of those who may approve"),
+        );
         return None;
     }
     Some(ids)

@@ -51,7 +51,9 @@ impl fmt::Display for BuildCommand {
             BuildCommand::Shell(line) => f.write_str(line),
             BuildCommand::Program { program, arguments } => {
                 f.write_str(program)?;
-                arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
+                arguments
+                    .iter()
+                    .try_for_each(|argument| write!(f, " {argument}"))
             }
         }
     }
@@ -80,21 +82,33 @@ pub(super) fn read(
     scope: &Scope<'_>,
     findings: &mut Findings,
 ) -> Option<Option<Build>> {
-    let Some(field) = field else { return Some(None) };
+    let Some(field) = field else {
+        return Some(None);
+    };
     // An installed package comes as it is: nothing of it is built here.
     if scope.folder.is_installed() {
         return Some(None);
     }
     let build = read_build(field, scope, findings)?;
-    let Some(stated) = entry.and_then(|entry| entry.node.text()) else { return Some(Some(build)) };
+    let Some(stated) = entry.and_then(|entry| entry.node.text()) else {
+        return Some(Some(build));
+    };
     if entry::is_builtin(stated) {
-        let message = format!("`{}` is a part of this program, so there is nothing to build.", excerpt(stated, 100));
+        let message = format!(
+            "`{}` is a part of this program, so there is nothing to build.",
+            excerpt(stated, 100)
+        );
         findings.add(field.invalid(message).suggest("remove `build`"));
         return None;
     }
     if let Ok(entry) = paths::normal(stated) {
         let written = Written(Some((findings.file.clone(), field.at())));
-        findings.builds.push(ToolBuild { tool: scope.id.clone(), entry, build: build.clone(), written });
+        findings.builds.push(ToolBuild {
+            tool: scope.id.clone(),
+            entry,
+            build: build.clone(),
+            written,
+        });
     }
     Some(Some(build))
 }
@@ -103,12 +117,23 @@ pub(super) fn read(
 fn read_build(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Build> {
     if !matches!(field.node.content, Content::Map(_)) {
         let timeout = Duration::from_millis(TIMEOUT_MS);
-        return Some(Build { command: read_command(field, findings)?, cwd: None, sources: Vec::new(), timeout });
+        return Some(Build {
+            command: read_command(field, findings)?,
+            cwd: None,
+            sources: Vec::new(),
+            timeout,
+        });
     }
     let mut fields = field.fields(findings)?;
-    let command = fields.required("command", findings).and_then(|field| read_command(&field, findings));
-    let cwd = fields.optional("cwd").map(|field| read_cwd(&field, scope, findings));
-    let sources = fields.optional("sources").map(|field| read_sources(&field, findings));
+    let command = fields
+        .required("command", findings)
+        .and_then(|field| read_command(&field, findings));
+    let cwd = fields
+        .optional("cwd")
+        .map(|field| read_cwd(&field, scope, findings));
+    let sources = fields
+        .optional("sources")
+        .map(|field| read_sources(&field, findings));
     let timeout = read_timeout(&mut fields, findings);
     fields.finish(findings);
     Some(Build {
@@ -121,11 +146,18 @@ fn read_build(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> 
 
 fn read_command(field: &Field<'_>, findings: &mut Findings) -> Option<BuildCommand> {
     match &field.node.content {
-        Content::Text(_) => field.text(findings).map(|line| BuildCommand::Shell(line.to_owned())),
+        Content::Text(_) => field
+            .text(findings)
+            .map(|line| BuildCommand::Shell(line.to_owned())),
         Content::List(_) => read_program(field, findings),
         _ => {
-            let message = format!("`{}` must be a command, but is {}.", field.path, field.node.what());
-            let suggestion = "write a line for the shell, or a list such as `[cargo, build, --release]`";
+            let message = format!(
+                "`{}` must be a command, but is {}.",
+                field.path,
+                field.node.what()
+            );
+            let suggestion =
+                "write a line for the shell, or a list such as `[cargo, build, --release]`";
             findings.add(field.invalid(message).suggest(suggestion));
             None
         }
@@ -135,9 +167,15 @@ fn read_command(field: &Field<'_>, findings: &mut Findings) -> Option<BuildComma
 fn read_program(field: &Field<'_>, findings: &mut Findings) -> Option<BuildCommand> {
     let items = field.filled_list("word: the program", findings)?;
     let words: Vec<Option<&str>> = items.iter().map(|item| item.text(findings)).collect();
-    let words: Option<Vec<String>> = words.into_iter().map(|word| word.map(str::to_owned)).collect();
+    let words: Option<Vec<String>> = words
+        .into_iter()
+        .map(|word| word.map(str::to_owned))
+        .collect();
     let mut words = words?.into_iter();
-    Some(BuildCommand::Program { program: words.next()?, arguments: words.collect() })
+    Some(BuildCommand::Program {
+        program: words.next()?,
+        arguments: words.collect(),
+    })
 }
 
 fn read_cwd(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<String> {
@@ -145,7 +183,11 @@ fn read_cwd(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Op
     if scope.folder.is_folder(&path) {
         return Some(path);
     }
-    let message = format!("`{}` is `{}`, but there is no such folder.", field.path, excerpt(&path, 200));
+    let message = format!(
+        "`{}` is `{}`, but there is no such folder.",
+        field.path,
+        excerpt(&path, 200)
+    );
     findings.add(
         field
             .problem(Code::ENTRY_NOT_FOUND, message)
@@ -158,12 +200,21 @@ fn read_sources(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String
     field.filled_list("glob", findings)?;
     let mut globs = Vec::new();
     for item in field.texts(findings)? {
-        let Some(text) = item.text(findings) else { continue };
+        let Some(text) = item.text(findings) else {
+            continue;
+        };
         match Glob::new(text) {
             Ok(_) => globs.push(text.to_owned()),
             Err(error) => {
-                let message = format!("`{}` is not a valid glob: {}.", excerpt(text, 60), error.kind());
-                findings.add(item.invalid(message).suggest("write something like `src/**/*.rs`"));
+                let message = format!(
+                    "`{}` is not a valid glob: {}.",
+                    excerpt(text, 60),
+                    error.kind()
+                );
+                findings.add(
+                    item.invalid(message)
+                        .suggest("write something like `src/**/*.rs`"),
+                );
             }
         }
     }
@@ -171,8 +222,12 @@ fn read_sources(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String
 }
 
 fn read_timeout(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<Duration> {
-    let timeout = fields.optional("timeoutMs").map(|field| super::tool::read_timeout(&field, findings));
-    timeout.unwrap_or(Some(TIMEOUT_MS)).map(Duration::from_millis)
+    let timeout = fields
+        .optional("timeoutMs")
+        .map(|field| super::tool::read_timeout(&field, findings));
+    timeout
+        .unwrap_or(Some(TIMEOUT_MS))
+        .map(Duration::from_millis)
 }
 
 /// A line for the shell, a program with its arguments, or a map with more settings.

@@ -47,31 +47,72 @@ pub enum Reply {
     Stream,
 }
 
-const REPLIES: [(&str, Reply); 3] = [("none", Reply::None), ("auto", Reply::Auto), ("stream", Reply::Stream)];
+const REPLIES: [(&str, Reply); 3] = [
+    ("none", Reply::None),
+    ("auto", Reply::Auto),
+    ("stream", Reply::Stream),
+];
 
-pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Connection> {
+pub(crate) fn decode(
+    spec: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Connection> {
     let mut fields = spec.fields(findings)?;
-    let connector =
-        fields.required("connectorRef", findings).and_then(|field| scope.resolve(&field, Kind::Connector, findings));
+    let connector = fields
+        .required("connectorRef", findings)
+        .and_then(|field| scope.resolve(&field, Kind::Connector, findings));
     let swarm_field = fields.optional("swarmRef");
-    let named = swarm_field.as_ref().map(|field| scope.resolve(field, Kind::Swarm, findings));
+    let named = swarm_field
+        .as_ref()
+        .map(|field| scope.resolve(field, Kind::Swarm, findings));
     let swarm = named.map_or(Some(None), |swarm| swarm.map(Some));
     let manifest = connector.as_ref().and_then(|id| scope.manifest(id));
-    let file = connector.as_ref().and_then(|id| scope.decoded().connectors.get(id));
-    let answers = manifest.is_some_and(|manifest| manifest.answers) || file.is_some_and(|file| file.spec.answers);
-    let reply = read_reply(fields.optional("reply").as_ref(), manifest, answers, findings);
-    let config = values(spec, &mut fields, "config", findings, manifest.map(|known| &*known.config), reply);
-    let secrets = values(spec, &mut fields, "secrets", findings, manifest.map(|known| &*known.secrets), reply);
+    let file = connector
+        .as_ref()
+        .and_then(|id| scope.decoded().connectors.get(id));
+    let answers = manifest.is_some_and(|manifest| manifest.answers)
+        || file.is_some_and(|file| file.spec.answers);
+    let reply = read_reply(
+        fields.optional("reply").as_ref(),
+        manifest,
+        answers,
+        findings,
+    );
+    let config = values(
+        spec,
+        &mut fields,
+        "config",
+        findings,
+        manifest.map(|known| &*known.config),
+        reply,
+    );
+    let secrets = values(
+        spec,
+        &mut fields,
+        "secrets",
+        findings,
+        manifest.map(|known| &*known.secrets),
+        reply,
+    );
     let allow_field = fields.optional("allow");
-    let allow = allow_field.as_ref().map(|field| allow::read(field, manifest, findings));
+    let allow = allow_field
+        .as_ref()
+        .map(|field| allow::read(field, manifest, findings));
     if let (Some(field), Some(Some(allow)), Some(Some(Reply::None))) = (&allow_field, &allow, reply)
         && !allow.approvers.is_empty()
     {
-        let message = "`approvers` are asked where answers go, and `reply: none` sends nothing there.";
-        findings.add(field.invalid(message).suggest("remove `reply: none` or `approvers`"));
+        let message =
+            "`approvers` are asked where answers go, and `reply: none` sends nothing there.";
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("remove `reply: none` or `approvers`"),
+        );
     }
     let ingress = fields.optional("ingress").map(|field| {
-        let targets = ingress::Targets::of(connector.as_ref(), swarm.clone().flatten().as_ref(), scope);
+        let targets =
+            ingress::Targets::of(connector.as_ref(), swarm.clone().flatten().as_ref(), scope);
         ingress::read(&field, scope, &targets, findings)
     });
     fields.finish(findings);
@@ -93,18 +134,28 @@ fn read_reply(
     answers: bool,
     findings: &mut Findings,
 ) -> Option<Option<Reply>> {
-    let Some(field) = field else { return Some((!answers).then_some(Reply::None)) };
+    let Some(field) = field else {
+        return Some((!answers).then_some(Reply::None));
+    };
     let reply = field.one_of(&REPLIES, findings)?;
     if reply == Reply::Stream && answers && !manifest.is_some_and(|manifest| manifest.streams) {
-        let name = manifest.map(|manifest| format!(" `{}`", manifest.name)).unwrap_or_default();
+        let name = manifest
+            .map(|manifest| format!(" `{}`", manifest.name))
+            .unwrap_or_default();
         let message = format!("The connector{name} can't change a message that it has sent.");
         findings.add(field.invalid(message).suggest("write `reply: auto`"));
         return None;
     }
     if let (Reply::Auto | Reply::Stream, false) = (reply, answers) {
-        let name = manifest.map(|manifest| format!(" `{}`", manifest.name)).unwrap_or_default();
+        let name = manifest
+            .map(|manifest| format!(" `{}`", manifest.name))
+            .unwrap_or_default();
         let message = format!("The connector{name} has no way to send answers back.");
-        findings.add(field.invalid(message).suggest("remove `reply`; an agent can answer by a tool"));
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("remove `reply`; an agent can answer by a tool"),
+        );
         return None;
     }
     Some(Some(reply))
@@ -120,15 +171,26 @@ fn values(
 ) -> Option<BTreeMap<String, ValueSource>> {
     let mut map = BTreeMap::new();
     let field = fields.optional(name);
-    for entry in field.as_ref().map_or_else(|| Some(Vec::new()), |field| field.entries(findings))? {
-        let Some(source) = value_source::read(&entry, findings) else { continue };
+    for entry in field
+        .as_ref()
+        .map_or_else(|| Some(Vec::new()), |field| field.entries(findings))?
+    {
+        let Some(source) = value_source::read(&entry, findings) else {
+            continue;
+        };
         if let Some(known) = known {
             check_value(&entry, &source, known, findings);
         }
-        let setting = known.into_iter().flatten().find(|setting| setting.is_called(entry.key));
+        let setting = known
+            .into_iter()
+            .flatten()
+            .find(|setting| setting.is_called(entry.key));
         let name = setting.map_or(entry.key, |setting| setting.name);
         if map.insert(name.to_owned(), source).is_some() {
-            findings.add(entry.invalid(format!("`{}` means `{name}`, which is there already.", entry.path)));
+            findings.add(entry.invalid(format!(
+                "`{}` means `{name}`, which is there already.",
+                entry.path
+            )));
         }
     }
     let is_needed = |setting: &&Setting| match setting.need {
@@ -142,20 +204,32 @@ fn values(
             && !map.contains_key(setting.name)
             && setting.unless.is_none_or(|other| !map.contains_key(other))
     };
-    for missing in known.into_iter().flatten().filter(is_needed).filter(is_missing) {
+    for missing in known
+        .into_iter()
+        .flatten()
+        .filter(is_needed)
+        .filter(is_missing)
+    {
         findings.add(missing_value(field.as_ref().unwrap_or(spec), name, missing));
     }
     Some(map)
 }
 
 /// A key that the connector does not know would have no effect.
-fn check_value(entry: &Field<'_>, source: &ValueSource, known: &[Setting], findings: &mut Findings) {
+fn check_value(
+    entry: &Field<'_>,
+    source: &ValueSource,
+    known: &[Setting],
+    findings: &mut Findings,
+) {
     let names: Vec<&str> = known.iter().map(|setting| setting.name).collect();
     let Some(setting) = known.iter().find(|setting| setting.is_called(entry.key)) else {
         let diagnostic = entry.invalid(format!("The connector does not know `{}`.", entry.path));
         findings.add(match closest(entry.key, &names) {
             Some(near) => entry.did_you_mean_key(diagnostic, near),
-            None if names.is_empty() => diagnostic.suggest("remove it; the connector takes nothing here"),
+            None if names.is_empty() => {
+                diagnostic.suggest("remove it; the connector takes nothing here")
+            }
             None => diagnostic.suggest(format!("it takes {}", alternatives(&names))),
         });
         return;
@@ -183,7 +257,9 @@ fn missing_value(at: &Field<'_>, map: &str, setting: &Setting) -> crate::Diagnos
 
 /// `botToken` as the name of a variable, `BOT_TOKEN`.
 fn variable_name(name: &str) -> String {
-    let parts = name.chars().flat_map(|c| c.is_ascii_uppercase().then_some('_').into_iter().chain([c]));
+    let parts = name
+        .chars()
+        .flat_map(|c| c.is_ascii_uppercase().then_some('_').into_iter().chain([c]));
     parts.map(|c| c.to_ascii_uppercase()).collect()
 }
 

@@ -100,7 +100,14 @@ pub struct Setting {
 impl Setting {
     /// A value of that key.
     pub fn new(name: &'static str, need: Need, check: fn(&str) -> Result<(), String>) -> Self {
-        Setting { name, also: &[], variable: None, unless: None, need, check }
+        Setting {
+            name,
+            also: &[],
+            variable: None,
+            unless: None,
+            need,
+            check,
+        }
     }
 
     /// As it is, under these other keys, too.
@@ -162,16 +169,36 @@ pub enum PropertyType {
     Boolean,
 }
 
-const TYPES: [(&str, PropertyType); 3] =
-    [("string", PropertyType::String), ("number", PropertyType::Number), ("boolean", PropertyType::Boolean)];
+const TYPES: [(&str, PropertyType); 3] = [
+    ("string", PropertyType::String),
+    ("number", PropertyType::Number),
+    ("boolean", PropertyType::Boolean),
+];
 
-pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Connector> {
+pub(crate) fn decode(
+    spec: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Connector> {
     let mut fields = spec.fields(findings)?;
-    let names: Vec<&str> = scope.base.connectors.iter().map(|connector| connector.name.as_str()).collect();
+    let names: Vec<&str> = scope
+        .base
+        .connectors
+        .iter()
+        .map(|connector| connector.name.as_str())
+        .collect();
     let entry_field = fields.required("entry", findings);
-    entry_field.iter().for_each(|field| findings.note_place(field));
-    let build = build::read(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
-    let mut entry = entry_field.and_then(|field| entry::connector(&field, &names, scope.folder, findings));
+    entry_field
+        .iter()
+        .for_each(|field| findings.note_place(field));
+    let build = build::read(
+        fields.optional("build").as_ref(),
+        entry_field.as_ref(),
+        scope,
+        findings,
+    );
+    let mut entry =
+        entry_field.and_then(|field| entry::connector(&field, &names, scope.folder, findings));
     let runtime = fields.optional("runtime");
     let runtime = match &mut entry {
         // What is wrong with the entry was told.
@@ -180,14 +207,26 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         Some(_) => Runtime::lay_over(runtime, None, findings),
     };
     let events_field = fields.required("events", findings);
-    let events = events_field.as_ref().and_then(|field| read_events(field, findings));
+    let events = events_field
+        .as_ref()
+        .and_then(|field| read_events(field, findings));
     let answers_field = fields.optional("answers");
-    let answers = answers_field.as_ref().map_or(Some(false), |field| field.boolean(findings));
+    let answers = answers_field
+        .as_ref()
+        .map_or(Some(false), |field| field.boolean(findings));
     fields.finish(findings);
     runtime?;
-    let connector = Connector { entry: entry?, events: events?, answers: answers?, build: build? };
+    let connector = Connector {
+        entry: entry?,
+        events: events?,
+        answers: answers?,
+        build: build?,
+    };
     if let (Some(field), Some(name)) = (&answers_field, connector.builtin()) {
-        let message = format!("`{}` is for files: `{BUILTIN}{name}` knows by itself whether it answers.", field.path);
+        let message = format!(
+            "`{}` is for files: `{BUILTIN}{name}` knows by itself whether it answers.",
+            field.path
+        );
         findings.add(field.invalid(message).suggest("remove it"));
     }
     if let (Some(manifest), Some(field)) = (scope.base.connector(&connector), &events_field) {
@@ -197,41 +236,78 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
 }
 
 /// An event that a built-in connector never emits would be waited for in vain.
-fn check_events(manifest: &ConnectorManifest, events: &[ConnectorEvent], field: &Field<'_>, findings: &mut Findings) {
+fn check_events(
+    manifest: &ConnectorManifest,
+    events: &[ConnectorEvent],
+    field: &Field<'_>,
+    findings: &mut Findings,
+) {
     if manifest.takes_any_event {
         return;
     }
-    let known: Vec<&str> = manifest.events.iter().map(|event| event.name.as_str()).collect();
-    for event in events.iter().filter(|event| !known.contains(&event.name.as_str())) {
-        let message = format!("`{BUILTIN}{}` has no event `{}`.", manifest.name, event.name);
-        findings.add(field.invalid(message).suggest(format!("use {}", alternatives(&known))));
+    let known: Vec<&str> = manifest
+        .events
+        .iter()
+        .map(|event| event.name.as_str())
+        .collect();
+    for event in events
+        .iter()
+        .filter(|event| !known.contains(&event.name.as_str()))
+    {
+        let message = format!(
+            "`{BUILTIN}{}` has no event `{}`.",
+            manifest.name, event.name
+        );
+        findings.add(
+            field
+                .invalid(message)
+                .suggest(format!("use {}", alternatives(&known))),
+        );
     }
 }
 
 fn read_events(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<ConnectorEvent>> {
     let mut events: Vec<ConnectorEvent> = Vec::new();
     for item in field.filled_list("event", findings)? {
-        let Some(mut fields) = item.fields(findings) else { continue };
+        let Some(mut fields) = item.fields(findings) else {
+            continue;
+        };
         let name_field = fields.required("name", findings);
         let name = name_field.as_ref().and_then(|field| field.text(findings));
-        let properties = fields.optional("properties").and_then(|field| read_properties(&field, findings));
+        let properties = fields
+            .optional("properties")
+            .and_then(|field| read_properties(&field, findings));
         fields.finish(findings);
-        let (Some(name), Some(name_field)) = (name, name_field) else { continue };
+        let (Some(name), Some(name_field)) = (name, name_field) else {
+            continue;
+        };
         if events.iter().any(|event| event.name == name) {
             findings.add(name_field.invalid(format!("The event `{name}` is declared twice.")));
             continue;
         }
-        events.push(ConnectorEvent { name: name.to_owned(), properties: properties.unwrap_or_default() });
+        events.push(ConnectorEvent {
+            name: name.to_owned(),
+            properties: properties.unwrap_or_default(),
+        });
     }
     Some(events)
 }
 
-fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<String, (PropertyType, bool)>> {
+fn read_properties(
+    field: &Field<'_>,
+    findings: &mut Findings,
+) -> Option<BTreeMap<String, (PropertyType, bool)>> {
     let mut properties = BTreeMap::new();
     for entry in field.entries(findings)? {
-        let Some(mut fields) = entry.fields(findings) else { continue };
-        let kind = fields.required("type", findings).and_then(|field| field.one_of(&TYPES, findings));
-        let optional = fields.optional("optional").and_then(|field| field.boolean(findings));
+        let Some(mut fields) = entry.fields(findings) else {
+            continue;
+        };
+        let kind = fields
+            .required("type", findings)
+            .and_then(|field| field.one_of(&TYPES, findings));
+        let optional = fields
+            .optional("optional")
+            .and_then(|field| field.boolean(findings));
         fields.finish(findings);
         if let Some(kind) = kind {
             properties.insert(entry.key.to_owned(), (kind, optional.unwrap_or(false)));

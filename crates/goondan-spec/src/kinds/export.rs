@@ -103,7 +103,11 @@ impl MarkedArguments {
             (&mut self.patches, &other.patches),
         ];
         for (names, more) in lists {
-            let missing: Vec<String> = more.iter().filter(|name| !names.contains(name)).cloned().collect();
+            let missing: Vec<String> = more
+                .iter()
+                .filter(|name| !names.contains(name))
+                .cloned()
+                .collect();
             names.extend(missing);
         }
     }
@@ -120,10 +124,16 @@ impl ExportSpec {
     fn marked_by_format(&self) -> MarkedArguments {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
         let named = |format: &str| -> Vec<String> {
-            let has_format = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
-            let is_marked =
-                |schema: &Value| has_format(schema) || (format == PATH && schema.get("items").is_some_and(has_format));
-            let named = properties.into_iter().flatten().filter(|(_, schema)| is_marked(schema));
+            let has_format =
+                |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
+            let is_marked = |schema: &Value| {
+                has_format(schema)
+                    || (format == PATH && schema.get("items").is_some_and(has_format))
+            };
+            let named = properties
+                .into_iter()
+                .flatten()
+                .filter(|(_, schema)| is_marked(schema));
             named.map(|(name, _)| name.clone()).collect()
         };
         MarkedArguments {
@@ -140,29 +150,48 @@ impl ExportSpec {
     /// The parameters as a model sees them: without the formats that only this program knows.
     pub fn shown_parameters(&self) -> Value {
         let mut parameters = self.parameters.clone();
-        let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
-        for schema in properties.into_iter().flat_map(|properties| properties.values_mut()) {
+        let properties = parameters
+            .get_mut("properties")
+            .and_then(Value::as_object_mut);
+        for schema in properties
+            .into_iter()
+            .flat_map(|properties| properties.values_mut())
+        {
             remove_own_format(schema);
-            schema.get_mut("items").into_iter().for_each(remove_own_format);
+            schema
+                .get_mut("items")
+                .into_iter()
+                .for_each(remove_own_format);
         }
         parameters
     }
 }
 
 fn remove_own_format(schema: &mut Value) {
-    let Some(schema) = schema.as_object_mut() else { return };
-    if schema.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
+    let Some(schema) = schema.as_object_mut() else {
+        return;
+    };
+    if schema
+        .get("format")
+        .and_then(Value::as_str)
+        .is_some_and(is_own_format)
+    {
         schema.shift_remove("format");
     }
 }
 
 /// Whether a `format` is one of those that only this program knows.
 pub fn is_own_format(format: &str) -> bool {
-    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | SHELL_FOLDER | PROGRAM | PATH | TREE | PATCH)
+    matches!(
+        format,
+        SHELL_COMMAND | SHELL_ENVIRONMENT | SHELL_FOLDER | PROGRAM | PATH | TREE | PATCH
+    )
 }
 
 /// A permission that an export needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
     /// The export reads files.
@@ -218,9 +247,18 @@ impl ExportOverride {
     pub fn apply(&self, base: &ExportSpec) -> ExportSpec {
         ExportSpec {
             name: base.name.clone(),
-            description: self.description.clone().unwrap_or_else(|| base.description.clone()),
-            parameters: self.parameters.clone().unwrap_or_else(|| base.parameters.clone()),
-            permissions: self.permissions.clone().unwrap_or_else(|| base.permissions.clone()),
+            description: self
+                .description
+                .clone()
+                .unwrap_or_else(|| base.description.clone()),
+            parameters: self
+                .parameters
+                .clone()
+                .unwrap_or_else(|| base.parameters.clone()),
+            permissions: self
+                .permissions
+                .clone()
+                .unwrap_or_else(|| base.permissions.clone()),
             optional_permissions: self
                 .optional_permissions
                 .clone()
@@ -236,7 +274,9 @@ impl ExportOverride {
     pub fn apply_to_builtin(&self, own: &ExportSpec) -> ExportSpec {
         let mut export = self.apply(own);
         export.permissions.extend(&own.permissions);
-        export.optional_permissions.retain(|optional| !export.permissions.contains(optional));
+        export
+            .optional_permissions
+            .retain(|optional| !export.permissions.contains(optional));
         export.known = own.marked_arguments();
         export
     }
@@ -273,29 +313,39 @@ pub(super) fn read_all(
     findings: &mut Findings,
 ) -> Option<Chosen> {
     let Some(field) = field else {
-        let (Source::Builtin(own) | Source::Says(own)) = source else { return Some((Vec::new(), Vec::new())) };
+        let (Source::Builtin(own) | Source::Says(own)) = source else {
+            return Some((Vec::new(), Vec::new()));
+        };
         return Some((own.to_vec(), Vec::new()));
     };
     let mut exports: Chosen = (Vec::new(), Vec::new());
     let mut names = HashSet::new();
     for item in field.filled_list("export", findings)? {
-        let Some((stated, name_field)) = read_item(&item, scope, findings) else { continue };
+        let Some((stated, name_field)) = read_item(&item, scope, findings) else {
+            continue;
+        };
         if !names.insert(stated.name.clone()) {
-            findings.add(name_field.invalid(format!("The export `{}` is declared twice.", stated.name)));
+            findings.add(
+                name_field.invalid(format!("The export `{}` is declared twice.", stated.name)),
+            );
             continue;
         }
         let blank = ExportSpec::named(&stated.name);
         match source {
-            Source::Builtin(own) | Source::Says(own) => match own.iter().find(|export| export.name == stated.name) {
-                Some(base) if matches!(source, Source::Builtin(_)) => {
-                    check_needs(&item, &stated, base, findings);
-                    exports.0.push(stated.apply_to_builtin(base));
+            Source::Builtin(own) | Source::Says(own) => {
+                match own.iter().find(|export| export.name == stated.name) {
+                    Some(base) if matches!(source, Source::Builtin(_)) => {
+                        check_needs(&item, &stated, base, findings);
+                        exports.0.push(stated.apply_to_builtin(base));
+                    }
+                    Some(base) => exports.0.push(stated.apply(base)),
+                    None => unknown(&name_field, &stated.name, own, findings),
                 }
-                Some(base) => exports.0.push(stated.apply(base)),
-                None => unknown(&name_field, &stated.name, own, findings),
-            },
+            }
             Source::SaysNothing if !is_whole(&item, &stated, findings) => continue,
-            Source::SaysLater | Source::SaysNothing | Source::Unknown => exports.0.push(stated.apply(&blank)),
+            Source::SaysLater | Source::SaysNothing | Source::Unknown => {
+                exports.0.push(stated.apply(&blank))
+            }
         }
         exports.1.push(stated);
     }
@@ -303,29 +353,60 @@ pub(super) fn read_all(
 }
 
 /// Tells of permissions that an export needs and that its item leaves out.
-fn check_needs(item: &Field<'_>, stated: &ExportOverride, own: &ExportSpec, findings: &mut Findings) {
-    let Some(permissions) = &stated.permissions else { return };
+fn check_needs(
+    item: &Field<'_>,
+    stated: &ExportOverride,
+    own: &ExportSpec,
+    findings: &mut Findings,
+) {
+    let Some(permissions) = &stated.permissions else {
+        return;
+    };
     let missing: Vec<String> = PERMISSIONS
         .iter()
-        .filter(|(_, permission)| own.permissions.contains(permission) && !permissions.contains(permission))
+        .filter(|(_, permission)| {
+            own.permissions.contains(permission) && !permissions.contains(permission)
+        })
         .map(|(name, _)| format!("`{name}`"))
         .collect();
     if missing.is_empty() {
         return;
     }
-    let message = format!("The export `{}` needs {}, whatever is stated here.", own.name, missing.join(" and "));
+    let message = format!(
+        "The export `{}` needs {}, whatever is stated here.",
+        own.name,
+        missing.join(" and ")
+    );
     let field = item.child("permissions");
-    findings.add(field.as_ref().unwrap_or(item).invalid(message).suggest("add it, or leave `permissions` out"));
+    findings.add(
+        field
+            .as_ref()
+            .unwrap_or(item)
+            .invalid(message)
+            .suggest("add it, or leave `permissions` out"),
+    );
 }
 
 /// Whether an item states all that a model has to know.
 fn is_whole(item: &Field<'_>, stated: &ExportOverride, findings: &mut Findings) -> bool {
-    let lacks = [("description", stated.description.is_none()), ("parameters", stated.parameters.is_none())];
-    let lacks: Vec<&str> = lacks.into_iter().filter(|(_, lacks)| *lacks).map(|(name, _)| name).collect();
+    let lacks = [
+        ("description", stated.description.is_none()),
+        ("parameters", stated.parameters.is_none()),
+    ];
+    let lacks: Vec<&str> = lacks
+        .into_iter()
+        .filter(|(_, lacks)| *lacks)
+        .map(|(name, _)| name)
+        .collect();
     for name in &lacks {
-        let message = format!("The export `{}` has no `{name}`, and its entry does not say it.", stated.name);
+        let message = format!(
+            "The export `{}` has no `{name}`, and its entry does not say it.",
+            stated.name
+        );
         let suggestion = match *name {
-            "parameters" => "add it: a JSON Schema such as `parameters: {type: object, properties: {}}`",
+            "parameters" => {
+                "add it: a JSON Schema such as `parameters: {type: object, properties: {}}`"
+            }
             _ => "add it: it tells the model what the export does",
         };
         findings.add(item.invalid(message).suggest(suggestion));
@@ -336,7 +417,10 @@ fn is_whole(item: &Field<'_>, stated: &ExportOverride, findings: &mut Findings) 
 impl ExportSpec {
     /// An export of which nothing but its name is known.
     pub fn named(name: &str) -> Self {
-        ExportSpec { name: name.to_owned(), ..ExportSpec::default() }
+        ExportSpec {
+            name: name.to_owned(),
+            ..ExportSpec::default()
+        }
     }
 }
 
@@ -349,21 +433,39 @@ fn unknown(field: &Field<'_>, name: &str, own: &[ExportSpec], findings: &mut Fin
     });
 }
 
-fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -> Option<(ExportOverride, Field<'n>)> {
+fn read_item<'n>(
+    item: &Field<'n>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<(ExportOverride, Field<'n>)> {
     let mut fields = item.fields(findings)?;
     let name_field = fields.required("name", findings);
-    let name = name_field.as_ref().and_then(|field| read_name(field, &scope.id.name, findings));
+    let name = name_field
+        .as_ref()
+        .and_then(|field| read_name(field, &scope.id.name, findings));
     let description_is_template = fields.has("descriptionFile");
     let description = read_description(&mut fields, scope, findings);
     let parameters_field = fields.optional("parameters");
-    name_field.iter().chain(&parameters_field).for_each(|field| findings.note_place(field));
+    name_field
+        .iter()
+        .chain(&parameters_field)
+        .for_each(|field| findings.note_place(field));
     let parameters = parameters_field.and_then(|field| parameters::read(&field, findings));
-    let permissions = fields.optional("permissions").and_then(|field| read_permissions(&field, findings));
-    let optional_permissions =
-        fields.optional("optionalPermissions").and_then(|field| read_permissions(&field, findings));
-    let read_only = fields.optional("readOnly").and_then(|field| field.boolean(findings));
-    let idempotent = fields.optional("idempotent").and_then(|field| field.boolean(findings));
-    let timeout = fields.optional("timeoutMs").and_then(|field| super::tool::read_timeout(&field, findings));
+    let permissions = fields
+        .optional("permissions")
+        .and_then(|field| read_permissions(&field, findings));
+    let optional_permissions = fields
+        .optional("optionalPermissions")
+        .and_then(|field| read_permissions(&field, findings));
+    let read_only = fields
+        .optional("readOnly")
+        .and_then(|field| field.boolean(findings));
+    let idempotent = fields
+        .optional("idempotent")
+        .and_then(|field| field.boolean(findings));
+    let timeout = fields
+        .optional("timeoutMs")
+        .and_then(|field| super::tool::read_timeout(&field, findings));
     fields.finish(findings);
     let stated = ExportOverride {
         name: name?,
@@ -383,16 +485,26 @@ fn read_name(field: &Field<'_>, tool: &str, findings: &mut Findings) -> Option<S
     let name = field.text(findings)?;
     let shown = excerpt(name, 80);
     if name.contains("__") {
-        let message = format!("The export name `{shown}` contains `__`, which separates tool and export.");
-        findings.add(field.invalid(message).suggest(format!("write `{}`", name.replace("__", "_"))));
+        let message =
+            format!("The export name `{shown}` contains `__`, which separates tool and export.");
+        findings.add(
+            field
+                .invalid(message)
+                .suggest(format!("write `{}`", name.replace("__", "_"))),
+        );
         return None;
     }
     let plain = name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if !plain {
         let message = format!("`{shown}` is not a valid export name.");
-        findings
-            .add(field.invalid(message).suggest("use letters, digits, `_` and `-`, and begin with a letter or digit"));
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("use letters, digits, `_` and `-`, and begin with a letter or digit"),
+        );
         return None;
     }
     let length = qualified_name(tool, name).len();
@@ -401,14 +513,21 @@ fn read_name(field: &Field<'_>, tool: &str, findings: &mut Findings) -> Option<S
             "The model would see `{}`, {length} characters long; providers take at most {MAX_QUALIFIED_NAME}.",
             qualified_name(tool, &shown)
         );
-        findings
-            .add(field.problem(Code::TOOL_NAME_TOO_LONG, message).suggest("shorten the tool's or the export's name"));
+        findings.add(
+            field
+                .problem(Code::TOOL_NAME_TOO_LONG, message)
+                .suggest("shorten the tool's or the export's name"),
+        );
         return None;
     }
     Some(name.to_owned())
 }
 
-fn read_description(fields: &mut Fields<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<String> {
+fn read_description(
+    fields: &mut Fields<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<String> {
     let text = fields.optional("description");
     let file = fields.optional("descriptionFile");
     match (text, file) {
@@ -424,14 +543,27 @@ fn read_description(fields: &mut Fields<'_>, scope: &Scope<'_>, findings: &mut F
 }
 
 fn read_permissions(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeSet<Permission>> {
-    Some(field.list(findings)?.iter().filter_map(|item| Permission::read(item, findings)).collect())
+    Some(
+        field
+            .list(findings)?
+            .iter()
+            .filter_map(|item| Permission::read(item, findings))
+            .collect(),
+    )
 }
 
 /// Reads the `exports` of a reference to a tool: names that it must have, as far as they are known.
-pub(super) fn read_selection(field: &Field<'_>, own: &[ExportSpec], findings: &mut Findings) -> Option<Vec<String>> {
+pub(super) fn read_selection(
+    field: &Field<'_>,
+    own: &[ExportSpec],
+    findings: &mut Findings,
+) -> Option<Vec<String>> {
     if field.node.text().is_some() {
         let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
-        let diagnostic = field.invalid(format!("`{}` must be a list of export names, but is text.", field.path));
+        let diagnostic = field.invalid(format!(
+            "`{}` must be a list of export names, but is text.",
+            field.path
+        ));
         findings.add(diagnostic.suggest(format!(
             "write a list, such as `[{}]`",
             alternatives(&names[..names.len().min(1)]).trim_matches('`')
@@ -446,7 +578,13 @@ pub(super) fn read_selection(field: &Field<'_>, own: &[ExportSpec], findings: &m
             unknown(item, name, own, findings);
         }
     }
-    Some(names.iter().filter_map(|item| item.node.text()).map(str::to_owned).collect())
+    Some(
+        names
+            .iter()
+            .filter_map(|item| item.node.text())
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// An export, selected by its name.

@@ -44,17 +44,39 @@ impl Extension {
     /// The extension that a built-in one is without a resource of the user's own.
     pub(crate) fn of_base(name: &str, config: &JsonObject) -> Extension {
         let timeout = Duration::from_millis(TIMEOUT_MS);
-        Extension { entry: ExtensionEntry::Builtin(name.to_owned()), config: config.clone(), timeout, build: None }
+        Extension {
+            entry: ExtensionEntry::Builtin(name.to_owned()),
+            config: config.clone(),
+            timeout,
+            build: None,
+        }
     }
 }
 
-pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Extension> {
+pub(crate) fn decode(
+    spec: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Extension> {
     let mut fields = spec.fields(findings)?;
-    let names: Vec<&str> = scope.base.extensions.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = scope
+        .base
+        .extensions
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     let entry_field = fields.required("entry", findings);
-    entry_field.iter().for_each(|field| findings.note_place(field));
-    let build = build::read(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
-    let mut entry = entry_field.and_then(|field| entry::extension(&field, &names, scope.folder, findings));
+    entry_field
+        .iter()
+        .for_each(|field| findings.note_place(field));
+    let build = build::read(
+        fields.optional("build").as_ref(),
+        entry_field.as_ref(),
+        scope,
+        findings,
+    );
+    let mut entry =
+        entry_field.and_then(|field| entry::extension(&field, &names, scope.folder, findings));
     let runtime = fields.optional("runtime");
     let runtime = match &mut entry {
         // What is wrong with the entry was told.
@@ -62,15 +84,28 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         Some(ExtensionEntry::Module(module)) => Runtime::lay_over(runtime, Some(module), findings),
         Some(_) => Runtime::lay_over(runtime, None, findings),
     };
-    let timeout = fields.optional("timeoutMs").map_or(Some(TIMEOUT_MS), |field| read_timeout(&field, findings));
+    let timeout = fields
+        .optional("timeoutMs")
+        .map_or(Some(TIMEOUT_MS), |field| read_timeout(&field, findings));
     let config = free_map(fields.optional("config"), findings);
     fields.finish(findings);
     let entry = entry?;
-    let defaults = scope.base.extensions.iter().find(|(name, _)| entry == ExtensionEntry::Builtin(name.clone()));
-    let mut merged = defaults.map(|(_, config)| config.clone()).unwrap_or_default();
+    let defaults = scope
+        .base
+        .extensions
+        .iter()
+        .find(|(name, _)| entry == ExtensionEntry::Builtin(name.clone()));
+    let mut merged = defaults
+        .map(|(_, config)| config.clone())
+        .unwrap_or_default();
     merged.extend(config?);
     runtime?;
-    Some(Extension { entry, config: merged, timeout: Duration::from_millis(timeout?), build: build? })
+    Some(Extension {
+        entry,
+        config: merged,
+        timeout: Duration::from_millis(timeout?),
+        build: build?,
+    })
 }
 
 /// Middleware around an agent's turns, steps and tool calls.

@@ -50,7 +50,11 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// Of the connection of `connector` to `swarm`, or to the bundle's first swarm.
-    pub(crate) fn of(connector: Option<&ResourceId>, swarm: Option<&ResourceId>, scope: &Scope<'_>) -> Self {
+    pub(crate) fn of(
+        connector: Option<&ResourceId>,
+        swarm: Option<&ResourceId>,
+        scope: &Scope<'_>,
+    ) -> Self {
         let swarm = match swarm {
             Some(id) => scope.decoded().swarms.get(id),
             None => scope.decoded().swarms.first().map(|(_, swarm)| swarm),
@@ -58,7 +62,14 @@ impl Targets {
         let connector = connector.and_then(|id| scope.decoded().connectors.get(id));
         Targets {
             agents: swarm.map(|swarm| swarm.spec.agents.clone()),
-            events: connector.map(|found| found.spec.events.iter().map(|event| event.name.clone()).collect()),
+            events: connector.map(|found| {
+                found
+                    .spec
+                    .events
+                    .iter()
+                    .map(|event| event.name.clone())
+                    .collect()
+            }),
         }
     }
 }
@@ -71,34 +82,63 @@ pub(crate) fn read(
     findings: &mut Findings,
 ) -> Option<Vec<IngressRule>> {
     let mut fields = field.fields(findings)?;
-    let rules = fields.optional("rules").map_or(Some(Vec::new()), |rules| rules.list(findings));
+    let rules = fields
+        .optional("rules")
+        .map_or(Some(Vec::new()), |rules| rules.list(findings));
     fields.finish(findings);
-    Some(rules?.iter().filter_map(|rule| read_rule(rule, scope, targets, findings)).collect())
+    Some(
+        rules?
+            .iter()
+            .filter_map(|rule| read_rule(rule, scope, targets, findings))
+            .collect(),
+    )
 }
 
-fn read_rule(item: &Field<'_>, scope: &Scope<'_>, targets: &Targets, findings: &mut Findings) -> Option<IngressRule> {
+fn read_rule(
+    item: &Field<'_>,
+    scope: &Scope<'_>,
+    targets: &Targets,
+    findings: &mut Findings,
+) -> Option<IngressRule> {
     let mut fields = item.fields(findings)?;
-    let matched = fields.optional("match").map(|field| read_match(&field, targets, findings));
-    let route = fields.required("route", findings).and_then(|field| read_route(&field, scope, targets, findings));
+    let matched = fields
+        .optional("match")
+        .map(|field| read_match(&field, targets, findings));
+    let route = fields
+        .required("route", findings)
+        .and_then(|field| read_route(&field, scope, targets, findings));
     fields.finish(findings);
     let (event, properties) = matched.unwrap_or_else(|| Some((None, BTreeMap::new())))?;
     let (agent, instance_key) = route?;
-    Some(IngressRule { event, properties, agent, instance_key })
+    Some(IngressRule {
+        event,
+        properties,
+        agent,
+        instance_key,
+    })
 }
 
 type Matched = (Option<String>, BTreeMap<String, String>);
 
 fn read_match(field: &Field<'_>, targets: &Targets, findings: &mut Findings) -> Option<Matched> {
     let mut fields = field.fields(findings)?;
-    let event = fields.optional("event").and_then(|event| read_event(&event, targets, findings));
-    let properties = fields.optional("properties").and_then(|properties| read_properties(&properties, findings));
+    let event = fields
+        .optional("event")
+        .and_then(|event| read_event(&event, targets, findings));
+    let properties = fields
+        .optional("properties")
+        .and_then(|properties| read_properties(&properties, findings));
     fields.finish(findings);
     Some((event, properties.unwrap_or_default()))
 }
 
 fn read_event(field: &Field<'_>, targets: &Targets, findings: &mut Findings) -> Option<String> {
     let event = field.text(findings)?;
-    if let Some(known) = targets.events.as_ref().filter(|known| !known.iter().any(|name| name == event)) {
+    if let Some(known) = targets
+        .events
+        .as_ref()
+        .filter(|known| !known.iter().any(|name| name == event))
+    {
         let diagnostic = field.invalid(format!("The connector has no event `{event}`."));
         findings.add(match closest(event, known) {
             Some(near) => field.did_you_mean(diagnostic, near),
@@ -116,8 +156,11 @@ fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMa
             Value::Number(number) => number.to_string(),
             Value::Bool(value) => value.to_string(),
             _ => {
-                let message =
-                    format!("`{}` must be text, a number or a boolean, but is {}.", entry.path, entry.node.what());
+                let message = format!(
+                    "`{}` must be text, a number or a boolean, but is {}.",
+                    entry.path,
+                    entry.node.what()
+                );
                 findings.add(entry.invalid(message));
                 continue;
             }
@@ -129,20 +172,35 @@ fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMa
 
 type Route = (Option<ResourceId>, InstanceKeyRoute);
 
-fn read_route(field: &Field<'_>, scope: &Scope<'_>, targets: &Targets, findings: &mut Findings) -> Option<Route> {
+fn read_route(
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    targets: &Targets,
+    findings: &mut Findings,
+) -> Option<Route> {
     let mut fields = field.fields(findings)?;
     let agent_field = fields.optional("agentRef");
-    let agent = agent_field.as_ref().map(|field| scope.resolve(field, Kind::Agent, findings));
+    let agent = agent_field
+        .as_ref()
+        .map(|field| scope.resolve(field, Kind::Agent, findings));
     if let (Some(field), Some(Some(agent)), Some(agents)) = (&agent_field, &agent, &targets.agents)
         && !agents.contains(agent)
     {
         let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
-        let diagnostic = field.invalid(format!("`{agent}` is not an agent of the swarm that this connection feeds."));
-        findings.add(diagnostic.suggest(format!("use {}, or add it to the swarm", alternatives(&names))));
+        let diagnostic = field.invalid(format!(
+            "`{agent}` is not an agent of the swarm that this connection feeds."
+        ));
+        findings.add(diagnostic.suggest(format!(
+            "use {}, or add it to the swarm",
+            alternatives(&names)
+        )));
     }
     let instance_key = read_instance_key(&mut fields, findings);
     fields.finish(findings);
-    Some((agent.map_or(Some(None), |agent| agent.map(Some))?, instance_key?))
+    Some((
+        agent.map_or(Some(None), |agent| agent.map(Some))?,
+        instance_key?,
+    ))
 }
 
 fn read_instance_key(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<InstanceKeyRoute> {
@@ -156,15 +214,20 @@ fn read_instance_key(fields: &mut Fields<'_>, findings: &mut Findings) -> Option
     }
     if let (None, Some(prefix)) = (&property, &prefix) {
         let message = "`instanceKeyPrefix` means nothing without `instanceKeyProperty`.";
-        findings
-            .add(prefix.invalid(message).suggest("add `instanceKeyProperty`, or write the whole key as `instanceKey`"));
+        findings.add(
+            prefix
+                .invalid(message)
+                .suggest("add `instanceKeyProperty`, or write the whole key as `instanceKey`"),
+        );
         return None;
     }
     match (fixed, property) {
         (Some(fixed), _) => Some(InstanceKeyRoute::Fixed(fixed.text(findings)?.to_owned())),
         (None, Some(property)) => Some(InstanceKeyRoute::Property {
             name: property.text(findings)?.to_owned(),
-            prefix: prefix.map_or(Some(""), |prefix| prefix.text(findings))?.to_owned(),
+            prefix: prefix
+                .map_or(Some(""), |prefix| prefix.text(findings))?
+                .to_owned(),
         }),
         (None, None) => Some(InstanceKeyRoute::FromEvent),
     }

@@ -52,11 +52,15 @@ impl Instructions {
         if self.files.is_empty() {
             return None;
         }
-        Some(self.files.iter().fold(HEADING.to_owned(), |mut prompt, file| {
-            prompt.push_str("\n\n");
-            prompt.push_str(&file.block());
-            prompt
-        }))
+        Some(
+            self.files
+                .iter()
+                .fold(HEADING.to_owned(), |mut prompt, file| {
+                    prompt.push_str("\n\n");
+                    prompt.push_str(&file.block());
+                    prompt
+                }),
+        )
     }
 }
 
@@ -68,7 +72,11 @@ impl InstructionFile {
         let mut block = format!("<instructions file=\"{}\">\n{}", self.name, text.trim());
         if self.cut > 0 {
             // Writing to a text can't fail.
-            let _ = write!(block, "\n[{} more bytes of the file are not shown.]", self.cut);
+            let _ = write!(
+                block,
+                "\n[{} more bytes of the file are not shown.]",
+                self.cut
+            );
         }
         block + "\n</instructions>"
     }
@@ -89,14 +97,20 @@ pub(super) fn read(
 ) -> Option<Instructions> {
     field.filled_list("file name", findings)?;
     let items = field.texts(findings)?;
-    let names: Vec<String> = items.iter().filter_map(|item| name(item, findings)).collect();
+    let names: Vec<String> = items
+        .iter()
+        .filter_map(|item| name(item, findings))
+        .collect();
     if names.len() < items.len() {
         return None;
     }
     if *workdir == Workdir::Instance {
-        let message =
-            "The agent works in a folder of its own in each conversation, where no repository has instructions.";
-        findings.add(field.invalid(message).suggest("write `workdir: project` or `workdir: repository`"));
+        let message = "The agent works in a folder of its own in each conversation, where no repository has instructions.";
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write `workdir: project` or `workdir: repository`"),
+        );
         return None;
     }
     let mut files = Vec::new();
@@ -113,8 +127,11 @@ fn name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let name = field.node.text()?;
     if name.contains(['/', '\\', '\0', '"', '\n']) || name == "." || name == ".." {
         let message = format!("`{}` is not a file name.", excerpt(name, 80));
-        findings
-            .add(field.invalid(message).suggest("write a name such as `AGENTS.md`; it is looked for in each folder"));
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write a name such as `AGENTS.md`; it is looked for in each folder"),
+        );
         return None;
     }
     Some(name.to_owned())
@@ -137,9 +154,21 @@ fn folders(workdir: &Workdir, scope: &Scope<'_>) -> Vec<Place> {
         Workdir::Path(path) => root.join(path),
         Workdir::Repository(folder) => folder.clone(),
     };
-    let top = scope.folder.repository().map_or(root, PathBuf::as_path).to_owned();
-    let all = inner.ancestors().take_while(|folder| folder.starts_with(&top)).take(MAX_FOLDERS);
-    all.enumerate().map(|(up, folder)| Place { folder: folder.to_owned(), up }).collect()
+    let top = scope
+        .folder
+        .repository()
+        .map_or(root, PathBuf::as_path)
+        .to_owned();
+    let all = inner
+        .ancestors()
+        .take_while(|folder| folder.starts_with(&top))
+        .take(MAX_FOLDERS);
+    all.enumerate()
+        .map(|(up, folder)| Place {
+            folder: folder.to_owned(),
+            up,
+        })
+        .collect()
 }
 
 /// The first of the names that is in a folder.
@@ -161,8 +190,14 @@ fn find(
             }
         };
         if is_env(&real) {
-            let message = format!("`{shown}`, seen from the working folder, is an `.env` file, which may hold keys.");
-            findings.add(field.problem(Code::PATH_ESCAPE, message).suggest("name a file that is meant to be read"));
+            let message = format!(
+                "`{shown}`, seen from the working folder, is an `.env` file, which may hold keys."
+            );
+            findings.add(
+                field
+                    .problem(Code::PATH_ESCAPE, message)
+                    .suggest("name a file that is meant to be read"),
+            );
             return None;
         }
         // A link may lead to what somebody else writes: it counts where the file lies.
@@ -172,41 +207,70 @@ fn find(
             findings.depends_on(slashed(&relative.join(name)));
         }
         let text = text.trim_start_matches('\u{feff}').to_owned();
-        return (!text.trim().is_empty()).then_some(InstructionFile { name: shown, outside, text, cut: 0 });
+        return (!text.trim().is_empty()).then_some(InstructionFile {
+            name: shown,
+            outside,
+            text,
+            cut: 0,
+        });
     }
     None
 }
 
 fn is_env(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().to_ascii_lowercase().starts_with(".env"))
+    path.file_name().is_some_and(|name| {
+        name.to_string_lossy()
+            .to_ascii_lowercase()
+            .starts_with(".env")
+    })
 }
 
 fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 fn slashed(path: &Path) -> String {
-    path.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+    path.components()
+        .map(|part| part.as_os_str().to_string_lossy())
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 fn unreadable(field: &Field<'_>, shown: &str, problem: Unreadable) -> Diagnostic {
     match problem {
         Unreadable::TooLarge => {
             let message = format!("`{shown}`, seen from the working folder, is larger than 1 MiB.");
-            field.problem(Code::FILE_TOO_LARGE, message).suggest("shorten it")
+            field
+                .problem(Code::FILE_TOO_LARGE, message)
+                .suggest("shorten it")
         }
         Unreadable::NotText(_) => {
             let message = format!("`{shown}`, seen from the working folder, is not UTF-8 text.");
-            field.problem(Code::PARSE_ERROR, message).suggest("save it as UTF-8")
+            field
+                .problem(Code::PARSE_ERROR, message)
+                .suggest("save it as UTF-8")
         }
-        Unreadable::Io(error) if error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_some() => {
-            let message =
-                format!("`{shown}`, seen from the working folder, leads out of the repository through a link.");
-            field.problem(Code::PATH_ESCAPE, message).suggest("copy what it links to into the repository")
+        Unreadable::Io(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_some() =>
+        {
+            let message = format!(
+                "`{shown}`, seen from the working folder, leads out of the repository through a link."
+            );
+            field
+                .problem(Code::PATH_ESCAPE, message)
+                .suggest("copy what it links to into the repository")
         }
         Unreadable::Io(error) => {
-            let message = format!("`{shown}`, seen from the working folder, cannot be read: {}.", reason(&error));
-            field.problem(Code::ENTRY_NOT_FOUND, message).suggest("put a regular file there that you may read")
+            let message = format!(
+                "`{shown}`, seen from the working folder, cannot be read: {}.",
+                reason(&error)
+            );
+            field
+                .problem(Code::ENTRY_NOT_FOUND, message)
+                .suggest("put a regular file there that you may read")
         }
     }
 }
@@ -227,6 +291,10 @@ fn fit(field: &Field<'_>, files: &mut [InstructionFile], findings: &mut Findings
             MAX_INSTRUCTIONS / 1024
         );
         let suggestion = "shorten it, or move what is about one folder into a file of that folder";
-        findings.add(field.problem(Code::INSTRUCTIONS_CUT, message).suggest(suggestion));
+        findings.add(
+            field
+                .problem(Code::INSTRUCTIONS_CUT, message)
+                .suggest(suggestion),
+        );
     }
 }

@@ -104,19 +104,36 @@ pub struct McpOauth {
 /// How long a server may take to connect where nothing else is said, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 30_000;
 
-const PROTOCOLS: [(&str, McpProtocol); 2] =
-    [("2025-11-25", McpProtocol::V2025_11_25), ("2026-07-28", McpProtocol::V2026_07_28)];
+const PROTOCOLS: [(&str, McpProtocol); 2] = [
+    ("2025-11-25", McpProtocol::V2025_11_25),
+    ("2026-07-28", McpProtocol::V2026_07_28),
+];
 
-const ELICITATIONS: [(&str, Elicitation); 2] = [("none", Elicitation::None), ("defaults", Elicitation::Defaults)];
+const ELICITATIONS: [(&str, Elicitation); 2] = [
+    ("none", Elicitation::None),
+    ("defaults", Elicitation::Defaults),
+];
 
 /// Reads `spec.mcp`.
-pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<McpServer> {
+pub(super) fn read(
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<McpServer> {
     let mut fields = field.fields(findings)?;
     let transport = read_transport(field, &mut fields, scope, findings);
-    let protocol = fields.optional("protocol").map(|field| field.one_of(&PROTOCOLS, findings));
-    let timeout = fields.optional("connectTimeoutMs").map(|field| read_timeout(&field, findings));
-    let elicitation = fields.optional("elicitation").map(|field| field.one_of(&ELICITATIONS, findings));
-    let oauth = fields.optional("oauth").map(|field| read_oauth(&field, findings));
+    let protocol = fields
+        .optional("protocol")
+        .map(|field| field.one_of(&PROTOCOLS, findings));
+    let timeout = fields
+        .optional("connectTimeoutMs")
+        .map(|field| read_timeout(&field, findings));
+    let elicitation = fields
+        .optional("elicitation")
+        .map(|field| field.one_of(&ELICITATIONS, findings));
+    let oauth = fields
+        .optional("oauth")
+        .map(|field| read_oauth(&field, findings));
     fields.finish(findings);
     Some(McpServer {
         transport: transport?,
@@ -134,24 +151,45 @@ fn read_transport(
     scope: &Scope<'_>,
     findings: &mut Findings,
 ) -> Option<McpTransport> {
-    let ways = [fields.optional("command"), fields.optional("url"), fields.optional("socket")];
+    let ways = [
+        fields.optional("command"),
+        fields.optional("url"),
+        fields.optional("socket"),
+    ];
     let belongs = [("args", 0), ("env", 0), ("cwd", 0), ("headers", 1)];
     let of_way = belongs.map(|(name, way)| (fields.optional(name), way));
-    let mut given = ways.iter().enumerate().filter_map(|(way, field)| Some((way, field.as_ref()?)));
+    let mut given = ways
+        .iter()
+        .enumerate()
+        .filter_map(|(way, field)| Some((way, field.as_ref()?)));
     let Some((way, first)) = given.next() else {
         let message = format!("`{}` does not say where the server is.", whole.path);
-        findings.add(whole.invalid(message).suggest("give it a `command`, a `url` or a `socket`"));
+        findings.add(
+            whole
+                .invalid(message)
+                .suggest("give it a `command`, a `url` or a `socket`"),
+        );
         return None;
     };
     if let Some((_, second)) = given.next() {
-        let message = format!("A server has `{}` or `{}`, not both.", first.key, second.key);
+        let message = format!(
+            "A server has `{}` or `{}`, not both.",
+            first.key, second.key
+        );
         findings.add(second.invalid(message).suggest("keep one of the two"));
         return None;
     }
     for (field, _) in of_way.iter().filter(|(_, of)| *of != way) {
         if let Some(field) = field {
-            let message = format!("`{}` means nothing for a server with a `{}`.", field.path, first.key);
-            findings.add(field.invalid(message).suggest(format!("remove `{}`", field.key)));
+            let message = format!(
+                "`{}` means nothing for a server with a `{}`.",
+                field.path, first.key
+            );
+            findings.add(
+                field
+                    .invalid(message)
+                    .suggest(format!("remove `{}`", field.key)),
+            );
         }
     }
     let [args, env, cwd, headers] = of_way.map(|(field, _)| field);
@@ -160,9 +198,14 @@ fn read_transport(
         1 => {
             let headers = headers.map(|field| read_values(&field, findings));
             let url = read_url(first, findings)?;
-            Some(McpTransport::Http { url, headers: headers.unwrap_or_else(|| Some(Vec::new()))? })
+            Some(McpTransport::Http {
+                url,
+                headers: headers.unwrap_or_else(|| Some(Vec::new()))?,
+            })
         }
-        _ => Some(McpTransport::Socket { path: read_plain(first, findings)? }),
+        _ => Some(McpTransport::Socket {
+            path: read_plain(first, findings)?,
+        }),
     }
 }
 
@@ -175,17 +218,31 @@ fn read_program(
     findings: &mut Findings,
 ) -> Option<McpTransport> {
     let command_text = read_plain(command, findings);
-    if command_text.as_ref().is_some_and(|text| text.contains(char::is_whitespace) && !text.contains('/')) {
+    if command_text
+        .as_ref()
+        .is_some_and(|text| text.contains(char::is_whitespace) && !text.contains('/'))
+    {
         let message = format!("`{}` is a program without its arguments.", command.path);
-        findings.add(command.invalid(message).suggest("put what stands behind the program into `args`"));
+        findings.add(
+            command
+                .invalid(message)
+                .suggest("put what stands behind the program into `args`"),
+        );
     }
     let args = args.map(|field| read_args(&field, findings));
     let env = env.map(|field| read_values(&field, findings));
-    let in_package = scope.folder.is_installed().then(|| scope.folder.base().to_owned());
-    let cwd = cwd.map(|field| scope.folder.path(&field, findings)).or(in_package.map(Some));
+    let in_package = scope
+        .folder
+        .is_installed()
+        .then(|| scope.folder.base().to_owned());
+    let cwd = cwd
+        .map(|field| scope.folder.path(&field, findings))
+        .or(in_package.map(Some));
     let command_text = match command_text {
         // A program of an installed package lies in the package.
-        Some(text) if scope.folder.is_installed() && text.contains('/') => scope.folder.path(command, findings),
+        Some(text) if scope.folder.is_installed() && text.contains('/') => {
+            scope.folder.path(command, findings)
+        }
         text => text,
     };
     Some(McpTransport::Program {
@@ -219,7 +276,10 @@ fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String>> 
     Some(args)
 }
 
-pub(super) fn read_values(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<(String, McpValue)>> {
+pub(super) fn read_values(
+    field: &Field<'_>,
+    findings: &mut Findings,
+) -> Option<Vec<(String, McpValue)>> {
     let mut values = Vec::new();
     for entry in field.entries(findings)? {
         let value = match &entry.node.content {
@@ -236,16 +296,33 @@ pub(super) fn read_values(field: &Field<'_>, findings: &mut Findings) -> Option<
 /// An address of the web. Plain HTTP leads to this machine alone: headers and tokens go along.
 pub(super) fn read_url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = read_plain(field, findings)?;
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
     let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
     let Some(host) = host.filter(|host| !host.is_empty() && !host.contains('@')) else {
-        let message = format!("`{}` is `{}`, which is no address of a server.", field.path, excerpt(&text, 120));
-        findings.add(field.invalid(message).suggest("write an address such as `https://example.com/mcp`"));
+        let message = format!(
+            "`{}` is `{}`, which is no address of a server.",
+            field.path,
+            excerpt(&text, 120)
+        );
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write an address such as `https://example.com/mcp`"),
+        );
         return None;
     };
     if text.starts_with("http://") && !is_this_machine(host) {
-        let message = format!("`{}` sends what agents say and keys over the network unencrypted.", field.path);
-        findings.add(field.invalid(message).suggest("write `https://`; `http://` leads to this machine alone"));
+        let message = format!(
+            "`{}` sends what agents say and keys over the network unencrypted.",
+            field.path
+        );
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write `https://`; `http://` leads to this machine alone"),
+        );
         return None;
     }
     Some(text)
@@ -256,16 +333,31 @@ fn is_this_machine(host: &str) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
-    name == "localhost" || name == "::1" || name.strip_prefix("127.").is_some_and(|rest| rest.split('.').count() == 3)
+    name == "localhost"
+        || name == "::1"
+        || name
+            .strip_prefix("127.")
+            .is_some_and(|rest| rest.split('.').count() == 3)
 }
 
 fn read_oauth(field: &Field<'_>, findings: &mut Findings) -> Option<McpOauth> {
     let mut fields = field.fields(findings)?;
-    let id = fields.optional("clientId").map(|field| read_plain(&field, findings));
-    let secret = fields.optional("clientSecret").map(|field| value_source::read(&field, findings));
-    let metadata = fields.optional("clientMetadataUrl").map(|field| read_url(&field, findings));
+    let id = fields
+        .optional("clientId")
+        .map(|field| read_plain(&field, findings));
+    let secret = fields
+        .optional("clientSecret")
+        .map(|field| value_source::read(&field, findings));
+    let metadata = fields
+        .optional("clientMetadataUrl")
+        .map(|field| read_url(&field, findings));
     let scopes = match fields.optional("scopes") {
-        Some(field) => field.texts(findings)?.iter().filter_map(|item| item.node.text()).map(str::to_owned).collect(),
+        Some(field) => field
+            .texts(findings)?
+            .iter()
+            .filter_map(|item| item.node.text())
+            .map(str::to_owned)
+            .collect(),
         None => Vec::new(),
     };
     fields.finish(findings);
@@ -281,7 +373,9 @@ impl McpServer {
     /// The server's program where it is a file of the bundle, relative to its folder.
     pub fn bundled_program(&self) -> Option<String> {
         match &self.transport {
-            McpTransport::Program { command, .. } if command.contains('/') => paths::normal(command).ok(),
+            McpTransport::Program { command, .. } if command.contains('/') => {
+                paths::normal(command).ok()
+            }
             _ => None,
         }
     }
@@ -289,9 +383,11 @@ impl McpServer {
     /// Where it is, for people: a command line, an address or a socket. Values are left out, for they may be secrets.
     pub fn shown(&self) -> String {
         match &self.transport {
-            McpTransport::Program { command, args, .. } => {
-                std::iter::once(command).chain(args).cloned().collect::<Vec<_>>().join(" ")
-            }
+            McpTransport::Program { command, args, .. } => std::iter::once(command)
+                .chain(args)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(" "),
             McpTransport::Http { url, .. } => url.clone(),
             McpTransport::Socket { path } => path.clone(),
         }

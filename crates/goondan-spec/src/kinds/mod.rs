@@ -32,10 +32,12 @@ pub use agent::{Agent, ExtensionUse, Prompt, ToolUse, Workdir};
 pub use allow::Allow;
 pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::{Connection, Reply};
-pub use connector::{Connector, ConnectorEntry, ConnectorEvent, ConnectorManifest, Need, PropertyType, Setting};
+pub use connector::{
+    Connector, ConnectorEntry, ConnectorEvent, ConnectorManifest, Need, PropertyType, Setting,
+};
 pub use export::{
-    ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, PROGRAM, Permission, SHELL_COMMAND,
-    SHELL_ENVIRONMENT, SHELL_FOLDER, TREE, is_own_format,
+    ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, PROGRAM, Permission,
+    SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER, TREE, is_own_format,
 };
 pub use exports::Exports;
 pub use extension::{Extension, ExtensionEntry};
@@ -51,8 +53,8 @@ pub use permissions::{Action, PermissionRule, Permissions, Written};
 pub use rate::RateLimits;
 pub use sandbox::{ProcessLimits, RuleSandbox, Sandbox};
 pub use skill::{
-    MAX_SKILL_COMPATIBILITY, MAX_SKILL_DESCRIPTION, MAX_SKILL_NAME, MAX_SKILLS, SKILL_EXPORT, SKILL_FILES, Skill,
-    body as skill_body, check_skill_name, described as described_skill,
+    MAX_SKILL_COMPATIBILITY, MAX_SKILL_DESCRIPTION, MAX_SKILL_NAME, MAX_SKILLS, SKILL_EXPORT,
+    SKILL_FILES, Skill, body as skill_body, check_skill_name, described as described_skill,
 };
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
 pub use tool::{Entry, Isolation, Tool, ToolManifest};
@@ -98,7 +100,13 @@ impl<'s> Scope<'s> {
         index: &'s Index,
         decoded: &'s Decoded,
     ) -> Self {
-        Scope { folder, base, id, index, decoded }
+        Scope {
+            folder,
+            base,
+            id,
+            index,
+            decoded,
+        }
     }
 
     /// The kinds that were decoded before this one.
@@ -114,9 +122,20 @@ impl<'s> Scope<'s> {
     }
 
     /// Resolves a reference to a resource of that kind.
-    pub(crate) fn resolve(&self, field: &Field<'_>, kind: Kind, findings: &mut Findings) -> Option<ResourceId> {
+    pub(crate) fn resolve(
+        &self,
+        field: &Field<'_>,
+        kind: Kind,
+        findings: &mut Findings,
+    ) -> Option<ResourceId> {
         self.folder.go_beyond();
-        references::resolve(field, kind, self.index, self.id.package.as_deref(), findings)
+        references::resolve(
+            field,
+            kind,
+            self.index,
+            self.id.package.as_deref(),
+            findings,
+        )
     }
 }
 

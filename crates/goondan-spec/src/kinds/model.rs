@@ -40,7 +40,9 @@ const FILES: [&str; 2] = ["script", "cassette"];
 impl Model {
     /// The files that its options name, relative to the bundle: a script or a cassette.
     pub fn files(&self) -> impl Iterator<Item = &str> {
-        FILES.into_iter().filter_map(|key| self.options.get(key)?.as_str())
+        FILES
+            .into_iter()
+            .filter_map(|key| self.options.get(key)?.as_str())
     }
 }
 
@@ -69,20 +71,40 @@ impl Pricing {
 
 pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model> {
     let mut fields = spec.fields(findings)?;
-    let provider = fields.required("provider", findings).and_then(|field| field.text(findings));
-    let model = fields.required("model", findings).and_then(|field| field.text(findings));
-    let api_key = fields.optional("apiKey").map(|field| value_source::read(&field, findings));
-    let endpoint = fields.optional("endpoint").map(|field| url(&field, findings));
+    let provider = fields
+        .required("provider", findings)
+        .and_then(|field| field.text(findings));
+    let model = fields
+        .required("model", findings)
+        .and_then(|field| field.text(findings));
+    let api_key = fields
+        .optional("apiKey")
+        .map(|field| value_source::read(&field, findings));
+    let endpoint = fields
+        .optional("endpoint")
+        .map(|field| url(&field, findings));
     let options_field = fields.optional("options");
     let named = |key: &&str| options_field.as_ref()?.child(key);
-    FILES.iter().filter_map(named).for_each(|field| findings.note_place(&field));
+    FILES
+        .iter()
+        .filter_map(named)
+        .for_each(|field| findings.note_place(&field));
     let options = super::free_map(options_field, findings);
-    let capabilities = fields.optional("capabilities").map(|field| booleans(&field, findings));
-    let pricing = fields.optional("pricing").map(|field| pricing(&field, findings));
+    let capabilities = fields
+        .optional("capabilities")
+        .map(|field| booleans(&field, findings));
+    let pricing = fields
+        .optional("pricing")
+        .map(|field| pricing(&field, findings));
     let limits_field = fields.optional("limits");
-    let limits = limits_field.as_ref().map(|field| rate::read(field, findings));
+    let limits = limits_field
+        .as_ref()
+        .map(|field| rate::read(field, findings));
     fields.finish(findings);
-    if let (None, Some(cost)) = (&pricing, limits_field.and_then(|field| field.child(rate::COST))) {
+    if let (None, Some(cost)) = (
+        &pricing,
+        limits_field.and_then(|field| field.child(rate::COST)),
+    ) {
         let message = format!("`{}` needs the `pricing` of the model.", cost.path);
         findings.add(cost.invalid(message).suggest("state its `pricing`"));
         return None;
@@ -102,23 +124,51 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
 fn pricing(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing> {
     let mut fields = field.fields(findings)?;
     let price = |field: Field<'_>, findings: &mut Findings| {
-        field.number("0 or more", |price| price >= 0.0 && price.is_finite(), findings)
+        field.number(
+            "0 or more",
+            |price| price >= 0.0 && price.is_finite(),
+            findings,
+        )
     };
-    let input = fields.required("input", findings).and_then(|field| price(field, findings));
-    let cached_input = fields.optional("cachedInput").map(|field| price(field, findings));
-    let output = fields.required("output", findings).and_then(|field| price(field, findings));
-    let currency = fields.optional("currency").map(|field| field.text(findings));
+    let input = fields
+        .required("input", findings)
+        .and_then(|field| price(field, findings));
+    let cached_input = fields
+        .optional("cachedInput")
+        .map(|field| price(field, findings));
+    let output = fields
+        .required("output", findings)
+        .and_then(|field| price(field, findings));
+    let currency = fields
+        .optional("currency")
+        .map(|field| field.text(findings));
     fields.finish(findings);
     let currency = currency.unwrap_or(Some(CURRENCY))?.to_owned();
-    Some(Pricing { input: input?, cached_input: cached_input.unwrap_or(input)?, output: output?, currency })
+    Some(Pricing {
+        input: input?,
+        cached_input: cached_input.unwrap_or(input)?,
+        output: output?,
+        currency,
+    })
 }
 
 fn url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    if host.is_none_or(|host| host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace)) {
-        let message = format!("`{}` must be an address that begins with `http://` or `https://`.", field.path);
-        findings.add(field.invalid(message).suggest("write it as `https://host/v1/`"));
+    let host = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    if host.is_none_or(|host| {
+        host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace)
+    }) {
+        let message = format!(
+            "`{}` must be an address that begins with `http://` or `https://`.",
+            field.path
+        );
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write it as `https://host/v1/`"),
+        );
         return None;
     }
     Some(text.to_owned())

@@ -29,12 +29,20 @@ pub(super) struct ModelConfig {
     pub(super) params: ModelParams,
 }
 
-pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<ModelConfig> {
+pub(super) fn read(
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<ModelConfig> {
     let mut fields = field.fields(findings)?;
-    let model = fields.required("modelRef", findings).and_then(|field| scope.resolve(&field, Kind::Model, findings));
+    let model = fields
+        .required("modelRef", findings)
+        .and_then(|field| scope.resolve(&field, Kind::Model, findings));
     let others = fields.optional("fallbacks");
     let fallbacks = others.map(|field| read_fallbacks(&field, model.as_ref(), scope, findings));
-    let params = fields.optional("params").map(|field| read_params(&field, findings));
+    let params = fields
+        .optional("params")
+        .map(|field| read_params(&field, findings));
     fields.finish(findings);
     Some(ModelConfig {
         model: model?,
@@ -52,12 +60,20 @@ fn read_fallbacks(
 ) -> Option<Vec<ResourceId>> {
     let mut models: Vec<ResourceId> = Vec::new();
     for item in field.list(findings)? {
-        let Some((fields, reference)) = references::item(&item, findings) else { continue };
+        let Some((fields, reference)) = references::item(&item, findings) else {
+            continue;
+        };
         fields.finish(findings);
-        let Some(model) = scope.resolve(&reference, Kind::Model, findings) else { continue };
+        let Some(model) = scope.resolve(&reference, Kind::Model, findings) else {
+            continue;
+        };
         if first == Some(&model) || models.contains(&model) {
             let message = format!("`{model}` is asked already before this point.");
-            findings.add(reference.invalid(message).suggest("remove it from `fallbacks`, or name another model"));
+            findings.add(
+                reference
+                    .invalid(message)
+                    .suggest("remove it from `fallbacks`, or name another model"),
+            );
             continue;
         }
         check_currency(&model, first, &reference, scope, findings);
@@ -73,24 +89,57 @@ fn check_currency(
     scope: &Scope<'_>,
     findings: &mut Findings,
 ) {
-    let currency = |id: &ResourceId| Some(scope.decoded().models.get(id)?.spec.pricing.as_ref()?.currency.as_str());
-    if let Some((own, other)) = currency(model).zip(first.and_then(currency)).filter(|(own, other)| own != other) {
-        let message = format!("The prices of `{model}` are in {own}, but those of the first model are in {other}.");
-        findings
-            .add(reference.invalid(message).suggest("state the `pricing` of all models of an agent in one currency"));
+    let currency = |id: &ResourceId| {
+        Some(
+            scope
+                .decoded()
+                .models
+                .get(id)?
+                .spec
+                .pricing
+                .as_ref()?
+                .currency
+                .as_str(),
+        )
+    };
+    if let Some((own, other)) = currency(model)
+        .zip(first.and_then(currency))
+        .filter(|(own, other)| own != other)
+    {
+        let message = format!(
+            "The prices of `{model}` are in {own}, but those of the first model are in {other}."
+        );
+        findings.add(
+            reference
+                .invalid(message)
+                .suggest("state the `pricing` of all models of an agent in one currency"),
+        );
     }
 }
 
 fn read_params(field: &Field<'_>, findings: &mut Findings) -> Option<ModelParams> {
     let mut fields = field.fields(findings)?;
-    let temperature = fields
-        .optional("temperature")
-        .map(|field| field.number("from 0 to 2", |value| (0.0..=2.0).contains(&value), findings));
-    let max_tokens = fields.optional("maxTokens").map(|field| field.whole_as(1, findings));
-    let top_p = fields
-        .optional("topP")
-        .map(|field| field.number("more than 0 and at most 1", |value| value > 0.0 && value <= 1.0, findings));
-    let other = fields.rest().map(|entry| (entry.key.clone(), entry.value.to_json())).collect();
+    let temperature = fields.optional("temperature").map(|field| {
+        field.number(
+            "from 0 to 2",
+            |value| (0.0..=2.0).contains(&value),
+            findings,
+        )
+    });
+    let max_tokens = fields
+        .optional("maxTokens")
+        .map(|field| field.whole_as(1, findings));
+    let top_p = fields.optional("topP").map(|field| {
+        field.number(
+            "more than 0 and at most 1",
+            |value| value > 0.0 && value <= 1.0,
+            findings,
+        )
+    });
+    let other = fields
+        .rest()
+        .map(|entry| (entry.key.clone(), entry.value.to_json()))
+        .collect();
     Some(ModelParams {
         temperature: temperature.map_or(Some(None), |value| value.map(Some))?,
         max_tokens: max_tokens.map_or(Some(None), |value| value.map(Some))?,

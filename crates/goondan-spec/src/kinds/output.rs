@@ -34,11 +34,17 @@ pub enum AnswerMode {
 /// The words for the modes.
 const MODES: [(&str, AnswerMode); 2] = [("native", AnswerMode::Native), ("tool", AnswerMode::Tool)];
 
-pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<AnswerFormat> {
+pub(super) fn read(
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<AnswerFormat> {
     let mut fields = field.fields(findings)?;
     let stated = fields.optional("schema");
     let file = fields.optional("schemaRef");
-    let mode = fields.optional("mode").map(|field| read_mode(&field, findings));
+    let mode = fields
+        .optional("mode")
+        .map(|field| read_mode(&field, findings));
     fields.finish(findings);
     let schema = match (stated, file) {
         (Some(stated), None) => parameters::read(&stated, findings),
@@ -51,12 +57,17 @@ pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings
         (None, None) => {
             let message = format!("`{}` has no schema.", field.path);
             findings.add(
-                field.invalid(message).suggest("add `schema: {type: object, …}`, or `schemaRef` with a JSON file"),
+                field
+                    .invalid(message)
+                    .suggest("add `schema: {type: object, …}`, or `schemaRef` with a JSON file"),
             );
             None
         }
     };
-    Some(AnswerFormat { schema: Arc::new(schema?), mode: mode.map_or(Some(None), |mode| mode.map(Some))? })
+    Some(AnswerFormat {
+        schema: Arc::new(schema?),
+        mode: mode.map_or(Some(None), |mode| mode.map(Some))?,
+    })
 }
 
 fn read_mode(field: &Field<'_>, findings: &mut Findings) -> Option<AnswerMode> {
@@ -82,7 +93,11 @@ fn read_file(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> O
         },
         Err(error) => format!("`{path}` is not valid JSON: {error}."),
     };
-    findings.add(field.problem(Code::INVALID_PARAMETERS, problem).suggest("correct the file"));
+    findings.add(
+        field
+            .problem(Code::INVALID_PARAMETERS, problem)
+            .suggest("correct the file"),
+    );
     None
 }
 

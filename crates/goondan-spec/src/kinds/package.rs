@@ -13,7 +13,14 @@ use crate::text::excerpt;
 const PUBLIC: &str = "public";
 
 /// How a source begins.
-const SOURCES: [&str; 6] = ["oci://", "file:", "git+https://", "git+ssh://", "git+file://", "registry+"];
+const SOURCES: [&str; 6] = [
+    "oci://",
+    "file:",
+    "git+https://",
+    "git+ssh://",
+    "git+file://",
+    "registry+",
+];
 
 /// What this project is called and depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +49,11 @@ pub struct Dependency {
 }
 
 /// Decodes the Package called `own`. `spec` may be absent.
-pub(crate) fn decode(spec: Option<&Field<'_>>, own: &str, findings: &mut Findings) -> Option<Package> {
+pub(crate) fn decode(
+    spec: Option<&Field<'_>>,
+    own: &str,
+    findings: &mut Findings,
+) -> Option<Package> {
     let Some(spec) = spec else {
         return Some(Package {
             version: None,
@@ -53,12 +64,21 @@ pub(crate) fn decode(spec: Option<&Field<'_>>, own: &str, findings: &mut Finding
         });
     };
     let mut fields = spec.fields(findings)?;
-    let version = fields.optional("version").and_then(|field| read_version(&field, findings));
-    let description = fields.optional("description").and_then(|field| field.text(findings));
-    let access =
-        fields.optional("access").and_then(|field| field.one_of(&[(PUBLIC, false), ("restricted", true)], findings));
-    let dependencies = fields.optional("dependencies").and_then(|field| read_dependencies(&field, own, findings));
-    let registry = fields.optional("registry").and_then(|field| read_registry(&field, findings));
+    let version = fields
+        .optional("version")
+        .and_then(|field| read_version(&field, findings));
+    let description = fields
+        .optional("description")
+        .and_then(|field| field.text(findings));
+    let access = fields
+        .optional("access")
+        .and_then(|field| field.one_of(&[(PUBLIC, false), ("restricted", true)], findings));
+    let dependencies = fields
+        .optional("dependencies")
+        .and_then(|field| read_dependencies(&field, own, findings));
+    let registry = fields
+        .optional("registry")
+        .and_then(|field| read_registry(&field, findings));
     fields.finish(findings);
     Some(Package {
         version,
@@ -72,8 +92,16 @@ pub(crate) fn decode(spec: Option<&Field<'_>>, own: &str, findings: &mut Finding
 fn read_version(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
     if semver::Version::parse(text).is_err() {
-        let message = format!("`{}` must be a semantic version, but is `{}`.", field.path, excerpt(text, 60));
-        findings.add(field.invalid(message).suggest("write three numbers, such as `1.0.0`"));
+        let message = format!(
+            "`{}` must be a semantic version, but is `{}`.",
+            field.path,
+            excerpt(text, 60)
+        );
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write three numbers, such as `1.0.0`"),
+        );
         return None;
     }
     Some(text.to_owned())
@@ -81,26 +109,47 @@ fn read_version(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
 
 fn read_registry(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let mut fields = field.fields(findings)?;
-    let url = fields.required("url", findings).and_then(|field| field.text(findings));
+    let url = fields
+        .required("url", findings)
+        .and_then(|field| field.text(findings));
     fields.finish(findings);
     url.map(str::to_owned)
 }
 
-fn read_dependencies(field: &Field<'_>, own: &str, findings: &mut Findings) -> Option<Vec<Dependency>> {
+fn read_dependencies(
+    field: &Field<'_>,
+    own: &str,
+    findings: &mut Findings,
+) -> Option<Vec<Dependency>> {
     let mut dependencies: Vec<Dependency> = Vec::new();
     for item in field.list(findings)? {
-        let Some(mut fields) = item.fields(findings) else { continue };
+        let Some(mut fields) = item.fields(findings) else {
+            continue;
+        };
         let name_field = fields.required("name", findings);
-        let version = fields.required("version", findings).and_then(|field| read_range(&field, findings));
-        let source = fields.optional("source").map(|field| read_source(&field, findings));
+        let version = fields
+            .required("version", findings)
+            .and_then(|field| read_range(&field, findings));
+        let source = fields
+            .optional("source")
+            .map(|field| read_source(&field, findings));
         fields.finish(findings);
-        let Some(name) = name_field.as_ref().and_then(|name| read_dependency_name(name, own, findings)) else {
+        let Some(name) = name_field
+            .as_ref()
+            .and_then(|name| read_dependency_name(name, own, findings))
+        else {
             continue;
         };
         if dependencies.iter().any(|other| other.name == name) {
             findings.add(item.invalid(format!("The dependency `{name}` is declared twice.")));
-        } else if let (Some(version), Some(source)) = (version, source.map_or(Some(None), |read| read.map(Some))) {
-            dependencies.push(Dependency { name, version, source });
+        } else if let (Some(version), Some(source)) =
+            (version, source.map_or(Some(None), |read| read.map(Some)))
+        {
+            dependencies.push(Dependency {
+                name,
+                version,
+                source,
+            });
         }
     }
     Some(dependencies)
@@ -109,7 +158,11 @@ fn read_dependencies(field: &Field<'_>, own: &str, findings: &mut Findings) -> O
 fn read_range(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
     if semver::VersionReq::parse(text).is_err() {
-        let message = format!("`{}` must be a version range, but is `{}`.", field.path, excerpt(text, 60));
+        let message = format!(
+            "`{}` must be a version range, but is `{}`.",
+            field.path,
+            excerpt(text, 60)
+        );
         findings.add(field.invalid(message).suggest("write one such as `^1.0.0`"));
         return None;
     }
@@ -118,9 +171,17 @@ fn read_range(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
 
 fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
-    if !SOURCES.iter().any(|scheme| text.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty())) {
-        let message = format!("`{}` must say where a package is, but is `{}`.", field.path, excerpt(text, 100));
-        let instead = "write `oci://host/name`, `file:../folder` or `git+https://host/repository#tag`";
+    if !SOURCES.iter().any(|scheme| {
+        text.strip_prefix(scheme)
+            .is_some_and(|rest| !rest.is_empty())
+    }) {
+        let message = format!(
+            "`{}` must say where a package is, but is `{}`.",
+            field.path,
+            excerpt(text, 100)
+        );
+        let instead =
+            "write `oci://host/name`, `file:../folder` or `git+https://host/repository#tag`";
         findings.add(field.invalid(message).suggest(instead));
         return None;
     }
@@ -134,14 +195,22 @@ fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
 fn read_dependency_name(field: &Field<'_>, own: &str, findings: &mut Findings) -> Option<String> {
     let name = field.text(findings)?;
     if let Err(why) = check_name(name, Kind::Package) {
-        findings.add(
-            field.problem(Code::INVALID_NAME, format!("`{}` is not a valid package name: {why}.", excerpt(name, 80))),
-        );
+        findings.add(field.problem(
+            Code::INVALID_NAME,
+            format!(
+                "`{}` is not a valid package name: {why}.",
+                excerpt(name, 80)
+            ),
+        ));
         return None;
     }
     if name == own {
         let message = format!("The package `{own}` depends on itself.");
-        findings.add(field.problem(Code::CYCLE, message).suggest("remove the dependency"));
+        findings.add(
+            field
+                .problem(Code::CYCLE, message)
+                .suggest("remove the dependency"),
+        );
         return None;
     }
     Some(name.to_owned())

@@ -69,7 +69,11 @@ pub enum Action {
 /// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 500;
 
-const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
+const ACTIONS: [(&str, Action); 3] = [
+    ("allow", Action::Allow),
+    ("ask", Action::Ask),
+    ("deny", Action::Deny),
+];
 
 /// Reads `spec.permissions` of an agent with these tools.
 pub(super) fn read(
@@ -79,22 +83,37 @@ pub(super) fn read(
     findings: &mut Findings,
 ) -> Option<Permissions> {
     let mut fields = field.fields(findings)?;
-    let default = fields.optional("default").map(|field| field.one_of(&ACTIONS, findings));
+    let default = fields
+        .optional("default")
+        .map(|field| field.one_of(&ACTIONS, findings));
     let rules = fields.optional("rules").map(|field| field.list(findings));
     let sandbox_field = fields.optional("sandbox");
-    let sandbox = sandbox_field.as_ref().map(|field| sandbox::read(field, findings));
+    let sandbox = sandbox_field
+        .as_ref()
+        .map(|field| sandbox::read(field, findings));
     if let Some(field) = &sandbox_field {
         check_sandbox(field, tools, scope, findings);
     }
     fields.finish(findings);
     let items = rules.unwrap_or_else(|| Some(Vec::new()))?;
-    let rules: Vec<_> = items.iter().filter_map(|rule| read_rule(rule, tools, scope, findings)).collect();
+    let rules: Vec<_> = items
+        .iter()
+        .filter_map(|rule| read_rule(rule, tools, scope, findings))
+        .collect();
     let sandbox = sandbox.map_or(Some(None), |sandbox| sandbox.map(Some))?;
     Some(match default {
-        Some(default) => Permissions { default: default?, rules, sandbox },
+        Some(default) => Permissions {
+            default: default?,
+            rules,
+            sandbox,
+        },
         None => {
             let rules = unstated_rules().into_iter().chain(rules).collect();
-            Permissions { default: Action::Allow, rules, sandbox }
+            Permissions {
+                default: Action::Allow,
+                rules,
+                sandbox,
+            }
         }
     })
 }
@@ -105,9 +124,11 @@ fn check_sandbox(field: &Field<'_>, tools: &[ToolUse], scope: &Scope<'_>, findin
     for used in tools {
         let tool = scope.decoded().tools.get(&used.tool);
         if tool.is_some_and(|tool| matches!(tool.spec.entry, Entry::Library(_))) {
-            let message = format!("`{}` can't contain {}, which is a library.", field.path, used.tool);
-            let remedy =
-                "take the tool or the sandbox away from this agent, or make the tool a program with a `tool.yaml`";
+            let message = format!(
+                "`{}` can't contain {}, which is a library.",
+                field.path, used.tool
+            );
+            let remedy = "take the tool or the sandbox away from this agent, or make the tool a program with a `tool.yaml`";
             findings.add(field.invalid(message).suggest(remedy));
         }
     }
@@ -133,21 +154,30 @@ fn read_rule(
     findings: &mut Findings,
 ) -> Option<PermissionRule> {
     let mut fields = item.fields(findings)?;
-    let action = fields.required("action", findings).and_then(|field| field.one_of(&ACTIONS, findings));
+    let action = fields
+        .required("action", findings)
+        .and_then(|field| field.one_of(&ACTIONS, findings));
     let tool = fields.optional("tool").map(|field| {
         note_tool(&field, tools, findings);
         read_tool_pattern(&field, findings)
     });
-    let permission = fields.optional("permission").map(|field| Permission::read(&field, findings));
+    let permission = fields
+        .optional("permission")
+        .map(|field| Permission::read(&field, findings));
     let args_field = fields.optional("args");
     let args = args_field.as_ref().map(|field| read_args(field, findings));
     let sandbox_field = fields.optional("sandbox");
-    let sandbox = sandbox_field.as_ref().map(|field| sandbox::read_of_rule(field, findings));
+    let sandbox = sandbox_field
+        .as_ref()
+        .map(|field| sandbox::read_of_rule(field, findings));
     let states_nothing = tool.is_none() && permission.is_none() && args.is_none();
     fields.finish(findings);
     if states_nothing {
         let message = format!("`{}` does not say which calls it is about.", item.path);
-        findings.add(item.invalid(message).suggest("add `tool`, `permission` or `args`, or use `default`"));
+        findings.add(
+            item.invalid(message)
+                .suggest("add `tool`, `permission` or `args`, or use `default`"),
+        );
     }
     let rule = PermissionRule {
         tool: tool.map_or(Some(None), |tool| tool.map(Some))?,
@@ -160,8 +190,13 @@ fn read_rule(
     if let Some(field) = args_field {
         check_args(&rule, &field, tools, scope, findings);
     }
-    if let Some(field) = sandbox_field.filter(|_| rule.action != Action::Allow || rule.args.is_empty()) {
-        let message = format!("`{}` contains nothing: it is for commands that a rule allows by a pattern.", field.path);
+    if let Some(field) =
+        sandbox_field.filter(|_| rule.action != Action::Allow || rule.args.is_empty())
+    {
+        let message = format!(
+            "`{}` contains nothing: it is for commands that a rule allows by a pattern.",
+            field.path
+        );
         let remedy = "say `action: allow` and a pattern in `args`, or contain all programs with `permissions.sandbox`";
         findings.add(field.invalid(message).suggest(remedy));
     }
@@ -171,7 +206,10 @@ fn read_rule(
 fn read_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
     if text.len() > MAX_PATTERN {
-        findings.add(field.invalid(format!("`{}` is longer than {MAX_PATTERN} characters.", field.path)));
+        findings.add(field.invalid(format!(
+            "`{}` is longer than {MAX_PATTERN} characters.",
+            field.path
+        )));
         return None;
     }
     Some(text.to_owned())
@@ -183,10 +221,15 @@ fn read_tool_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<Strin
     let text = read_pattern(field, findings)?;
     let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
     if let Some(odd) = text.chars().find(|c| !belongs(*c)) {
-        let message =
-            format!("`{}` can match no tool: no name of a tool has `{}` in it.", field.path, odd.escape_debug());
+        let message = format!(
+            "`{}` can match no tool: no name of a tool has `{}` in it.",
+            field.path,
+            odd.escape_debug()
+        );
         findings.add(
-            field.invalid(message).suggest("write `tool__export`; `*` stands for any text, `?` for one character"),
+            field
+                .invalid(message)
+                .suggest("write `tool__export`; `*` stands for any text, `?` for one character"),
         );
         return None;
     }
@@ -205,8 +248,16 @@ fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<Stri
 
 /// A rule about an argument that none of its tools has would never match: a restriction that cannot be enforced is an
 /// error (rule S1b).
-fn check_args(rule: &PermissionRule, field: &Field<'_>, tools: &[ToolUse], scope: &Scope<'_>, findings: &mut Findings) {
-    let Some(known) = known_arguments(rule, tools, scope) else { return };
+fn check_args(
+    rule: &PermissionRule,
+    field: &Field<'_>,
+    tools: &[ToolUse],
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) {
+    let Some(known) = known_arguments(rule, tools, scope) else {
+        return;
+    };
     for entry in field.entries(findings).unwrap_or_default() {
         if known.iter().any(|name| name == entry.key) {
             continue;
@@ -223,7 +274,11 @@ fn check_args(rule: &PermissionRule, field: &Field<'_>, tools: &[ToolUse], scope
 }
 
 /// The arguments of the tools that `rule` is about; `None` where that is not wholly known.
-fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String>> {
+fn known_arguments(
+    rule: &PermissionRule,
+    tools: &[ToolUse],
+    scope: &Scope<'_>,
+) -> Option<Vec<String>> {
     let mut known = Vec::new();
     for used in tools {
         let exports = &scope.decoded().tools.get(&used.tool)?.spec.exports;
@@ -232,9 +287,12 @@ fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) 
         }
         let about = |export: &&ExportSpec| {
             let name = qualified_name(&used.tool.name, &export.name);
-            rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, &name))
+            rule.tool
+                .as_ref()
+                .is_none_or(|tool| pattern::matches(tool, &name))
                 && rule.permission.is_none_or(|permission| {
-                    export.permissions.contains(&permission) || export.optional_permissions.contains(&permission)
+                    export.permissions.contains(&permission)
+                        || export.optional_permissions.contains(&permission)
                 })
         };
         for export in exports.iter().filter(about) {

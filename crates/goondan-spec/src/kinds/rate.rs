@@ -28,10 +28,19 @@ impl RateLimits {
 
 pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<RateLimits> {
     let mut fields = field.fields(findings)?;
-    let requests = fields.optional("requestsPerMinute").map(|field| field.whole(1, findings));
-    let tokens = fields.optional("tokensPerMinute").map(|field| field.whole(1, findings));
-    let cost =
-        fields.optional(COST).map(|field| field.number("more than 0", |cost| cost > 0.0 && cost.is_finite(), findings));
+    let requests = fields
+        .optional("requestsPerMinute")
+        .map(|field| field.whole(1, findings));
+    let tokens = fields
+        .optional("tokensPerMinute")
+        .map(|field| field.whole(1, findings));
+    let cost = fields.optional(COST).map(|field| {
+        field.number(
+            "more than 0",
+            |cost| cost > 0.0 && cost.is_finite(),
+            findings,
+        )
+    });
     fields.finish(findings);
     Some(RateLimits {
         requests_per_minute: requests.map_or(Some(None), |most| most.map(Some))?,

@@ -80,9 +80,9 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Sandbox
         Err(error) => {
             let message = format!("`{}` is not a valid sandbox: {error}.", field.path);
             findings.add(
-                field
-                    .invalid(message)
-                    .suggest("write `{}`, or `{network: true, read: […], write: […], programs: […]}`"),
+                field.invalid(message).suggest(
+                    "write `{}`, or `{network: true, read: […], write: […], programs: […]}`",
+                ),
             );
             None
         }

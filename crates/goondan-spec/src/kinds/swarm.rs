@@ -90,52 +90,89 @@ pub struct Budget {
     pub max_cost: Option<f64>,
 }
 
-pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Swarm> {
+pub(crate) fn decode(
+    spec: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Swarm> {
     let mut fields = spec.fields(findings)?;
     let entry_field = fields.required("entryAgent", findings);
-    let entry_agent = entry_field.as_ref().and_then(|field| scope.resolve(field, Kind::Agent, findings));
-    let agents = fields.required("agents", findings).and_then(|field| read_agents(&field, scope, findings));
-    let instance_key = fields.optional("instanceKey").map(|field| field.text(findings));
+    let entry_agent = entry_field
+        .as_ref()
+        .and_then(|field| scope.resolve(field, Kind::Agent, findings));
+    let agents = fields
+        .required("agents", findings)
+        .and_then(|field| read_agents(&field, scope, findings));
+    let instance_key = fields
+        .optional("instanceKey")
+        .map(|field| field.text(findings));
     let policy_field = fields.optional("policy");
     let policy = match &policy_field {
         Some(field) => read_policy(field, findings),
         None => Some(Policy::default()),
     };
     let limits_field = fields.optional("limits");
-    let limits = limits_field.as_ref().map(|field| rate::read(field, findings));
+    let limits = limits_field
+        .as_ref()
+        .map(|field| rate::read(field, findings));
     fields.finish(findings);
     if let Some((agents, _)) = &agents {
         let budget = |name| policy_field.as_ref()?.child(name)?.child("maxCost");
-        let rate = limits_field.as_ref().and_then(|field| field.child(rate::COST));
-        let costs = [budget("budget"), budget("turnBudget"), rate].into_iter().flatten();
+        let rate = limits_field
+            .as_ref()
+            .and_then(|field| field.child(rate::COST));
+        let costs = [budget("budget"), budget("turnBudget"), rate]
+            .into_iter()
+            .flatten();
         costs.for_each(|cost| check_prices(&cost, agents, scope, findings));
     }
     let (entry_agent, (agents, complete)) = (entry_agent?, agents?);
     if complete && !agents.contains(&entry_agent) {
         let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
         let message = format!("The entry agent `{entry_agent}` is not one of the swarm's agents.");
-        let suggestion =
-            format!("add `- ref: {entry_agent}` to `spec.agents`, or choose {}", text::alternatives(&names));
+        let suggestion = format!(
+            "add `- ref: {entry_agent}` to `spec.agents`, or choose {}",
+            text::alternatives(&names)
+        );
         findings.add(entry_field?.invalid(message).suggest(suggestion));
         return None;
     }
-    let instance_key = instance_key.map_or(Some(None), |key| key.map(Some))?.map(str::to_owned);
+    let instance_key = instance_key
+        .map_or(Some(None), |key| key.map(Some))?
+        .map(str::to_owned);
     let limits = limits.unwrap_or(Some(RateLimits::default()))?;
-    Some(Swarm { entry_agent, agents, instance_key, policy: policy?, limits })
+    Some(Swarm {
+        entry_agent,
+        agents,
+        instance_key,
+        policy: policy?,
+        limits,
+    })
 }
 
 /// The agents, and whether each item could be resolved.
-fn read_agents(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<(Vec<ResourceId>, bool)> {
+fn read_agents(
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<(Vec<ResourceId>, bool)> {
     let mut agents: Vec<ResourceId> = Vec::new();
     let mut names = HashSet::new();
     let items = field.filled_list("agent", findings)?;
     let expected = items.len();
     for item in items {
-        let Some((fields, reference)) = references::item(&item, findings) else { continue };
+        let Some((fields, reference)) = references::item(&item, findings) else {
+            continue;
+        };
         fields.finish(findings);
-        let Some(id) = scope.resolve(&reference, Kind::Agent, findings) else { continue };
+        let Some(id) = scope.resolve(&reference, Kind::Agent, findings) else {
+            continue;
+        };
         if !names.insert(id.name.clone()) {
-            findings.add(reference.invalid(format!("An agent called `{}` is in the swarm already.", id.name)));
+            findings.add(reference.invalid(format!(
+                "An agent called `{}` is in the swarm already.",
+                id.name
+            )));
         }
         agents.push(id);
     }
@@ -147,11 +184,14 @@ fn read_policy(field: &Field<'_>, findings: &mut Findings) -> Option<Policy> {
     let mut fields = field.fields(findings)?;
     let defaults = Policy::default();
     let policy = Policy {
-        max_steps_per_turn: whole(&mut fields, "maxStepsPerTurn", findings).unwrap_or(defaults.max_steps_per_turn),
-        max_instances: whole(&mut fields, "maxInstances", findings).unwrap_or(defaults.max_instances),
+        max_steps_per_turn: whole(&mut fields, "maxStepsPerTurn", findings)
+            .unwrap_or(defaults.max_steps_per_turn),
+        max_instances: whole(&mut fields, "maxInstances", findings)
+            .unwrap_or(defaults.max_instances),
         max_concurrent_turns: whole(&mut fields, "maxConcurrentTurns", findings)
             .unwrap_or(defaults.max_concurrent_turns),
-        max_call_depth: whole(&mut fields, "maxCallDepth", findings).unwrap_or(defaults.max_call_depth),
+        max_call_depth: whole(&mut fields, "maxCallDepth", findings)
+            .unwrap_or(defaults.max_call_depth),
         lifecycle: read_lifecycle(&mut fields, findings),
         shutdown_grace: read_grace(&mut fields, findings).unwrap_or(defaults.shutdown_grace),
         budget: read_budget(&mut fields, "budget", findings),
@@ -163,8 +203,12 @@ fn read_policy(field: &Field<'_>, findings: &mut Findings) -> Option<Policy> {
 }
 
 fn read_lifecycle(policy: &mut Fields<'_>, findings: &mut Findings) -> Lifecycle {
-    let fields = policy.optional("lifecycle").and_then(|field| field.fields(findings));
-    let Some(mut fields) = fields else { return Lifecycle::default() };
+    let fields = policy
+        .optional("lifecycle")
+        .and_then(|field| field.fields(findings));
+    let Some(mut fields) = fields else {
+        return Lifecycle::default();
+    };
     let lifecycle = Lifecycle {
         ttl: seconds(&mut fields, "ttlSeconds", 1, findings),
         gc_grace: seconds(&mut fields, "gcGraceSeconds", 0, findings),
@@ -181,37 +225,66 @@ fn read_grace(policy: &mut Fields<'_>, findings: &mut Findings) -> Option<Durati
 }
 
 fn read_untrusted(policy: &mut Fields<'_>, findings: &mut Findings) -> BTreeSet<Permission> {
-    let items = policy.optional("untrusted").and_then(|field| field.list(findings)).unwrap_or_default();
-    items.iter().filter_map(|item| Permission::read(item, findings)).collect()
+    let items = policy
+        .optional("untrusted")
+        .and_then(|field| field.list(findings))
+        .unwrap_or_default();
+    items
+        .iter()
+        .filter_map(|item| Permission::read(item, findings))
+        .collect()
 }
 
 fn read_budget(policy: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Budget {
-    let fields = policy.optional(name).and_then(|field| field.fields(findings));
-    let Some(mut fields) = fields else { return Budget::default() };
+    let fields = policy
+        .optional(name)
+        .and_then(|field| field.fields(findings));
+    let Some(mut fields) = fields else {
+        return Budget::default();
+    };
     let budget = Budget {
         max_tokens: whole(&mut fields, "maxTokens", findings),
         max_steps: whole(&mut fields, "maxSteps", findings),
         max_duration: seconds(&mut fields, "maxDurationSeconds", 1, findings),
-        max_cost: fields
-            .optional("maxCost")
-            .and_then(|field| field.number("more than 0", |most| most > 0.0 && most.is_finite(), findings)),
+        max_cost: fields.optional("maxCost").and_then(|field| {
+            field.number(
+                "more than 0",
+                |most| most > 0.0 && most.is_finite(),
+                findings,
+            )
+        }),
     };
     fields.finish(findings);
     budget
 }
 
 /// A budget of money can be kept only where every model says what it costs, and all of them in one currency.
-fn check_prices(cost: &Field<'_>, agents: &[ResourceId], scope: &Scope<'_>, findings: &mut Findings) {
+fn check_prices(
+    cost: &Field<'_>,
+    agents: &[ResourceId],
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) {
     let decoded = scope.decoded();
-    let models = agents.iter().filter_map(|agent| decoded.agents.get(agent)).flat_map(|agent| agent.spec.models());
+    let models = agents
+        .iter()
+        .filter_map(|agent| decoded.agents.get(agent))
+        .flat_map(|agent| agent.spec.models());
     let mut first: Option<&str> = None;
     for model in models.filter_map(|model| decoded.models.get(model)) {
         let problem = match (&model.spec.pricing, first) {
-            (None, _) => {
-                (format!("`{}` has no `pricing`, so what it costs is not known.", model.id), "state its `pricing`")
-            }
+            (None, _) => (
+                format!(
+                    "`{}` has no `pricing`, so what it costs is not known.",
+                    model.id
+                ),
+                "state its `pricing`",
+            ),
             (Some(pricing), Some(first)) if pricing.currency != first => (
-                format!("`{}` has prices in {}, and other models have them in {first}.", model.id, pricing.currency),
+                format!(
+                    "`{}` has prices in {}, and other models have them in {first}.",
+                    model.id, pricing.currency
+                ),
                 "state all prices in one currency",
             ),
             (Some(pricing), _) => {
@@ -224,11 +297,20 @@ fn check_prices(cost: &Field<'_>, agents: &[ResourceId], scope: &Scope<'_>, find
     }
 }
 
-fn whole<T: TryFrom<u64>>(fields: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Option<T> {
+fn whole<T: TryFrom<u64>>(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    findings: &mut Findings,
+) -> Option<T> {
     fields.optional(name)?.whole_as(1, findings)
 }
 
-fn seconds(fields: &mut Fields<'_>, name: &'static str, least: u64, findings: &mut Findings) -> Option<Duration> {
+fn seconds(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    least: u64,
+    findings: &mut Findings,
+) -> Option<Duration> {
     // Through u32, so that adding it to a clock cannot overflow.
     let seconds: u32 = fields.optional(name)?.whole_as(least, findings)?;
     Some(Duration::from_secs(seconds.into()))

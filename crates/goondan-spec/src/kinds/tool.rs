@@ -127,8 +127,14 @@ impl Tool {
     /// The tool that a built-in handler set is without a resource of the user's own.
     /// How long a call of `export` may take, and the field that says so.
     pub fn timeout_of(&self, export: &str) -> (Duration, &'static str) {
-        let own = self.overrides.iter().find(|stated| stated.name == export).and_then(|stated| stated.timeout);
-        own.map_or((self.timeout, "spec.timeoutMs"), |own| (own, "spec.exports[].timeoutMs"))
+        let own = self
+            .overrides
+            .iter()
+            .find(|stated| stated.name == export)
+            .and_then(|stated| stated.timeout);
+        own.map_or((self.timeout, "spec.timeoutMs"), |own| {
+            (own, "spec.exports[].timeoutMs")
+        })
     }
 
     pub(crate) fn of_base(manifest: &ToolManifest) -> Tool {
@@ -156,12 +162,24 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         Some(remote) => not_both(fields.optional("entry"), remote, findings),
         None => fields.required("entry", findings),
     };
-    entry_field.iter().chain(&remote_field).for_each(|field| findings.note_place(field));
-    let build = build::read(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
+    entry_field
+        .iter()
+        .chain(&remote_field)
+        .for_each(|field| findings.note_place(field));
+    let build = build::read(
+        fields.optional("build").as_ref(),
+        entry_field.as_ref(),
+        scope,
+        findings,
+    );
     let mut entry = match &remote_field {
-        Some(field) if field.key == "a2a" => a2a::read(field, findings).map(|agent| Entry::A2a(Box::new(agent))),
+        Some(field) if field.key == "a2a" => {
+            a2a::read(field, findings).map(|agent| Entry::A2a(Box::new(agent)))
+        }
         Some(field) => mcp::read(field, scope, findings).map(|server| Entry::Mcp(Box::new(server))),
-        None => entry_field.as_ref().and_then(|field| entry::tool(field, scope.folder, scope.base, findings)),
+        None => entry_field
+            .as_ref()
+            .and_then(|field| entry::tool(field, scope.folder, scope.base, findings)),
     };
     let runtime = read_runtime(fields.optional("runtime"), entry.as_mut(), findings);
     let custom = read_custom(entry.as_ref(), entry_field.as_ref(), scope, findings);
@@ -176,13 +194,21 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         _ => Source::Unknown,
     };
     let exports_field = fields.optional("exports");
-    let is_described = is_described(entry.as_ref(), entry_field.as_ref(), exports_field.is_some(), findings);
+    let is_described = is_described(
+        entry.as_ref(),
+        entry_field.as_ref(),
+        exports_field.is_some(),
+        findings,
+    );
     let exports = export::read_all(exports_field.as_ref(), source, scope, findings);
     let limits = read_limits(&mut fields, manifest, findings);
     let config = free_map(fields.optional("config"), findings);
-    let isolation = fields
-        .optional("isolation")
-        .map(|field| field.one_of(&[("process", Isolation::Process), ("none", Isolation::None)], findings));
+    let isolation = fields.optional("isolation").map(|field| {
+        field.one_of(
+            &[("process", Isolation::Process), ("none", Isolation::None)],
+            findings,
+        )
+    });
     fields.finish(findings);
     let ((exports, overrides), limits) = (exports?, limits?);
     (is_described && runtime.is_some()).then_some(())?;
@@ -196,12 +222,18 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         overrides,
         isolation: isolation.unwrap_or(Some(Isolation::None))?,
         build: build?,
-        variables: manifest.map(|manifest| manifest.variables.clone()).unwrap_or_default(),
+        variables: manifest
+            .map(|manifest| manifest.variables.clone())
+            .unwrap_or_default(),
     })
 }
 
 /// Reads `runtime`, which is laid over what a module says of itself.
-fn read_runtime(field: Option<Field<'_>>, entry: Option<&mut Entry>, findings: &mut Findings) -> Option<()> {
+fn read_runtime(
+    field: Option<Field<'_>>,
+    entry: Option<&mut Entry>,
+    findings: &mut Findings,
+) -> Option<()> {
     match entry {
         // What is wrong with the entry was told.
         None => Some(()),
@@ -211,17 +243,30 @@ fn read_runtime(field: Option<Field<'_>>, entry: Option<&mut Entry>, findings: &
 }
 
 /// Whether it is known what the tool offers: a module does not say it.
-fn is_described(entry: Option<&Entry>, field: Option<&Field<'_>>, has_exports: bool, findings: &mut Findings) -> bool {
-    let (Some(Entry::Module(module)), Some(field), false) = (entry, field, has_exports) else { return true };
-    let message =
-        format!("A tool with the entry `{}` needs `spec.exports`: a module does not describe itself.", module.path);
+fn is_described(
+    entry: Option<&Entry>,
+    field: Option<&Field<'_>>,
+    has_exports: bool,
+    findings: &mut Findings,
+) -> bool {
+    let (Some(Entry::Module(module)), Some(field), false) = (entry, field, has_exports) else {
+        return true;
+    };
+    let message = format!(
+        "A tool with the entry `{}` needs `spec.exports`: a module does not describe itself.",
+        module.path
+    );
     let example = "add `exports: [{name: …, description: …, parameters: {type: object}}]`, one for each handler";
     findings.add(field.invalid(message).suggest(example));
     false
 }
 
 /// A tool has one source. The entry is dropped where there is a server or an agent, so that it is not looked for.
-fn not_both<'n>(entry: Option<Field<'n>>, remote: &Field<'_>, findings: &mut Findings) -> Option<Field<'n>> {
+fn not_both<'n>(
+    entry: Option<Field<'n>>,
+    remote: &Field<'_>,
+    findings: &mut Findings,
+) -> Option<Field<'n>> {
     if let Some(entry) = entry {
         let message = format!("A tool has `{}` or `{}`, not both.", entry.key, remote.key);
         findings.add(entry.invalid(message).suggest("keep one of the two"));
@@ -243,14 +288,18 @@ fn read_custom(
     scope: &Scope<'_>,
     findings: &mut Findings,
 ) -> Option<ExportSpec> {
-    let (Some(Entry::Executable(folder)), Some(field)) = (entry, field) else { return None };
+    let (Some(Entry::Executable(folder)), Some(field)) = (entry, field) else {
+        return None;
+    };
     let file = entry::below(folder, entry::TOOL_MANIFEST);
     findings.depends_on(file.clone());
     let text = match scope.folder.read(&file) {
         Ok(text) => text,
         Err(unreadable) => {
             let (code, why) = match unreadable {
-                Unreadable::TooLarge => (Code::FILE_TOO_LARGE, "it is larger than 1 MiB".to_owned()),
+                Unreadable::TooLarge => {
+                    (Code::FILE_TOO_LARGE, "it is larger than 1 MiB".to_owned())
+                }
                 Unreadable::NotText(_) => (Code::PARSE_ERROR, "it is not UTF-8 text".to_owned()),
                 Unreadable::Io(error) => (Code::PARSE_ERROR, reason(&error)),
             };
@@ -259,9 +308,13 @@ fn read_custom(
         }
     };
     match CustomTool::parse(&text, &file) {
-        Ok(custom) => check_program(&custom, folder, field, scope, findings).then(|| custom.export()),
+        Ok(custom) => {
+            check_program(&custom, folder, field, scope, findings).then(|| custom.export())
+        }
         Err(problems) => {
-            problems.into_iter().for_each(|problem| findings.add(problem));
+            problems
+                .into_iter()
+                .for_each(|problem| findings.add(problem));
             findings.texts.push((file, text));
             None
         }
@@ -279,16 +332,21 @@ fn check_program(
     let escapes = scope.folder.leaves_by_link(&program);
     let problem: Diagnostic = if escapes {
         let message = format!("The program `{program}` is a link that leads out of the bundle.");
-        field.problem(Code::PATH_ESCAPE, message).suggest("copy the program into the tool's folder")
+        field
+            .problem(Code::PATH_ESCAPE, message)
+            .suggest("copy the program into the tool's folder")
     } else if scope.folder.is_file(&program) {
         findings.depends_on(program);
         return true;
     } else {
         let message = format!("The tool's program `{program}` is not there.");
-        let problem = field.problem(Code::ENTRY_NOT_FOUND, message).suggest(match findings.is_buildable() {
-            true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
-            false => "build it, or correct `entrypoint` in its `tool.yaml`",
-        });
+        let problem =
+            field
+                .problem(Code::ENTRY_NOT_FOUND, message)
+                .suggest(match findings.is_buildable() {
+                    true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
+                    false => "build it, or correct `entrypoint` in its `tool.yaml`",
+                });
         findings.add_not_built(problem);
         return false;
     };
@@ -302,13 +360,29 @@ struct Limits {
     timeout: Duration,
 }
 
-fn read_limits(fields: &mut Fields<'_>, manifest: Option<&ToolManifest>, findings: &mut Findings) -> Option<Limits> {
-    let error_message = fields.optional("errorMessageLimit").map(|field| field.whole_as(1, findings));
-    let output = fields.optional("outputLimit").map(|field| field.whole_as(1, findings));
-    let timeout = fields.optional("timeoutMs").map(|field| read_timeout(&field, findings));
-    let default_error = manifest.and_then(|manifest| manifest.error_message_limit).unwrap_or(ERROR_MESSAGE_LIMIT);
-    let default_output = manifest.and_then(|manifest| manifest.output_limit).unwrap_or(OUTPUT_LIMIT);
-    let default_timeout = manifest.and_then(|manifest| manifest.timeout_ms).unwrap_or(TIMEOUT_MS);
+fn read_limits(
+    fields: &mut Fields<'_>,
+    manifest: Option<&ToolManifest>,
+    findings: &mut Findings,
+) -> Option<Limits> {
+    let error_message = fields
+        .optional("errorMessageLimit")
+        .map(|field| field.whole_as(1, findings));
+    let output = fields
+        .optional("outputLimit")
+        .map(|field| field.whole_as(1, findings));
+    let timeout = fields
+        .optional("timeoutMs")
+        .map(|field| read_timeout(&field, findings));
+    let default_error = manifest
+        .and_then(|manifest| manifest.error_message_limit)
+        .unwrap_or(ERROR_MESSAGE_LIMIT);
+    let default_output = manifest
+        .and_then(|manifest| manifest.output_limit)
+        .unwrap_or(OUTPUT_LIMIT);
+    let default_timeout = manifest
+        .and_then(|manifest| manifest.timeout_ms)
+        .unwrap_or(TIMEOUT_MS);
     Some(Limits {
         error_message: error_message.unwrap_or(Some(default_error))?,
         output: output.unwrap_or(Some(default_output))?,

@@ -40,22 +40,44 @@ struct Place {
 impl<'n> Places<'n> {
     /// Of these resources.
     pub(crate) fn new(specs: impl Iterator<Item = (&'n ResourceId, &'n Field<'n>)>) -> Self {
-        Places { specs: specs.collect(), by_id: OnceCell::new() }
+        Places {
+            specs: specs.collect(),
+            by_id: OnceCell::new(),
+        }
     }
 
     /// The place in the `parameters` of an export that `road` leads to.
     fn parameters(&self, tool: &ResourceId, export: &str, road: &[String]) -> Place {
-        let by_id = self.by_id.get_or_init(|| self.specs.iter().copied().collect());
-        let item = by_id.get(tool).and_then(|spec| find_export(spec.node, export));
-        let Some((index, item)) = item else { return Place { field: "spec.entry".to_owned(), at: None } };
+        let by_id = self
+            .by_id
+            .get_or_init(|| self.specs.iter().copied().collect());
+        let item = by_id
+            .get(tool)
+            .and_then(|spec| find_export(spec.node, export));
+        let Some((index, item)) = item else {
+            return Place {
+                field: "spec.entry".to_owned(),
+                at: None,
+            };
+        };
         let road = std::iter::once("parameters").chain(road.iter().map(String::as_str));
-        let field = road.clone().fold(format!("spec.exports[{index}]"), |path, segment| format!("{path}.{segment}"));
-        Place { field, at: Some(item.follow(road).at) }
+        let field = road
+            .clone()
+            .fold(format!("spec.exports[{index}]"), |path, segment| {
+                format!("{path}.{segment}")
+            });
+        Place {
+            field,
+            at: Some(item.follow(road).at),
+        }
     }
 }
 
 fn find_export<'n>(spec: &'n Node, name: &str) -> Option<(usize, &'n Node)> {
-    let Content::List(items) = &spec.entry("exports")?.value.content else { return None };
-    let has_name = |item: &&Node| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
+    let Content::List(items) = &spec.entry("exports")?.value.content else {
+        return None;
+    };
+    let has_name =
+        |item: &&Node| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
     items.iter().enumerate().find(|(_, item)| has_name(item))
 }

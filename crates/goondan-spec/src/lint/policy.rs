@@ -6,7 +6,9 @@ use crate::ResourceId;
 use crate::bundle::{Decoded, Resource};
 use crate::command_line;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::kinds::{Action, Agent, Entry, ExportSpec, PATCHED, PermissionRule, SKILL_EXPORT, Tool, qualified_name};
+use crate::kinds::{
+    Action, Agent, Entry, ExportSpec, PATCHED, PermissionRule, SKILL_EXPORT, Tool, qualified_name,
+};
 use crate::pattern::{Atom, always_matches, atoms, may_match, pattern_atoms};
 use crate::text::{excerpt, list};
 
@@ -15,7 +17,12 @@ pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
     let mut reaches = HashMap::new();
     let mut found = Vec::new();
     for agent in decoded.agents.values() {
-        let rules = agent.spec.permissions.as_ref().map(|permissions| permissions.rules.as_slice()).unwrap_or_default();
+        let rules = agent
+            .spec
+            .permissions
+            .as_ref()
+            .map(|permissions| permissions.rules.as_slice())
+            .unwrap_or_default();
         if rules.is_empty() {
             continue;
         }
@@ -24,7 +31,9 @@ pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
             Some(swarms) => Group::Swarms(swarms),
             None => Group::Alone(&agent.id),
         };
-        let tools = reaches.entry(group).or_insert_with(|| reachable(group, decoded));
+        let tools = reaches
+            .entry(group)
+            .or_insert_with(|| reachable(group, decoded));
         found.extend(of_agent(agent, rules, tools, decoded));
     }
     found
@@ -57,7 +66,10 @@ fn of_agent(
     for (index, rule) in rules.iter().enumerate() {
         let later = rules.get(index + 1..).unwrap_or_default();
         let shadow = later.iter().find(|later| covers(later, rule));
-        let problem = shadow.map(shadowed).or_else(|| idle(rule, tools)).or_else(|| elsewhere(rule, agent, decoded));
+        let problem = shadow
+            .map(shadowed)
+            .or_else(|| idle(rule, tools))
+            .or_else(|| elsewhere(rule, agent, decoded));
         let problem = problem.or_else(|| unreadable(rule, agent, decoded));
         let about = problem.and_then(|problem| warning(agent, rule, index, problem));
         found.extend(about);
@@ -71,20 +83,42 @@ struct Problem {
     remedy: String,
 }
 
-fn warning(agent: &Resource<Agent>, rule: &PermissionRule, index: usize, problem: Problem) -> Option<Diagnostic> {
+fn warning(
+    agent: &Resource<Agent>,
+    rule: &PermissionRule,
+    index: usize,
+    problem: Problem,
+) -> Option<Diagnostic> {
     let (file, at) = rule.written.0.clone()?;
-    let first = agent.spec.permissions.iter().flat_map(|permissions| &permissions.rules);
+    let first = agent
+        .spec
+        .permissions
+        .iter()
+        .flat_map(|permissions| &permissions.rules);
     let unwritten = first.take_while(|rule| rule.written.0.is_none()).count();
     let message = format!("This rule never decides: {}.", problem.reason);
-    let field = format!("spec.permissions.rules[{}]", index.saturating_sub(unwritten));
-    let diagnostic = Diagnostic::new(Code::DEAD_RULE, message).in_file(file).at(at).of(&agent.id);
+    let field = format!(
+        "spec.permissions.rules[{}]",
+        index.saturating_sub(unwritten)
+    );
+    let diagnostic = Diagnostic::new(Code::DEAD_RULE, message)
+        .in_file(file)
+        .at(at)
+        .of(&agent.id);
     Some(diagnostic.field(field).suggest(problem.remedy))
 }
 
 fn shadowed(by: &PermissionRule) -> Problem {
-    let line = by.written.0.as_ref().map(|(_, at)| format!(" in line {}", at.line)).unwrap_or_default();
+    let line = by
+        .written
+        .0
+        .as_ref()
+        .map(|(_, at)| format!(" in line {}", at.line))
+        .unwrap_or_default();
     Problem {
-        reason: format!("the later rule{line} matches every call that it matches, and the last match wins"),
+        reason: format!(
+            "the later rule{line} matches every call that it matches, and the last match wins"
+        ),
         remedy: "put it behind the other one, or remove it".to_owned(),
     }
 }
@@ -98,25 +132,54 @@ fn idle(rule: &PermissionRule, tools: &Reachable) -> Option<Problem> {
     let known: Vec<&String> = tools.resources.iter().collect();
     let remedy = match known.as_slice() {
         [] => "give the agent a tool, or remove the rule".to_owned(),
-        some => format!("names have the form `tool__export`; the tools in reach are {}", list(some, 12)),
+        some => format!(
+            "names have the form `tool__export`; the tools in reach are {}",
+            list(some, 12)
+        ),
     };
-    Some(Problem { reason: format!("no tool in the agent's reach has a name like `{}`", excerpt(pattern, 80)), remedy })
+    Some(Problem {
+        reason: format!(
+            "no tool in the agent's reach has a name like `{}`",
+            excerpt(pattern, 80)
+        ),
+        remedy,
+    })
 }
 
 /// A rule about a path that no call has: `~` is nobody's home there, and what allows a path outside of the working folder
 /// changes nothing for tools that do not leave it.
 fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) -> Option<Problem> {
-    let (name, pattern) =
-        rule.args.iter().find(|(_, pattern)| pattern.starts_with("~/") || pattern.starts_with("../"))?;
+    let (name, pattern) = rule
+        .args
+        .iter()
+        .find(|(_, pattern)| pattern.starts_with("~/") || pattern.starts_with("../"))?;
     let is_about = |tool: &Resource<Tool>, export: &ExportSpec| {
         let marked = export.marked_arguments();
-        let is_path = [&marked.paths, &marked.trees].into_iter().any(|names| names.contains(name));
-        let fits = |pattern: &String| may_match(pattern, &atoms(&qualified_name(&tool.id.name, &export.name)));
-        (is_path || (!marked.patches.is_empty() && name == PATCHED)) && rule.tool.as_ref().is_none_or(fits)
+        let is_path = [&marked.paths, &marked.trees]
+            .into_iter()
+            .any(|names| names.contains(name));
+        let fits = |pattern: &String| {
+            may_match(
+                pattern,
+                &atoms(&qualified_name(&tool.id.name, &export.name)),
+            )
+        };
+        (is_path || (!marked.patches.is_empty() && name == PATCHED))
+            && rule.tool.as_ref().is_none_or(fits)
     };
-    let used = agent.spec.tools.iter().filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
-    let about: Vec<&Resource<Tool>> =
-        used.filter(|tool| tool.spec.exports.iter().any(|export| is_about(tool, export))).collect();
+    let used = agent
+        .spec
+        .tools
+        .iter()
+        .filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
+    let about: Vec<&Resource<Tool>> = used
+        .filter(|tool| {
+            tool.spec
+                .exports
+                .iter()
+                .any(|export| is_about(tool, export))
+        })
+        .collect();
     if about.is_empty() {
         return None;
     }
@@ -137,12 +200,19 @@ fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) 
 
 /// A rule that allows by a pattern what no single command looks like: only a shell can run that, and what a shell runs is
 /// allowed as a whole or not at all.
-fn unreadable(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) -> Option<Problem> {
+fn unreadable(
+    rule: &PermissionRule,
+    agent: &Resource<Agent>,
+    decoded: &Decoded,
+) -> Option<Problem> {
     if rule.action != Action::Allow {
         return None;
     }
     let commands = command_arguments(rule, agent, decoded);
-    let patterns = rule.args.iter().filter(|(name, pattern)| commands.contains(*name) && pattern.contains(['*', '?']));
+    let patterns = rule
+        .args
+        .iter()
+        .filter(|(name, pattern)| commands.contains(*name) && pattern.contains(['*', '?']));
     let mut found = patterns.filter_map(|(_, pattern)| Some((pattern, no_command(pattern)?)));
     found.next().map(|(pattern, reason)| Problem {
         reason: format!("a pattern allows single commands, and `{}` {reason}", excerpt(pattern, 80)),
@@ -154,7 +224,11 @@ fn unreadable(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded)
 /// Why a pattern matches no command; nothing where it may match one, a redirection or a variable.
 fn no_command(pattern: &str) -> Option<String> {
     let sample = pattern.replace(['*', '?'], "x");
-    let is_variable = || sample.split_once('=').is_some_and(|(name, _)| !name.is_empty() && !name.contains(' '));
+    let is_variable = || {
+        sample
+            .split_once('=')
+            .is_some_and(|(name, _)| !name.is_empty() && !name.contains(' '))
+    };
     if sample.starts_with(['<', '>']) {
         return None;
     }
@@ -169,18 +243,42 @@ fn no_command(pattern: &str) -> Option<String> {
 }
 
 /// The arguments of the agent's tools that are command lines.
-fn command_arguments(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) -> HashSet<String> {
-    let used = agent.spec.tools.iter().filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
-    let exports = used.flat_map(|tool| tool.spec.exports.iter().map(|export| (&tool.id.name, export)));
+fn command_arguments(
+    rule: &PermissionRule,
+    agent: &Resource<Agent>,
+    decoded: &Decoded,
+) -> HashSet<String> {
+    let used = agent
+        .spec
+        .tools
+        .iter()
+        .filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
+    let exports = used.flat_map(|tool| {
+        tool.spec
+            .exports
+            .iter()
+            .map(|export| (&tool.id.name, export))
+    });
     let fits = |(tool, export): &(&String, &ExportSpec)| {
         let name = qualified_name(tool, &export.name);
-        rule.tool.as_ref().is_none_or(|pattern| may_match(pattern, &atoms(&name)))
+        rule.tool
+            .as_ref()
+            .is_none_or(|pattern| may_match(pattern, &atoms(&name)))
     };
-    exports.filter(fits).flat_map(|(_, export)| export.marked_arguments().commands).collect()
+    exports
+        .filter(fits)
+        .flat_map(|(_, export)| export.marked_arguments().commands)
+        .collect()
 }
 
 fn list_of(tools: &[&Resource<Tool>]) -> String {
-    list(&tools.iter().map(|tool| tool.id.to_string()).collect::<Vec<_>>(), 4)
+    list(
+        &tools
+            .iter()
+            .map(|tool| tool.id.to_string())
+            .collect::<Vec<_>>(),
+        4,
+    )
 }
 
 /// The tools of agents and of all agents that they may call.
@@ -193,29 +291,53 @@ struct Reachable {
 fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
     let agents: HashSet<&ResourceId> = match group {
         Group::Alone(agent) => HashSet::from([agent]),
-        Group::Swarms(swarms) => {
-            swarms.iter().filter_map(|id| decoded.swarms.get(*id)).flat_map(|swarm| &swarm.spec.agents).collect()
-        }
+        Group::Swarms(swarms) => swarms
+            .iter()
+            .filter_map(|id| decoded.swarms.get(*id))
+            .flat_map(|swarm| &swarm.spec.agents)
+            .collect(),
     };
-    let mut reachable = Reachable { names: Vec::new(), resources: Vec::new() };
-    let agents: Vec<_> = agents.into_iter().filter_map(|id| decoded.agents.get(id)).collect();
+    let mut reachable = Reachable {
+        names: Vec::new(),
+        resources: Vec::new(),
+    };
+    let agents: Vec<_> = agents
+        .into_iter()
+        .filter_map(|id| decoded.agents.get(id))
+        .collect();
     if agents.iter().any(|agent| !agent.spec.skills.is_empty()) {
-        reachable.names.push(atoms(&qualified_name(SKILL_EXPORT.0, SKILL_EXPORT.1)));
+        reachable
+            .names
+            .push(atoms(&qualified_name(SKILL_EXPORT.0, SKILL_EXPORT.1)));
         reachable.resources.push(SKILL_EXPORT.0.to_owned());
     }
     let uses = agents.into_iter().flat_map(|agent| &agent.spec.tools);
     for used in uses {
-        let exports = decoded.tools.get(&used.tool).map(|tool| &*tool.spec.exports).unwrap_or_default();
+        let exports = decoded
+            .tools
+            .get(&used.tool)
+            .map(|tool| &*tool.spec.exports)
+            .unwrap_or_default();
         if exports.is_empty() {
             let prefix = atoms(&qualified_name(&used.tool.name, ""));
             reachable.names.push([prefix, vec![Atom::Any]].concat());
         }
-        reachable.names.extend(exports.iter().map(|export| atoms(&qualified_name(&used.tool.name, &export.name))));
+        reachable.names.extend(
+            exports
+                .iter()
+                .map(|export| atoms(&qualified_name(&used.tool.name, &export.name))),
+        );
         reachable.resources.push(used.tool.name.clone());
     }
     // Extensions may bring tools of their own.
-    if decoded.agents.values().any(|agent| !agent.spec.extensions.is_empty()) {
-        reachable.names.push(vec![Atom::Any, Atom::Char('_'), Atom::Char('_'), Atom::Any]);
+    if decoded
+        .agents
+        .values()
+        .any(|agent| !agent.spec.extensions.is_empty())
+    {
+        reachable
+            .names
+            .push(vec![Atom::Any, Atom::Char('_'), Atom::Char('_'), Atom::Any]);
     }
     reachable.resources.sort();
     reachable.resources.dedup();
@@ -225,16 +347,18 @@ fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
 /// Whether `later` matches every call that `rule` matches.
 fn covers(later: &PermissionRule, rule: &PermissionRule) -> bool {
     // What allows does not match commands that are hidden; what restricts may.
-    let is_certain = later.args.is_empty() || later.action != Action::Allow || rule.action == Action::Allow;
+    let is_certain =
+        later.args.is_empty() || later.action != Action::Allow || rule.action == Action::Allow;
     let wider = |later: &Option<String>, rule: &Option<String>| match (later, rule) {
         (None, _) => true,
         (Some(later), Some(rule)) => always_matches(later, &pattern_atoms(rule)),
         (Some(later), None) => later.chars().all(|c| c == '*') && !later.is_empty(),
     };
-    let args = later
-        .args
-        .iter()
-        .all(|(name, later)| rule.args.get(name).is_some_and(|rule| always_matches(later, &pattern_atoms(rule))));
+    let args = later.args.iter().all(|(name, later)| {
+        rule.args
+            .get(name)
+            .is_some_and(|rule| always_matches(later, &pattern_atoms(rule)))
+    });
     let permission = later.permission.is_none() || later.permission == rule.permission;
     is_certain && permission && args && wider(&later.tool, &rule.tool)
 }

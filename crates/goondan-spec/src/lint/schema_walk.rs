@@ -17,15 +17,29 @@ const ONE: [&str; 9] = [
 /// Keywords that hold a list of schemas.
 const LIST: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 /// Keywords that hold a map of schemas.
-const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "dependentSchemas"];
+const NAMED: [&str; 4] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "dependentSchemas",
+];
 
 /// Calls `visit` with every subschema, the root first, and with the segments of the JSON pointer to it.
-pub(super) fn walk<'s>(schema: &'s Value, visit: &mut impl FnMut(&'s Map<String, Value>, &[String])) {
+pub(super) fn walk<'s>(
+    schema: &'s Value,
+    visit: &mut impl FnMut(&'s Map<String, Value>, &[String]),
+) {
     go(schema, &mut Vec::new(), visit);
 }
 
-fn go<'s>(schema: &'s Value, road: &mut Vec<String>, visit: &mut impl FnMut(&'s Map<String, Value>, &[String])) {
-    let Some(object) = schema.as_object() else { return };
+fn go<'s>(
+    schema: &'s Value,
+    road: &mut Vec<String>,
+    visit: &mut impl FnMut(&'s Map<String, Value>, &[String]),
+) {
+    let Some(object) = schema.as_object() else {
+        return;
+    };
     visit(object, road);
     for (keyword, value) in object {
         road.push(keyword.clone());

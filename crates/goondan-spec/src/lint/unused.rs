@@ -14,12 +14,35 @@ pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
         return Vec::new();
     }
     let agents = decoded.agents.values();
-    let in_swarms = decoded.swarms.values().flat_map(|swarm| &swarm.spec.agents).collect();
-    let tools = agents.clone().flat_map(|agent| agent.spec.tools.iter().map(|used| &used.tool)).collect();
-    let extensions = agents.flat_map(|agent| agent.spec.extensions.iter().map(|used| &used.extension)).collect();
-    let connectors = decoded.connections.values().map(|connection| &connection.spec.connector).collect();
-    let mut found = unused(&decoded.agents, &in_swarms, "is in no swarm", "add it to the `agents` of a Swarm");
-    found.extend(unused(&decoded.tools, &tools, "is used by no agent", "add it to the `tools` of an Agent"));
+    let in_swarms = decoded
+        .swarms
+        .values()
+        .flat_map(|swarm| &swarm.spec.agents)
+        .collect();
+    let tools = agents
+        .clone()
+        .flat_map(|agent| agent.spec.tools.iter().map(|used| &used.tool))
+        .collect();
+    let extensions = agents
+        .flat_map(|agent| agent.spec.extensions.iter().map(|used| &used.extension))
+        .collect();
+    let connectors = decoded
+        .connections
+        .values()
+        .map(|connection| &connection.spec.connector)
+        .collect();
+    let mut found = unused(
+        &decoded.agents,
+        &in_swarms,
+        "is in no swarm",
+        "add it to the `agents` of a Swarm",
+    );
+    found.extend(unused(
+        &decoded.tools,
+        &tools,
+        "is used by no agent",
+        "add it to the `tools` of an Agent",
+    ));
     found.extend(unused(
         &decoded.extensions,
         &extensions,
@@ -35,9 +58,20 @@ pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
     found
 }
 
-fn unused<T: Send + Sync>(all: &Resources<T>, used: &HashSet<&ResourceId>, how: &str, remedy: &str) -> Vec<Diagnostic> {
-    let forgotten: Vec<_> = all.values().filter(|resource| !used.contains(&resource.id)).collect();
-    parallel::map(&forgotten, |resource| warning(resource, how, remedy)).into_iter().flatten().collect()
+fn unused<T: Send + Sync>(
+    all: &Resources<T>,
+    used: &HashSet<&ResourceId>,
+    how: &str,
+    remedy: &str,
+) -> Vec<Diagnostic> {
+    let forgotten: Vec<_> = all
+        .values()
+        .filter(|resource| !used.contains(&resource.id))
+        .collect();
+    parallel::map(&forgotten, |resource| warning(resource, how, remedy))
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Nothing for a built-in resource: it is there for whoever wants it.

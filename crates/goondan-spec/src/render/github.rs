@@ -18,13 +18,26 @@ fn command(diagnostic: &Diagnostic) -> String {
         properties.push(format!("line={},col={}", at.line, at.column));
     }
     properties.push(format!("title={}", diagnostic.code));
-    let suggestion = diagnostic.suggestion.iter().map(|suggestion| format!("\nhelp: {suggestion}"));
-    let text: String = std::iter::once(diagnostic.message.clone()).chain(suggestion).collect();
-    format!("::{} {}::{}\n", severity(diagnostic), properties.join(","), data(&text))
+    let suggestion = diagnostic
+        .suggestion
+        .iter()
+        .map(|suggestion| format!("\nhelp: {suggestion}"));
+    let text: String = std::iter::once(diagnostic.message.clone())
+        .chain(suggestion)
+        .collect();
+    format!(
+        "::{} {}::{}\n",
+        severity(diagnostic),
+        properties.join(","),
+        data(&text)
+    )
 }
 
 fn data(text: &str) -> String {
-    shown::lines(text).to_string().replace('%', "%25").replace('\n', "%0A")
+    shown::lines(text)
+        .to_string()
+        .replace('%', "%25")
+        .replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {

@@ -15,19 +15,37 @@ use crate::text::count;
 
 /// `2 errors and 1 warning in 2 files`; nothing of what there is none of.
 pub fn summary(diagnostics: &[Diagnostic]) -> String {
-    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let errors = diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.is_error())
+        .count();
     let warnings = diagnostics.len() - errors;
-    let mut files: Vec<&str> = diagnostics.iter().filter_map(|diagnostic| diagnostic.file.as_deref()).collect();
+    let mut files: Vec<&str> = diagnostics
+        .iter()
+        .filter_map(|diagnostic| diagnostic.file.as_deref())
+        .collect();
     files.sort_unstable();
     files.dedup();
     let numbers = match (errors, warnings) {
         (0, 0) => return "No problems.".to_owned(),
         (errors, 0) => count(errors, "error"),
         (0, warnings) => count(warnings, "warning"),
-        (errors, warnings) => format!("{} and {}", count(errors, "error"), count(warnings, "warning")),
+        (errors, warnings) => format!(
+            "{} and {}",
+            count(errors, "error"),
+            count(warnings, "warning")
+        ),
     };
-    let place = if files.is_empty() { String::new() } else { format!(" in {}", count(files.len(), "file")) };
-    let outcome = if errors > 0 { "; nothing runs until the errors are gone" } else { "" };
+    let place = if files.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", count(files.len(), "file"))
+    };
+    let outcome = if errors > 0 {
+        "; nothing runs until the errors are gone"
+    } else {
+        ""
+    };
     format!("{numbers}{place}{outcome}.")
 }
 
@@ -57,7 +75,10 @@ mod tests {
         let error = Diagnostic::new(Code::CYCLE, "a").in_file("f");
         let warning = Diagnostic::new(Code::UNUSED, "b").in_file("g");
         assert_eq!(summary(&[]), "No problems.");
-        assert_eq!(summary(std::slice::from_ref(&warning)), "1 warning in 1 file.");
+        assert_eq!(
+            summary(std::slice::from_ref(&warning)),
+            "1 warning in 1 file."
+        );
         assert_eq!(
             summary(&[error.clone(), error, warning]),
             "2 errors and 1 warning in 2 files; nothing runs until the errors are gone."

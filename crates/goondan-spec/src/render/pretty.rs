@@ -25,13 +25,21 @@ pub fn pretty(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> Str
 
 /// Every diagnostic with its source, an empty line behind each. Empty where there are none.
 pub fn shown_each(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {
-    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    let renderer = if color {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
     let mut text = String::new();
     for diagnostic in diagnostics.iter().take(MOST_SHOWN) {
         text.push_str(&one(diagnostic, sources, &renderer));
         text.push_str("\n\n");
     }
-    if let Some(hidden) = diagnostics.len().checked_sub(MOST_SHOWN).filter(|hidden| *hidden > 0) {
+    if let Some(hidden) = diagnostics
+        .len()
+        .checked_sub(MOST_SHOWN)
+        .filter(|hidden| *hidden > 0)
+    {
         text.push_str(&format!("… and {hidden} more.\n\n"));
     }
     text
@@ -42,7 +50,9 @@ fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> Strin
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(cut(&diagnostic.message)).id(diagnostic.code.as_str());
+    let title = level
+        .primary_title(cut(&diagnostic.message))
+        .id(diagnostic.code.as_str());
     let mut elements: Vec<Element<'_>> = Vec::new();
     if let Some(file) = &diagnostic.file {
         elements.push(place(file, diagnostic.position, sources));
@@ -62,10 +72,16 @@ fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> Strin
 /// The line in question, or the file's name alone where there is no line to show.
 fn place(file: &str, at: Option<Position>, sources: &Sources) -> Element<'static> {
     let name = shown::line(file).to_string();
-    let Some((source, at)) = sources.get(file).zip(at) else { return Origin::path(name).into() };
+    let Some((source, at)) = sources.get(file).zip(at) else {
+        return Origin::path(name).into();
+    };
     let (line, mark) = line_of(source, at);
     let caret = AnnotationKind::Primary.span(mark);
-    Snippet::source(line).path(name).line_start(at.line).annotation(caret).into()
+    Snippet::source(line)
+        .path(name)
+        .line_start(at.line)
+        .annotation(caret)
+        .into()
 }
 
 fn cut(text: &str) -> String {
@@ -77,7 +93,12 @@ fn cut(text: &str) -> String {
 fn line_of(source: &str, at: Position) -> (String, Range<usize>) {
     let (line, mark) = raw_line_of(source, at);
     let [before, marked, after] = [&line[..mark.start], &line[mark.clone()], &line[mark.end..]]
-        .map(|part| part.split('\t').map(|cell| shown::line(cell).to_string()).collect::<Vec<_>>().join("\t"));
+        .map(|part| {
+            part.split('\t')
+                .map(|cell| shown::line(cell).to_string())
+                .collect::<Vec<_>>()
+                .join("\t")
+        });
     let mark = before.len()..before.len() + marked.len();
     (before + &marked + &after, mark)
 }
@@ -88,7 +109,10 @@ fn raw_line_of(source: &str, at: Position) -> (&str, Range<usize>) {
     let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let rest = &source[line_start..];
     let line = rest[..rest.find('\n').unwrap_or(rest.len())].trim_end_matches('\r');
-    (line, (start - line_start).min(line.len())..(end - line_start).min(line.len()))
+    (
+        line,
+        (start - line_start).min(line.len())..(end - line_start).min(line.len()),
+    )
 }
 
 #[cfg(test)]
@@ -104,8 +128,15 @@ mod tests {
         let at = position_of_bytes(&source, start, start + 5);
         let mut sources = Sources::default();
         sources.insert("f", source);
-        let text = pretty(&[Diagnostic::new(Code::CYCLE, "a").in_file("f").at(at)], &sources, false);
-        assert!(text.contains("f:1:5003") && text.contains("wrong") && text.len() < 2_000, "{text}");
+        let text = pretty(
+            &[Diagnostic::new(Code::CYCLE, "a").in_file("f").at(at)],
+            &sources,
+            false,
+        );
+        assert!(
+            text.contains("f:1:5003") && text.contains("wrong") && text.len() < 2_000,
+            "{text}"
+        );
     }
 
     #[test]
@@ -115,10 +146,18 @@ mod tests {
         let mut sources = Sources::default();
         sources.insert("f\u{7}", source.to_owned());
         let at = position_of_bytes(source, start, start + 5);
-        let diagnostic = Diagnostic::new(Code::CYCLE, "a\u{1b}[2Jb\nc\u{2066}").in_file("f\u{7}").at(at);
+        let diagnostic = Diagnostic::new(Code::CYCLE, "a\u{1b}[2Jb\nc\u{2066}")
+            .in_file("f\u{7}")
+            .at(at);
         let text = pretty(&[diagnostic], &sources, false);
-        assert!(text.chars().all(|c| shown::is_visible(c) || c == '\n'), "{text:?}");
-        assert!(text.contains("x: \\u{9b}2J\\u{202e}wrong\\u{200b}"), "{text}");
+        assert!(
+            text.chars().all(|c| shown::is_visible(c) || c == '\n'),
+            "{text:?}"
+        );
+        assert!(
+            text.contains("x: \\u{9b}2J\\u{202e}wrong\\u{200b}"),
+            "{text}"
+        );
         let (line, mark) = line_of(source, at);
         assert_eq!(&line[mark], "wrong");
     }

@@ -19,7 +19,13 @@ fn line(diagnostic: &Diagnostic) -> String {
         (Some(file), None) => write!(line, "{}: ", shown::line(file)),
         (None, _) => Ok(()),
     };
-    let _ = write!(line, "{}[{}]: {}", severity(diagnostic), diagnostic.code, shown::line(&diagnostic.message));
+    let _ = write!(
+        line,
+        "{}[{}]: {}",
+        severity(diagnostic),
+        diagnostic.code,
+        shown::line(&diagnostic.message)
+    );
     if let Some(subject) = subject(diagnostic) {
         let _ = write!(line, " ({})", shown::line(&subject));
     }

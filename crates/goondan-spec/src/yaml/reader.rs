@@ -18,7 +18,12 @@ const LARGE_MAP: usize = 16;
 /// The first document of `text` that is not empty, if any. What follows it is read for mistakes alone.
 pub(super) fn read(text: &str) -> Result<Option<Node>, Refusal> {
     let parser = Parser::with_options(StrInput::new(text), parser_options());
-    let mut reader = Reader { text, parser, anchors: HashMap::new(), aliased: 0 };
+    let mut reader = Reader {
+        text,
+        parser,
+        anchors: HashMap::new(),
+        aliased: 0,
+    };
     let mut first = None;
     loop {
         match reader.next()? {
@@ -69,7 +74,12 @@ impl<'t> Reader<'t> {
     fn broken(&self, error: &ScanError) -> Refusal {
         let (line, column) = (error.marker().line(), error.marker().col() + 1);
         let found = explain::syntax(error);
-        match error.info().contains(explain::TAB).then(|| tab_below(self.text, line)).flatten() {
+        match error
+            .info()
+            .contains(explain::TAB)
+            .then(|| tab_below(self.text, line))
+            .flatten()
+        {
             Some((line, column)) => found.at_character(self.text, line, column),
             None => found.at_character(self.text, line, column),
         }
@@ -80,7 +90,8 @@ impl<'t> Reader<'t> {
         let at = position(&span);
         match event {
             Event::Scalar(value, style, anchor, tag) => {
-                let content = scalar::content(&value, style, tag.as_deref()).map_err(|refusal| refusal.at(at))?;
+                let content = scalar::content(&value, style, tag.as_deref())
+                    .map_err(|refusal| refusal.at(at))?;
                 let node = Node { at, content };
                 if anchor != 0 {
                     let key = scalar::key(value, style, tag.as_deref()).ok();
@@ -131,13 +142,19 @@ impl<'t> Reader<'t> {
                 continue;
             }
             let key_at = position(&span);
-            let key = self.key(event, key_at).map_err(|refusal| refusal.at(key_at))?;
+            let key = self
+                .key(event, key_at)
+                .map_err(|refusal| refusal.at(key_at))?;
             if stands_twice(&key, &entries, &mut keys) {
                 return Err(explain::twice(&key).at(key_at));
             }
             let (event, span) = self.next()?;
             let value = self.node(event, span, depth)?;
-            entries.push(Entry { key: key.into_owned(), key_at, value });
+            entries.push(Entry {
+                key: key.into_owned(),
+                key_at,
+                value,
+            });
         }
     }
 
@@ -146,14 +163,22 @@ impl<'t> Reader<'t> {
             Event::Scalar(value, style, anchor, tag) => {
                 if anchor != 0 {
                     let text = |_| Content::Text(value.clone().into_owned());
-                    let content = scalar::content(&value, style, tag.as_deref()).unwrap_or_else(text);
+                    let content =
+                        scalar::content(&value, style, tag.as_deref()).unwrap_or_else(text);
                     self.remember(anchor, &Node { at, content }, Some(value.clone()));
                 }
                 scalar::key(value, style, tag.as_deref())
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
                 Some(Anchored { key: Some(key), .. }) => Ok(Cow::Owned(key.clone())),
-                Some(Anchored { node: Node { content: Content::Null, .. }, .. }) => Err(explain::key_is_empty()),
+                Some(Anchored {
+                    node:
+                        Node {
+                            content: Content::Null,
+                            ..
+                        },
+                    ..
+                }) => Err(explain::key_is_empty()),
                 Some(_) => Err(explain::key_is_no_text()),
                 None => Err(explain::inside_itself()),
             },
@@ -170,11 +195,21 @@ impl<'t> Reader<'t> {
 
     fn remember(&mut self, anchor: usize, node: &Node, key: Option<Cow<'_, str>>) {
         let (values, depth) = measure(node);
-        self.anchors.insert(anchor, Anchored { node: node.clone(), key: key.map(Cow::into_owned), values, depth });
+        self.anchors.insert(
+            anchor,
+            Anchored {
+                node: node.clone(),
+                key: key.map(Cow::into_owned),
+                values,
+                depth,
+            },
+        );
     }
 
     fn alias(&mut self, anchor: usize, at: Position, depth: usize) -> Result<Node, Refusal> {
-        let Some(anchored) = self.anchors.get(&anchor) else { return Err(explain::inside_itself().at(at)) };
+        let Some(anchored) = self.anchors.get(&anchor) else {
+            return Err(explain::inside_itself().at(at));
+        };
         self.aliased = self.aliased.saturating_add(anchored.values);
         if self.aliased > MAX_ALIASED_VALUES {
             return Err(explain::too_many_aliases().at(at));
@@ -188,7 +223,11 @@ impl<'t> Reader<'t> {
 
 /// The depth of what stands in a collection that itself stands in `depth` others.
 fn inside(depth: usize, at: Position) -> Result<usize, Refusal> {
-    if depth < MAX_DEPTH { Ok(depth + 1) } else { Err(explain::too_deep().at(at)) }
+    if depth < MAX_DEPTH {
+        Ok(depth + 1)
+    } else {
+        Err(explain::too_deep().at(at))
+    }
 }
 
 fn expect_tag(tag: Option<&Tag>, expected: &str, at: Position) -> Result<(), Refusal> {
@@ -206,7 +245,9 @@ fn is_merge_key(event: &Event<'_>) -> bool {
 fn check_merged(value: &Node) -> Result<(), Refusal> {
     let wrong = match &value.content {
         Content::Null | Content::Map(_) => None,
-        Content::List(items) => items.iter().find(|item| !matches!(item.content, Content::Null | Content::Map(_))),
+        Content::List(items) => items
+            .iter()
+            .find(|item| !matches!(item.content, Content::Null | Content::Map(_))),
         _ => Some(value),
     };
     wrong.map_or(Ok(()), |wrong| Err(explain::merges_no_map().at(wrong.at)))
@@ -218,10 +259,12 @@ fn merge(entries: &mut Vec<Entry>, merged: Vec<Node>) {
     for value in merged {
         match value.content {
             Content::Map(source) => sources.push(source),
-            Content::List(items) => sources.extend(items.into_iter().filter_map(|item| match item.content {
-                Content::Map(source) => Some(source),
-                _ => None,
-            })),
+            Content::List(items) => {
+                sources.extend(items.into_iter().filter_map(|item| match item.content {
+                    Content::Map(source) => Some(source),
+                    _ => None,
+                }))
+            }
             _ => {}
         }
     }
@@ -229,7 +272,12 @@ fn merge(entries: &mut Vec<Entry>, merged: Vec<Node>) {
         true => return,
         false => entries.iter().map(|entry| entry.key.clone()).collect(),
     };
-    entries.extend(sources.into_iter().flatten().filter(|entry| keys.insert(entry.key.clone())));
+    entries.extend(
+        sources
+            .into_iter()
+            .flatten()
+            .filter(|entry| keys.insert(entry.key.clone())),
+    );
 }
 
 /// Whether the map has that key already. `keys` is filled once the map is large.
@@ -247,24 +295,40 @@ fn stands_twice(key: &str, entries: &[Entry], keys: &mut HashSet<String>) -> boo
 fn measure(node: &Node) -> (usize, usize) {
     match &node.content {
         Content::List(items) => measure_all(items.iter(), 0),
-        Content::Map(entries) => measure_all(entries.iter().map(|entry| &entry.value), entries.len()),
+        Content::Map(entries) => {
+            measure_all(entries.iter().map(|entry| &entry.value), entries.len())
+        }
         _ => (1, 0),
     }
 }
 
 fn measure_all<'n>(children: impl Iterator<Item = &'n Node>, keys: usize) -> (usize, usize) {
-    children.map(measure).fold((2 + keys, 1), |(values, depth), (more, deeper)| (values + more, depth.max(deeper + 1)))
+    children
+        .map(measure)
+        .fold((2 + keys, 1), |(values, depth), (more, deeper)| {
+            (values + more, depth.max(deeper + 1))
+        })
 }
 
 /// The first tab that a line is indented with, below that line.
 fn tab_below(text: &str, line: usize) -> Option<(usize, usize)> {
-    let column = |line: &str| Some(line.find(|c: char| c != ' ')?).filter(|at| line[*at..].starts_with('\t'));
-    text.lines().enumerate().skip(line).find_map(|(index, text)| Some((index + 1, column(text)? + 1)))
+    let column = |line: &str| {
+        Some(line.find(|c: char| c != ' ')?).filter(|at| line[*at..].starts_with('\t'))
+    };
+    text.lines()
+        .enumerate()
+        .skip(line)
+        .find_map(|(index, text)| Some((index + 1, column(text)? + 1)))
 }
 
 fn position(span: &Span) -> Position {
     let (line, column) = (span.start.line().max(1), span.start.col() + 1);
     // A parser of a string knows all bytes.
     let start = span.start.byte_offset().unwrap_or(0);
-    Position { line, column, start, end: span.end.byte_offset().unwrap_or(start).max(start) }
+    Position {
+        line,
+        column,
+        start,
+        end: span.end.byte_offset().unwrap_or(start).max(start),
+    }
 }

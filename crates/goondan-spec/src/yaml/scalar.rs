@@ -11,7 +11,11 @@ use super::{YamlError, explain};
 use crate::node::Content;
 
 /// What a value is.
-pub(super) fn content(value: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Content, YamlError> {
+pub(super) fn content(
+    value: &str,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+) -> Result<Content, YamlError> {
     match tag {
         None if style == ScalarStyle::Plain => plain(value),
         None => Ok(Content::Text(value.to_owned())),
@@ -20,7 +24,11 @@ pub(super) fn content(value: &str, style: ScalarStyle, tag: Option<&Tag>) -> Res
 }
 
 /// What a value is as a key: its text, as it is written.
-pub(super) fn key<'v>(value: Cow<'v, str>, style: ScalarStyle, tag: Option<&Tag>) -> Result<Cow<'v, str>, YamlError> {
+pub(super) fn key<'v>(
+    value: Cow<'v, str>,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+) -> Result<Cow<'v, str>, YamlError> {
     match tag {
         None if style == ScalarStyle::Plain && is_null(&value) => Err(explain::key_is_empty()),
         Some(tag) if !is_text(tag) => Err(bad_tag(tag)),
@@ -35,19 +43,28 @@ fn is_text(tag: &Tag) -> bool {
 
 /// Why a tag cannot stand where it stands.
 pub(super) fn bad_tag(tag: &Tag) -> YamlError {
-    explain::error(format!("The tag `{}` means nothing here.", tag.original()), Some("remove the tag"))
+    explain::error(
+        format!("The tag `{}` means nothing here.", tag.original()),
+        Some("remove the tag"),
+    )
 }
 
 fn tagged(value: &str, tag: &Tag) -> Result<Content, YamlError> {
     let misplaced = || {
-        let message = format!("The tag `{}` does not fit `{}`.", tag.original(), crate::text::excerpt(value, 40));
+        let message = format!(
+            "The tag `{}` does not fit `{}`.",
+            tag.original(),
+            crate::text::excerpt(value, 40)
+        );
         explain::error(message, Some("remove the tag"))
     };
     match tag.core_suffix() {
         _ if is_text(tag) => Ok(Content::Text(value.to_owned())),
         Some("null") => Ok(Content::Null),
         Some("bool") => boolean(value).map(Content::Bool).ok_or_else(misplaced),
-        Some("int") => integer(&value.replace('_', "")).map(Content::Number).ok_or_else(misplaced),
+        Some("int") => integer(&value.replace('_', ""))
+            .map(Content::Number)
+            .ok_or_else(misplaced),
         Some("float") => float(value)?.map(Content::Number).ok_or_else(misplaced),
         _ => Err(bad_tag(tag)),
     }
@@ -114,7 +131,10 @@ fn integer(value: &str) -> Option<Number> {
 fn float(value: &str) -> Result<Option<Number>, YamlError> {
     let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
     let not_finite = || explain::error(format!("`{value}` is not a finite number."), None);
-    if matches!(unsigned, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
+    if matches!(
+        unsigned,
+        ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN"
+    ) {
         return Err(not_finite());
     }
     match value.parse::<f64>() {

@@ -18,17 +18,28 @@ struct Case {
 
 #[test]
 fn typed_documents_are_read_and_unknown_fields_have_a_place() {
-    assert_eq!(from_str::<Case>("name: a\ntags: [x]").unwrap(), Case { name: "a".into(), tags: vec!["x".into()] });
+    assert_eq!(
+        from_str::<Case>("name: a\ntags: [x]").unwrap(),
+        Case {
+            name: "a".into(),
+            tags: vec!["x".into()]
+        }
+    );
     let error = documents_from_str::<Case>("name: a\n---\nname: b\ntag: [x]\n").unwrap_err();
     assert_eq!((error.line, error.column), (Some(4), Some(1)), "{error}");
-    assert!(error.message.contains("`tag`") && error.message.contains("`tags`"), "{error}");
+    assert!(
+        error.message.contains("`tag`") && error.message.contains("`tags`"),
+        "{error}"
+    );
     let error = from_str::<Case>("name: a\ntags: 7\n").unwrap_err();
     assert_eq!((error.line, error.column), (Some(2), Some(7)), "{error}");
 }
 
 #[test]
 fn the_core_schema_decides_types() {
-    let root = parse("a: no\nb: true\nc: 1_000\nd: 0.5\ne: ~\nf: -3\ng: 2001-01-01\n").unwrap().unwrap();
+    let root = parse("a: no\nb: true\nc: 1_000\nd: 0.5\ne: ~\nf: -3\ng: 2001-01-01\n")
+        .unwrap()
+        .unwrap();
     assert_eq!(
         root.to_json(),
         serde_json::json!({"a": "no", "b": true, "c": "1_000", "d": 0.5, "e": null, "f": -3, "g": "2001-01-01"})
@@ -37,10 +48,35 @@ fn the_core_schema_decides_types() {
 
 #[test]
 fn aliases_and_merge_keys_keep_the_place_of_the_definition() {
-    let root = parse("a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}\n").unwrap().unwrap();
-    assert_eq!(root.to_json(), serde_json::json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"e": 2, "b": 1}}));
-    assert_eq!(root.entry("c").unwrap().value.entry("b").unwrap().value.at.line, 1);
-    assert_eq!(root.entry("d").unwrap().value.entry("b").unwrap().value.at.line, 1);
+    let root = parse("a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}\n")
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        root.to_json(),
+        serde_json::json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"e": 2, "b": 1}})
+    );
+    assert_eq!(
+        root.entry("c")
+            .unwrap()
+            .value
+            .entry("b")
+            .unwrap()
+            .value
+            .at
+            .line,
+        1
+    );
+    assert_eq!(
+        root.entry("d")
+            .unwrap()
+            .value
+            .entry("b")
+            .unwrap()
+            .value
+            .at
+            .line,
+        1
+    );
 }
 
 /// Texts with everything that YAML has, right and wrong.
@@ -116,9 +152,17 @@ fn texts() -> impl Strategy<Value = String> {
         "...",
         "",
     ]);
-    let line = (0..3usize, prop::sample::select(vec!["", "- ", "k: ", "key: ", "? ", "\"k\": ", "<<: ", "&x "]), word);
+    let line = (
+        0..3usize,
+        prop::sample::select(vec![
+            "", "- ", "k: ", "key: ", "? ", "\"k\": ", "<<: ", "&x ",
+        ]),
+        word,
+    );
     prop::collection::vec(line, 0..7).prop_map(|lines| {
-        let line = |(depth, begin, word): (usize, &str, &str)| format!("{}{begin}{word}\n", "  ".repeat(depth));
+        let line = |(depth, begin, word): (usize, &str, &str)| {
+            format!("{}{begin}{word}\n", "  ".repeat(depth))
+        };
         lines.into_iter().map(line).collect()
     })
 }
@@ -143,7 +187,8 @@ proptest! {
 fn a_number_and_the_same_digits_as_text_are_one_key() {
     for text in ["7: a\n\"7\": b\n", "? 7\n? ! 7\n"] {
         assert!(
-            ours(text).is_err() && theirs(text).is_ok_and(|node| node.is_some_and(|node| has_twins(&node))),
+            ours(text).is_err()
+                && theirs(text).is_ok_and(|node| node.is_some_and(|node| has_twins(&node))),
             "{text}"
         );
     }
@@ -153,8 +198,11 @@ fn a_number_and_the_same_digits_as_text_are_one_key() {
 fn has_twins(node: &Node) -> bool {
     match &node.content {
         Content::Map(entries) => {
-            let twin = |(at, entry): (usize, &Entry)| entries[..at].iter().any(|other| other.key == entry.key);
-            entries.iter().enumerate().any(twin) || entries.iter().any(|entry| has_twins(&entry.value))
+            let twin = |(at, entry): (usize, &Entry)| {
+                entries[..at].iter().any(|other| other.key == entry.key)
+            };
+            entries.iter().enumerate().any(twin)
+                || entries.iter().any(|entry| has_twins(&entry.value))
         }
         Content::List(items) => items.iter().any(has_twins),
         _ => false,
@@ -164,7 +212,9 @@ fn has_twins(node: &Node) -> bool {
 #[test]
 fn what_people_write_means_the_same_to_both() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
-    let files = ignore::Walk::new(folder).filter_map(Result::ok).map(ignore::DirEntry::into_path);
+    let files = ignore::Walk::new(folder)
+        .filter_map(Result::ok)
+        .map(ignore::DirEntry::into_path);
     let mut documents = 0;
     for file in files.filter(|path| path.extension().is_some_and(|suffix| suffix == "yaml")) {
         let text = std::fs::read_to_string(&file).unwrap();
@@ -179,7 +229,12 @@ fn what_people_write_means_the_same_to_both() {
 #[test]
 fn depth_is_bounded_for_typed_readers_too() {
     let deep = "- ".repeat(10_000);
-    assert!(from_str::<serde_json::Value>(&deep).unwrap_err().message.contains("deep"));
+    assert!(
+        from_str::<serde_json::Value>(&deep)
+            .unwrap_err()
+            .message
+            .contains("deep")
+    );
 }
 
 /// A tree, or where the first mistake is: what it is called is each one's own.
@@ -195,7 +250,9 @@ fn is_inside_itself(text: &str) -> bool {
 
 /// Whether there is a number that none can hold, or a tag that its value may not fit.
 fn has_wrong_value(text: &str) -> bool {
-    [".inf", "1e999", "!"].iter().any(|part| text.contains(part))
+    [".inf", "1e999", "!"]
+        .iter()
+        .any(|part| text.contains(part))
 }
 
 fn theirs(text: &str) -> Outcome {
@@ -211,9 +268,16 @@ fn theirs(text: &str) -> Outcome {
     let mut documents = read.map_err(|error| {
         let place = error.location();
         let number = |number: u64| usize::try_from(number).unwrap();
-        (place.map(|place| number(place.line())), place.map(|place| number(place.column())))
+        (
+            place.map(|place| number(place.line())),
+            place.map(|place| number(place.column())),
+        )
     })?;
-    Ok(if documents.is_empty() { None } else { Some(node(documents.swap_remove(0))) })
+    Ok(if documents.is_empty() {
+        None
+    } else {
+        Some(node(documents.swap_remove(0)))
+    })
 }
 
 struct ContentVisitor;
@@ -261,7 +325,11 @@ impl<'de> Visitor<'de> for ContentVisitor {
         let mut map = Vec::new();
         while let Some(key) = pairs.next_key::<Spanned<String>>()? {
             let key_at = position(key.defined);
-            map.push(Entry { key: key.value, key_at, value: node(pairs.next_value()?) });
+            map.push(Entry {
+                key: key.value,
+                key_at,
+                value: node(pairs.next_value()?),
+            });
         }
         Ok(Content::Map(map))
     }
@@ -274,14 +342,25 @@ impl<'de> Deserialize<'de> for Content {
 }
 
 fn node(spanned: Spanned<Content>) -> Node {
-    Node { at: position(spanned.defined), content: spanned.value }
+    Node {
+        at: position(spanned.defined),
+        content: spanned.value,
+    }
 }
 
 fn position(location: Location) -> Position {
     let number = |number: u64| usize::try_from(number).unwrap();
     let span = location.span();
-    let (start, len) = (span.byte_offset().map_or(0, number), span.byte_len().map_or(0, number));
-    Position { line: number(location.line()), column: number(location.column()), start, end: start + len }
+    let (start, len) = (
+        span.byte_offset().map_or(0, number),
+        span.byte_len().map_or(0, number),
+    );
+    Position {
+        line: number(location.line()),
+        column: number(location.column()),
+        start,
+        end: start + len,
+    }
 }
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -295,13 +374,31 @@ enum Shape {
 #[test]
 fn derived_types_of_every_form_are_read() {
     let read = |text| from_str::<Vec<Shape>>(text).map_err(|error| error.to_string());
-    let shapes = read("- dot\n- circle: 3\n- &b {box: {width: 2, height: -1}}\n- box: {width: .5}\n- *b\n");
-    let tall = || Shape::Box { width: 2.0, height: Some(-1) };
-    let flat = Shape::Box { width: 0.5, height: None };
-    assert_eq!(shapes, Ok(vec![Shape::Dot, Shape::Circle(3), tall(), flat, tall()]));
+    let shapes =
+        read("- dot\n- circle: 3\n- &b {box: {width: 2, height: -1}}\n- box: {width: .5}\n- *b\n");
+    let tall = || Shape::Box {
+        width: 2.0,
+        height: Some(-1),
+    };
+    let flat = Shape::Box {
+        width: 0.5,
+        height: None,
+    };
+    assert_eq!(
+        shapes,
+        Ok(vec![Shape::Dot, Shape::Circle(3), tall(), flat, tall()])
+    );
     assert_eq!(read("# nothing\n"), Ok(Vec::new()));
-    assert_eq!(from_str::<Case>("name: a\ntags:\n").unwrap().tags, Vec::<String>::new());
-    assert!(from_str::<Case>("").unwrap_err().message.contains("`name` is missing"));
+    assert_eq!(
+        from_str::<Case>("name: a\ntags:\n").unwrap().tags,
+        Vec::<String>::new()
+    );
+    assert!(
+        from_str::<Case>("")
+            .unwrap_err()
+            .message
+            .contains("`name` is missing")
+    );
     let texts = from_str::<Vec<String>>("[a, 1.50, 0x1F, True, '7', !!str null]");
     assert_eq!(texts.unwrap(), ["a", "1.50", "0x1F", "True", "7", "null"]);
     let mistakes = [

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
-    VariantAccess, Visitor,
+    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess,
+    SeqAccess, Unexpected, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 use serde_json::Number;
@@ -53,11 +53,18 @@ impl<'n> Typed<'n> {
     }
 
     fn items(self, items: &'n [Node]) -> Items<'n> {
-        Items { list: self, rest: items.iter() }
+        Items {
+            list: self,
+            rest: items.iter(),
+        }
     }
 
     fn entries(self, entries: &'n [Entry]) -> Entries<'n> {
-        Entries { map: self, rest: entries.iter(), current: None }
+        Entries {
+            map: self,
+            rest: entries.iter(),
+            current: None,
+        }
     }
 
     fn text<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
@@ -99,20 +106,46 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &str, visitor: V) -> Result<V::Value, YamlError> {
-        visitor.visit_newtype_struct(self).map_err(|error| error.near(self.node.at))
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &str,
+        visitor: V,
+    ) -> Result<V::Value, YamlError> {
+        visitor
+            .visit_newtype_struct(self)
+            .map_err(|error| error.near(self.node.at))
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(self, _: &str, _: &[&str], visitor: V) -> Result<V::Value, YamlError> {
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &str,
+        _: &[&str],
+        visitor: V,
+    ) -> Result<V::Value, YamlError> {
         let variant = match &self.node.content {
-            Content::Text(name) => Ok(Variant { name, at: self.node.at, content: None }),
+            Content::Text(name) => Ok(Variant {
+                name,
+                at: self.node.at,
+                content: None,
+            }),
             Content::Map(entries) => match entries.as_slice() {
-                [one] => Ok(Variant { name: &one.key, at: one.key_at, content: Some(self.of(&one.value)) }),
-                _ => Err(YamlError::custom("A map with exactly one key is wanted here.")),
+                [one] => Ok(Variant {
+                    name: &one.key,
+                    at: one.key_at,
+                    content: Some(self.of(&one.value)),
+                }),
+                _ => Err(YamlError::custom(
+                    "A map with exactly one key is wanted here.",
+                )),
             },
-            _ => Err(YamlError::custom(format!("Text is wanted here, but this is {}.", self.node.what()))),
+            _ => Err(YamlError::custom(format!(
+                "Text is wanted here, but this is {}.",
+                self.node.what()
+            ))),
         };
-        variant.and_then(|variant| visitor.visit_enum(variant)).map_err(|error| error.near(self.node.at))
+        variant
+            .and_then(|variant| visitor.visit_enum(variant))
+            .map_err(|error| error.near(self.node.at))
     }
 
     /// What is empty is an empty list where one is wanted.
@@ -126,12 +159,19 @@ impl<'de> Deserializer<'de> for Typed<'_> {
     /// What is empty is an empty map where one is wanted.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match self.node.content {
-            Content::Null => visitor.visit_map(self.entries(&[])).map_err(|error| error.near(self.node.at)),
+            Content::Null => visitor
+                .visit_map(self.entries(&[]))
+                .map_err(|error| error.near(self.node.at)),
             _ => self.deserialize_any(visitor),
         }
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, _: &str, _: &[&str], visitor: V) -> Result<V::Value, YamlError> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &str,
+        _: &[&str],
+        visitor: V,
+    ) -> Result<V::Value, YamlError> {
         self.deserialize_map(visitor)
     }
 
@@ -149,9 +189,16 @@ struct Items<'n> {
 impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = YamlError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, YamlError> {
-        let Some(item) = self.rest.next() else { return Ok(None) };
-        seed.deserialize(self.list.of(item)).map(Some).map_err(|error| error.near(item.at))
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, YamlError> {
+        let Some(item) = self.rest.next() else {
+            return Ok(None);
+        };
+        seed.deserialize(self.list.of(item))
+            .map(Some)
+            .map_err(|error| error.near(item.at))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -169,17 +216,26 @@ struct Entries<'n> {
 impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = YamlError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, YamlError> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, YamlError> {
         self.current = self.rest.next();
-        let Some(entry) = self.current else { return Ok(None) };
+        let Some(entry) = self.current else {
+            return Ok(None);
+        };
         seed.deserialize(entry.key.as_str().into_deserializer())
             .map(Some)
             .map_err(|error: YamlError| error.near(entry.key_at))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, YamlError> {
-        let entry = self.current.take().ok_or_else(|| YamlError::custom("A value was asked for before its key."))?;
-        seed.deserialize(self.map.of(&entry.value)).map_err(|error| error.near(entry.value.at))
+        let entry = self
+            .current
+            .take()
+            .ok_or_else(|| YamlError::custom("A value was asked for before its key."))?;
+        seed.deserialize(self.map.of(&entry.value))
+            .map_err(|error| error.near(entry.value.at))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -196,7 +252,8 @@ struct Variant<'n> {
 
 impl<'n> Variant<'n> {
     fn content(self) -> Result<Typed<'n>, YamlError> {
-        self.content.ok_or_else(|| YamlError::custom(format!("`{}` needs a value.", self.name)))
+        self.content
+            .ok_or_else(|| YamlError::custom(format!("`{}` needs a value.", self.name)))
     }
 }
 
@@ -205,7 +262,9 @@ impl<'de> EnumAccess<'de> for Variant<'_> {
     type Variant = Self;
 
     fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), YamlError> {
-        let name = seed.deserialize(self.name.into_deserializer()).map_err(|error: YamlError| error.near(self.at))?;
+        let name = seed
+            .deserialize(self.name.into_deserializer())
+            .map_err(|error: YamlError| error.near(self.at))?;
         Ok((name, self))
     }
 }
@@ -216,7 +275,9 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
     fn unit_variant(self) -> Result<(), YamlError> {
         match self.content {
             None => Ok(()),
-            Some(content) => Err(YamlError::custom(format!("`{}` takes no value.", self.name)).near(content.node.at)),
+            Some(content) => Err(
+                YamlError::custom(format!("`{}` takes no value.", self.name)).near(content.node.at),
+            ),
         }
     }
 
@@ -228,7 +289,11 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         self.content()?.deserialize_any(visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &[&str], visitor: V) -> Result<V::Value, YamlError> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &[&str],
+        visitor: V,
+    ) -> Result<V::Value, YamlError> {
         self.content()?.deserialize_any(visitor)
     }
 }
@@ -245,11 +310,20 @@ impl YamlError {
 
 impl Error for YamlError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        YamlError { message: message.to_string(), suggestion: None, line: None, column: None }
+        YamlError {
+            message: message.to_string(),
+            suggestion: None,
+            line: None,
+            column: None,
+        }
     }
 
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        YamlError::custom(format!("Expected {}, found {}.", plain(&wanted.to_string()), what(&found)))
+        YamlError::custom(format!(
+            "Expected {}, found {}.",
+            plain(&wanted.to_string()),
+            what(&found)
+        ))
     }
 
     fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
@@ -257,13 +331,21 @@ impl Error for YamlError {
     }
 
     fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
-        YamlError::custom(format!("`{name}` is unknown; known here: {}.", names(known)))
+        YamlError::custom(format!(
+            "`{name}` is unknown; known here: {}.",
+            names(known)
+        ))
     }
 
     fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
         match known {
-            [] => YamlError::custom(format!("The field `{name}` is unknown; there are no fields here.")),
-            _ => YamlError::custom(format!("The field `{name}` is unknown; known here: {}.", names(known))),
+            [] => YamlError::custom(format!(
+                "The field `{name}` is unknown; there are no fields here."
+            )),
+            _ => YamlError::custom(format!(
+                "The field `{name}` is unknown; known here: {}.",
+                names(known)
+            )),
         }
     }
 
@@ -291,13 +373,22 @@ fn plain(wanted: &str) -> &str {
 fn what(found: &Unexpected<'_>) -> String {
     match found {
         Unexpected::Unit => "nothing".to_owned(),
-        Unexpected::Str(text) => format!("the text `{}`", crate::text::excerpt(text, LONGEST_EXCERPT)),
+        Unexpected::Str(text) => {
+            format!("the text `{}`", crate::text::excerpt(text, LONGEST_EXCERPT))
+        }
         Unexpected::Seq => "a list".to_owned(),
         Unexpected::Map => "a map".to_owned(),
-        other => other.to_string().replace("integer ", "").replace("floating point ", ""),
+        other => other
+            .to_string()
+            .replace("integer ", "")
+            .replace("floating point ", ""),
     }
 }
 
 fn names(known: &[&str]) -> String {
-    known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    known
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::support::base;
 use goondan_spec::{
-    Basis, Bundle, Environment, Fingerprint, Fingerprints, KnownFiles, LoadInput, Loaded, MemoryFiles, ResourceId,
-    Snapshot, diff, load, load_again,
+    Basis, Bundle, Environment, Fingerprint, Fingerprints, KnownFiles, LoadInput, Loaded,
+    MemoryFiles, ResourceId, Snapshot, diff, load, load_again,
 };
 use proptest::prelude::*;
 
@@ -34,7 +34,11 @@ const PACKAGES: &[&str] = &[
 ];
 /// What stands where a library should.
 const LIBRARIES: &[Option<&str>] = &[Some("a library"), Some("another library"), None];
-const AGENTS: &[&str] = &["[]", "[{ref: Tool/t0}]", "[{ref: Tool/t0}, {ref: Tool/t1}, {ref: Tool/bash}]"];
+const AGENTS: &[&str] = &[
+    "[]",
+    "[{ref: Tool/t0}]",
+    "[{ref: Tool/t0}, {ref: Tool/t1}, {ref: Tool/bash}]",
+];
 
 /// Which text each file has.
 #[derive(Debug, Clone)]
@@ -48,15 +52,22 @@ struct Edit {
 }
 
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
-    let texts = (prop::array::uniform3(0..TOOLS.len()), 0..PROMPTS.len(), 0..AGENTS.len(), 0..PACKAGES.len());
-    let edit = (texts, 0..LIBRARIES.len(), 0..2u8).prop_map(|((tools, prompt, agent, package), library, token)| Edit {
-        tools,
-        prompt,
-        agent,
-        package,
-        library,
-        token,
-    });
+    let texts = (
+        prop::array::uniform3(0..TOOLS.len()),
+        0..PROMPTS.len(),
+        0..AGENTS.len(),
+        0..PACKAGES.len(),
+    );
+    let edit = (texts, 0..LIBRARIES.len(), 0..2u8).prop_map(
+        |((tools, prompt, agent, package), library, token)| Edit {
+            tools,
+            prompt,
+            agent,
+            package,
+            library,
+            token,
+        },
+    );
     prop::collection::vec(edit, 2..6)
 }
 
@@ -69,12 +80,15 @@ fn files(edit: &Edit) -> MemoryFiles {
          spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}\n",
         PACKAGES[edit.package], AGENTS[edit.agent]
     );
-    let mut files = MemoryFiles::new().file("/p/goondan.yaml", project).file("/p/prompt.md", PROMPTS[edit.prompt]);
+    let mut files = MemoryFiles::new()
+        .file("/p/goondan.yaml", project)
+        .file("/p/prompt.md", PROMPTS[edit.prompt]);
     if let Some(library) = LIBRARIES[edit.library] {
         files = files.file("/p/lib/t.so", library);
     }
     for (number, text) in edit.tools.iter().enumerate() {
-        let head = format!("apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t{number}}}\n");
+        let head =
+            format!("apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t{number}}}\n");
         let text = TOOLS[*text].replace("{HEAD}", &head);
         if !text.is_empty() {
             files = files.file(format!("/p/tools/{number}.yaml"), text);
@@ -88,27 +102,63 @@ fn seen(loaded: &Loaded) -> String {
     let of_bundle = |bundle: &Bundle| {
         let tools = bundle.tools();
         let (swarms, files, builds) = (bundle.swarms(), bundle.files(), bundle.builds());
-        let fields = ["spec.entry", "spec.exports[0].name", "spec.exports[0].parameters"];
-        let places: Vec<_> = tools.keys().flat_map(|id| fields.map(|field| bundle.place(id, field))).collect();
-        format!("{:?} {:?} {tools:?} {swarms:?} {files:?} {builds:?} {places:?}", bundle.models(), bundle.agents())
+        let fields = [
+            "spec.entry",
+            "spec.exports[0].name",
+            "spec.exports[0].parameters",
+        ];
+        let places: Vec<_> = tools
+            .keys()
+            .flat_map(|id| fields.map(|field| bundle.place(id, field)))
+            .collect();
+        format!(
+            "{:?} {:?} {tools:?} {swarms:?} {files:?} {builds:?} {places:?}",
+            bundle.models(),
+            bundle.agents()
+        )
     };
-    let texts: Vec<_> = loaded.sources.files().map(|file| (file, loaded.sources.get(file))).collect();
-    format!("{:?} {:?} {texts:?}", loaded.diagnostics, loaded.bundle.as_ref().map(of_bundle))
+    let texts: Vec<_> = loaded
+        .sources
+        .files()
+        .map(|file| (file, loaded.sources.get(file)))
+        .collect();
+    format!(
+        "{:?} {:?} {texts:?}",
+        loaded.diagnostics,
+        loaded.bundle.as_ref().map(of_bundle)
+    )
 }
 
 fn contents(bundle: &Bundle, edit: &Edit) -> Fingerprints {
     let library = |id: &ResourceId| (id.clone(), Fingerprint::of_bytes(&[edit.library as u8]));
-    let tools = bundle.tools().values().filter(|tool| format!("{:?}", tool.spec.entry).contains("Library"));
-    tools.map(|tool| library(&tool.id)).collect::<HashMap<_, _>>()
+    let tools = bundle
+        .tools()
+        .values()
+        .filter(|tool| format!("{:?}", tool.spec.entry).contains("Library"));
+    tools
+        .map(|tool| library(&tool.id))
+        .collect::<HashMap<_, _>>()
 }
 
 fn swarm_of(bundle: &Bundle) -> ResourceId {
-    bundle.choose_swarm(None).expect("each edit has one swarm").id.clone()
+    bundle
+        .choose_swarm(None)
+        .expect("each edit has one swarm")
+        .id
+        .clone()
 }
 
 fn basis(bundle: &Arc<Bundle>, edit: &Edit, before: Option<&Basis>) -> Basis {
-    let environment: Environment = [("TOKEN".to_owned(), edit.token.to_string())].into_iter().collect();
-    Basis::new(Arc::clone(bundle), &swarm_of(bundle), contents(bundle, edit), &environment, before)
+    let environment: Environment = [("TOKEN".to_owned(), edit.token.to_string())]
+        .into_iter()
+        .collect();
+    Basis::new(
+        Arc::clone(bundle),
+        &swarm_of(bundle),
+        contents(bundle, edit),
+        &environment,
+        before,
+    )
 }
 
 proptest! {

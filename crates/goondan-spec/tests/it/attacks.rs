@@ -31,7 +31,9 @@ fn merges(levels: usize) -> String {
 }
 
 fn indented(depth: usize) -> String {
-    (0..depth).map(|level| format!("{}k:\n", " ".repeat(level))).collect()
+    (0..depth)
+        .map(|level| format!("{}k:\n", " ".repeat(level)))
+        .collect()
 }
 
 fn model(rest: &str) -> Vec<u8> {
@@ -40,7 +42,15 @@ fn model(rest: &str) -> Vec<u8> {
 
 fn utf16(text: &str, big: bool) -> Vec<u8> {
     let units = std::iter::once(0xfeff).chain(text.encode_utf16());
-    units.flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
+    units
+        .flat_map(|unit| {
+            if big {
+                unit.to_be_bytes()
+            } else {
+                unit.to_le_bytes()
+            }
+        })
+        .collect()
 }
 
 /// Name and bytes of a manifest.
@@ -133,11 +143,21 @@ fn attacks_by_yaml_end_in_time_with_a_clear_error() {
         if begun.elapsed() > PATIENCE {
             slow.push((name, begun.elapsed()));
         }
-        let clear = loaded.diagnostics.iter().any(|found| found.is_error() && !found.message.is_empty());
-        if loaded.bundle.is_some() || !clear || told.len() > 200_000 || told.contains(['\u{7}', '\u{202e}']) {
+        let clear = loaded
+            .diagnostics
+            .iter()
+            .any(|found| found.is_error() && !found.message.is_empty());
+        if loaded.bundle.is_some()
+            || !clear
+            || told.len() > 200_000
+            || told.contains(['\u{7}', '\u{202e}'])
+        {
             silent.push((name, told.len(), loaded.bundle.is_some()));
         }
     }
-    assert!(slow.is_empty() && silent.is_empty(), "slow: {slow:?}, without a clear error: {silent:#?}");
+    assert!(
+        slow.is_empty() && silent.is_empty(),
+        "slow: {slow:?}, without a clear error: {silent:#?}"
+    );
     println!("attacks: hostile YAML: {count}, all refused in time");
 }

@@ -14,7 +14,10 @@ fn document(kind: &str, spec: &str) -> String {
 
 /// A sound bundle with one document more.
 fn with(kind: &str, spec: &str) -> MemoryFiles {
-    files(&[("goondan.yaml", SOUND), ("more/resources.yaml", &document(kind, spec))])
+    files(&[
+        ("goondan.yaml", SOUND),
+        ("more/resources.yaml", &document(kind, spec)),
+    ])
 }
 
 fn manifest(content: impl Into<Vec<u8>>) -> MemoryFiles {
@@ -23,9 +26,16 @@ fn manifest(content: impl Into<Vec<u8>>) -> MemoryFiles {
 
 /// Loads `/p`, or what is below it, and compares what a person reads with the committed text.
 fn check(name: &str, files: &MemoryFiles, root: &str) {
-    let loaded = load(LoadInput { root: Path::new(root), files, base: &base() });
+    let loaded = load(LoadInput {
+        root: Path::new(root),
+        files,
+        base: &base(),
+    });
     assert!(!loaded.diagnostics.is_empty(), "{name}: no diagnostic");
-    let has_error = loaded.diagnostics.iter().any(goondan_spec::Diagnostic::is_error);
+    let has_error = loaded
+        .diagnostics
+        .iter()
+        .any(goondan_spec::Diagnostic::is_error);
     assert_eq!(loaded.bundle.is_none(), has_error, "{name}");
     let text = pretty(&loaded.diagnostics, &loaded.sources, false);
     assert!(text.len() < 20_000, "{name}: {} bytes", text.len());
@@ -43,20 +53,55 @@ fn check_all(cases: Vec<(&str, MemoryFiles)>) {
 #[test]
 fn places_that_hold_no_bundle() {
     check("no_such_path", &MemoryFiles::new().directory("/q"), "/p");
-    check("no_such_manifest", &files(&[("models.yaml", SOUND)]), "/p/goondan.yaml");
-    check("another_file", &files(&[("agents.yaml", SOUND)]), "/p/agents.yaml");
+    check(
+        "no_such_manifest",
+        &files(&[("models.yaml", SOUND)]),
+        "/p/goondan.yaml",
+    );
+    check(
+        "another_file",
+        &files(&[("agents.yaml", SOUND)]),
+        "/p/agents.yaml",
+    );
     check("a_device", &MemoryFiles::new().device("/p"), "/p");
     check_all(vec![
         ("empty_folder", MemoryFiles::new().directory("/p")),
         ("empty_file", manifest("")),
         ("only_comments", manifest("# to do\n---\n# more\n---\n")),
-        ("manifest_is_a_folder", MemoryFiles::new().file("/p/goondan.yaml/x", "")),
-        ("unreadable_file", manifest(SOUND).unreadable("/p/tools.yaml", ErrorKind::PermissionDenied)),
-        ("unreadable_root", MemoryFiles::new().unreadable("/p", ErrorKind::PermissionDenied)),
-        ("dangling_link", manifest(SOUND).link("/p/agents.yaml", "nowhere.yaml")),
-        ("link_in_a_circle", manifest(SOUND).link("/p/agents.yaml", "tools.yaml").link("/p/tools.yaml", "agents.yaml")),
-        ("link_out_of_the_bundle", manifest(SOUND).file("/other/t.yaml", "").link("/p/tools.yaml", "/other/t.yaml")),
-        ("folder_link_out_of_the_bundle", manifest(SOUND).directory("/other/tools").link("/p/tools", "/other/tools")),
+        (
+            "manifest_is_a_folder",
+            MemoryFiles::new().file("/p/goondan.yaml/x", ""),
+        ),
+        (
+            "unreadable_file",
+            manifest(SOUND).unreadable("/p/tools.yaml", ErrorKind::PermissionDenied),
+        ),
+        (
+            "unreadable_root",
+            MemoryFiles::new().unreadable("/p", ErrorKind::PermissionDenied),
+        ),
+        (
+            "dangling_link",
+            manifest(SOUND).link("/p/agents.yaml", "nowhere.yaml"),
+        ),
+        (
+            "link_in_a_circle",
+            manifest(SOUND)
+                .link("/p/agents.yaml", "tools.yaml")
+                .link("/p/tools.yaml", "agents.yaml"),
+        ),
+        (
+            "link_out_of_the_bundle",
+            manifest(SOUND)
+                .file("/other/t.yaml", "")
+                .link("/p/tools.yaml", "/other/t.yaml"),
+        ),
+        (
+            "folder_link_out_of_the_bundle",
+            manifest(SOUND)
+                .directory("/other/tools")
+                .link("/p/tools", "/other/tools"),
+        ),
         ("device_as_a_file", manifest(SOUND).device("/p/tools.yaml")),
     ]);
 }
@@ -64,42 +109,80 @@ fn places_that_hold_no_bundle() {
 #[test]
 fn text_that_is_no_yaml() {
     check_all(vec![
-        ("tab_indent", manifest("apiVersion: goondan.ai/v1\nkind: Model\nmetadata:\n\tname: m\n")),
+        (
+            "tab_indent",
+            manifest("apiVersion: goondan.ai/v1\nkind: Model\nmetadata:\n\tname: m\n"),
+        ),
         ("unclosed_bracket", manifest("spec: {agents: [a, b\n")),
-        ("unclosed_quote", manifest("kind: \"Model\nmetadata: {name: m}\n")),
+        (
+            "unclosed_quote",
+            manifest("kind: \"Model\nmetadata: {name: m}\n"),
+        ),
         ("stray_colon", manifest("kind: Model: x\n")),
-        ("missing_space", manifest("kind:Model\nmetadata: {name: m}\n")),
-        ("bad_indent", manifest("metadata:\n  name: m\n labels: {}\n")),
+        (
+            "missing_space",
+            manifest("kind:Model\nmetadata: {name: m}\n"),
+        ),
+        (
+            "bad_indent",
+            manifest("metadata:\n  name: m\n labels: {}\n"),
+        ),
         ("list_ends_in_a_key", manifest("- a\nkind: Model\n")),
         ("at_sign", manifest("name: @scope/x\n")),
         ("backtick", manifest("name: `x`\n")),
         ("unknown_escape", manifest("path: \"C:\\dir\"\n")),
         ("unknown_alias", manifest("a: *b\n")),
         ("unknown_tag", manifest("a: !env HOME\n")),
-        ("duplicate_key", manifest("kind: Model\nmetadata: {name: a}\nkind: Agent\n")),
+        (
+            "duplicate_key",
+            manifest("kind: Model\nmetadata: {name: a}\nkind: Agent\n"),
+        ),
         ("list_as_a_key", manifest("? [a, b]\n: c\n")),
         ("empty_key", manifest("~: x\n")),
         ("not_a_number", manifest("a: .nan\n")),
         ("merge_of_text", manifest("a: {<<: text}\n")),
         ("directive", manifest("%FOO bar\n")),
         ("nul_bytes", manifest("kind: Mo\0del\n")),
-        ("invalid_utf8", manifest(b"kind: Model # caf\xe9\nmetadata: {name: m}\n")),
+        (
+            "invalid_utf8",
+            manifest(b"kind: Model # caf\xe9\nmetadata: {name: m}\n"),
+        ),
         ("utf16", manifest(b"\xff\xfek\0i\0n\0d\0")),
-        ("windows_line_ends", manifest("kind: Model\r\nmetadata: {name: m\r\n")),
-        ("one_broken_document_of_three", manifest(format!("{SOUND}---\nkind: [\n---\nkind: Modle\n"))),
-        ("merge_conflict", manifest("<<<<<<< HEAD\nkind: Model\n=======\nkind: Agent\n>>>>>>> other\n")),
+        (
+            "windows_line_ends",
+            manifest("kind: Model\r\nmetadata: {name: m\r\n"),
+        ),
+        (
+            "one_broken_document_of_three",
+            manifest(format!("{SOUND}---\nkind: [\n---\nkind: Modle\n")),
+        ),
+        (
+            "merge_conflict",
+            manifest("<<<<<<< HEAD\nkind: Model\n=======\nkind: Agent\n>>>>>>> other\n"),
+        ),
         ("code_fence", manifest("```yaml\nkind: Model\n```\n")),
-        ("json_with_comments", manifest("{\n  \"kind\": \"Model\", // why\n  \"metadata\": {}\n}\n")),
+        (
+            "json_with_comments",
+            manifest("{\n  \"kind\": \"Model\", // why\n  \"metadata\": {}\n}\n"),
+        ),
     ]);
 }
 
 #[test]
 fn text_that_is_too_much() {
-    let bomb: String = (b'b'..=b'h').fold("a: &a [x,x,x,x,x,x,x,x,x,x]\n".to_owned(), |text, letter| {
-        let (letter, before) = (letter as char, (letter - 1) as char);
-        text + &format!("{letter}: &{letter} [{}]\n", vec![format!("*{before}"); 10].join(","))
-    });
-    let deep: String = (0..1_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    let bomb: String = (b'b'..=b'h').fold(
+        "a: &a [x,x,x,x,x,x,x,x,x,x]\n".to_owned(),
+        |text, letter| {
+            let (letter, before) = (letter as char, (letter - 1) as char);
+            text + &format!(
+                "{letter}: &{letter} [{}]\n",
+                vec![format!("*{before}"); 10].join(",")
+            )
+        },
+    );
+    let deep: String = (0..1_000)
+        .map(|depth| format!("{}a:\n", " ".repeat(depth)))
+        .collect();
     check_all(vec![
         ("fifty_megabytes", manifest("# more\n".repeat(7_500_000))),
         ("deep_flow", manifest("[".repeat(10_000))),
@@ -107,9 +190,17 @@ fn text_that_is_too_much() {
         ("deep_map", manifest(deep)),
         (
             "many_unknown_fields",
-            manifest((0..60_000).fold(document("Model", ""), |text, number| text + &format!("  f{number}: x\n"))),
+            manifest((0..60_000).fold(document("Model", ""), |text, number| {
+                text + &format!("  f{number}: x\n")
+            })),
         ),
-        ("many_bad_items", manifest(document("Agent", &format!("  tools:\n{}", "    - 7\n".repeat(60_000))))),
+        (
+            "many_bad_items",
+            manifest(document(
+                "Agent",
+                &format!("  tools:\n{}", "    - 7\n".repeat(60_000)),
+            )),
+        ),
         (
             "long_glob",
             with(
@@ -123,7 +214,10 @@ fn text_that_is_too_much() {
         ("deep_flow_map", manifest("{a: ".repeat(10_000))),
         ("alias_bomb", manifest(bomb)),
         ("too_many_documents", manifest("---\na: 1\n".repeat(1_001))),
-        ("long_line", manifest(format!("kind: [{}\n", "é".repeat(300_000)))),
+        (
+            "long_line",
+            manifest(format!("kind: [{}\n", "é".repeat(300_000))),
+        ),
         ("long_key", manifest(format!("{}: x\n", "k".repeat(3_000)))),
         (
             "long_name",
@@ -138,33 +232,62 @@ fn text_that_is_too_much() {
 #[test]
 fn documents_that_are_no_resources() {
     let metadata = |text: &str| {
-        manifest(format!("apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {text}\nspec: {{provider: a, model: b}}\n"))
+        manifest(format!(
+            "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {text}\nspec: {{provider: a, model: b}}\n"
+        ))
     };
     check_all(vec![
         ("scalar_document", manifest("hello\n")),
         ("list_document", manifest("- kind: Model\n- kind: Agent\n")),
         ("number_document", manifest("42\n")),
         ("missing_envelope", manifest("foo: bar\n")),
-        ("missing_kind", manifest("apiVersion: goondan.ai/v1\nmetadata: {name: a}\nspec: {}\n")),
-        ("missing_spec", manifest("apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: a}\n")),
+        (
+            "missing_kind",
+            manifest("apiVersion: goondan.ai/v1\nmetadata: {name: a}\nspec: {}\n"),
+        ),
+        (
+            "missing_spec",
+            manifest("apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: a}\n"),
+        ),
         (
             "unsupported_version",
             manifest(
                 "apiVersion: goondan.io/v1\nkind: Agent\nmetadata: {name: a}\nspec: {modelConfig: {modelRef: Model/none}}\n",
             ),
         ),
-        ("unknown_kind", manifest("apiVersion: goondan.ai/v1\nkind: Agnet\nmetadata: {name: a}\nspec: {}\n")),
-        ("kind_is_a_list", manifest("apiVersion: goondan.ai/v1\nkind: [Model]\nmetadata: {name: a}\nspec: {}\n")),
+        (
+            "unknown_kind",
+            manifest("apiVersion: goondan.ai/v1\nkind: Agnet\nmetadata: {name: a}\nspec: {}\n"),
+        ),
+        (
+            "kind_is_a_list",
+            manifest("apiVersion: goondan.ai/v1\nkind: [Model]\nmetadata: {name: a}\nspec: {}\n"),
+        ),
         ("name_in_capitals", metadata("{name: My Model}")),
-        ("name_is_emoji", metadata("{name: \"🤖\", labels: {a: \"😀\"}}")),
+        (
+            "name_is_emoji",
+            metadata("{name: \"🤖\", labels: {a: \"😀\"}}"),
+        ),
         ("name_is_a_number", metadata("{name: 42}")),
         ("name_missing", metadata("{labels: {a: b}}")),
-        ("label_is_a_number", metadata("{name: a, labels: {version: 2}}")),
+        (
+            "label_is_a_number",
+            metadata("{name: a, labels: {version: 2}}"),
+        ),
         ("unknown_metadata", metadata("{name: a, label: {a: b}}")),
-        ("duplicate_name", files(&[("goondan.yaml", SOUND), ("models.yaml", &SOUND[..SOUND.find("---").unwrap()])])),
+        (
+            "duplicate_name",
+            files(&[
+                ("goondan.yaml", SOUND),
+                ("models.yaml", &SOUND[..SOUND.find("---").unwrap()]),
+            ]),
+        ),
         (
             "package_elsewhere",
-            files(&[("goondan.yaml", SOUND), ("tools/p.yaml", &document("Package", "  version: 1.0.0"))]),
+            files(&[
+                ("goondan.yaml", SOUND),
+                ("tools/p.yaml", &document("Package", "  version: 1.0.0")),
+            ]),
         ),
         (
             "two_packages",
@@ -174,12 +297,23 @@ fn documents_that_are_no_resources() {
                 document("Package", "  version: 2.0.0")
             )),
         ),
-        ("package_depends_on_itself", manifest(document("Package", "  dependencies: [{name: x, version: ^1.0.0}]"))),
+        (
+            "package_depends_on_itself",
+            manifest(document(
+                "Package",
+                "  dependencies: [{name: x, version: ^1.0.0}]",
+            )),
+        ),
         (
             "packages_in_a_circle",
-            manifest(document("Package", "  dependencies: [{name: y, version: '1'}]")).file(
+            manifest(document(
+                "Package",
+                "  dependencies: [{name: y, version: '1'}]",
+            ))
+            .file(
                 "/p/lib/y/goondan.yaml",
-                document("Package", "  dependencies: [{name: x, version: '1'}]").replace("name: x}", "name: y}"),
+                document("Package", "  dependencies: [{name: x, version: '1'}]")
+                    .replace("name: x}", "name: y}"),
             ),
         ),
     ]);
@@ -187,7 +321,12 @@ fn documents_that_are_no_resources() {
 
 #[test]
 fn models_and_connections() {
-    let key = |source: &str| with("Model", &format!("  provider: openai\n  model: gpt\n  apiKey: {source}"));
+    let key = |source: &str| {
+        with(
+            "Model",
+            &format!("  provider: openai\n  model: gpt\n  apiKey: {source}"),
+        )
+    };
     check_all(vec![
         ("missing_fields", with("Model", "  modle: gpt")),
         ("wrong_types", with("Model", "  provider: [openai]\n  model: 5\n  options: none\n  capabilities: {streaming: yes}")),
@@ -213,7 +352,12 @@ fn models_and_connections() {
 
 #[test]
 fn agents_and_swarms() {
-    let agent = |fields: &str| with("Agent", &format!("  modelConfig: {{modelRef: Model/m}}\n{fields}"));
+    let agent = |fields: &str| {
+        with(
+            "Agent",
+            &format!("  modelConfig: {{modelRef: Model/m}}\n{fields}"),
+        )
+    };
     check_all(vec![
         ("dangling_reference", agent("  tools:\n    - ref: Tool/bsh")),
         ("dangling_package", agent("  tools: [{ref: {kind: Tool, name: bash, package: \"@x/y\"}}]")),
@@ -315,31 +459,73 @@ fn agents_and_swarms() {
 fn tools_and_extensions() {
     let entry = |entry: &str| with("Tool", &format!("  entry: {entry}"));
     let parameters = |schema: &str| {
-        with("Tool", &format!("  entry: builtin:fs\n  exports:\n    - name: read\n      parameters: {schema}"))
+        with(
+            "Tool",
+            &format!(
+                "  entry: builtin:fs\n  exports:\n    - name: read\n      parameters: {schema}"
+            ),
+        )
     };
     check_all(vec![
         ("unknown_builtin", entry("builtin:text-transfrom")),
         ("entry_outside", entry("../evil.so")),
         ("entry_absolute", entry("/usr/lib/evil.so")),
         ("entry_not_built", entry("./tools/text-utils")),
-        ("entry_not_built_yet", entry("./tools/text-utils\n  build: cargo build --release")),
+        (
+            "entry_not_built_yet",
+            entry("./tools/text-utils\n  build: cargo build --release"),
+        ),
         ("build_of_a_builtin", entry("builtin:fs\n  build: make")),
         (
             "bad_build",
-            entry("./tools/text-utils\n  build: {comand: make, cwd: ./nowhere, sources: ['[a', src/**], timeoutMs: 0}"),
+            entry(
+                "./tools/text-utils\n  build: {comand: make, cwd: ./nowhere, sources: ['[a', src/**], timeoutMs: 0}",
+            ),
         ),
         ("build_is_a_number", entry("./tools/text-utils\n  build: 1")),
-        ("entry_link_outside", entry("./tools/x").file("/evil.so", "").link("/p/tools/libx.so", "/evil.so")),
-        ("entry_is_a_script", entry("./tools/run.sh").file("/p/tools/run.sh", "")),
-        ("entry_is_a_bare_folder", entry("./tools/x").file("/p/tools/x/README.md", "")),
-        ("entry_is_a_crate", entry("./tools/x").file("/p/tools/x/Cargo.toml", "")),
+        (
+            "entry_link_outside",
+            entry("./tools/x")
+                .file("/evil.so", "")
+                .link("/p/tools/libx.so", "/evil.so"),
+        ),
+        (
+            "entry_is_a_script",
+            entry("./tools/run.sh").file("/p/tools/run.sh", ""),
+        ),
+        (
+            "entry_is_a_bare_folder",
+            entry("./tools/x").file("/p/tools/x/README.md", ""),
+        ),
+        (
+            "entry_is_a_crate",
+            entry("./tools/x").file("/p/tools/x/Cargo.toml", ""),
+        ),
         ("entry_typescript", entry("./tools/x.ts")),
         ("entry_wasm", entry("./tools/x.wasm")),
         ("entry_mcp", entry("mcp:filesystem")),
-        ("entry_and_a2a", entry("builtin:fs\n  a2a: {url: https://a.example}")),
-        ("mcp_and_a2a", with("Tool", "  mcp: {url: https://a.example}\n  a2a: {url: https://a.example}")),
-        ("a2a_over_the_network_unencrypted", with("Tool", "  a2a: {url: http://a.example, header: {}}")),
-        ("a2a_without_url", with("Tool", "  a2a: {headers: {A: 1}}\n  exports: [{name: asks}]")),
+        (
+            "entry_and_a2a",
+            entry("builtin:fs\n  a2a: {url: https://a.example}"),
+        ),
+        (
+            "mcp_and_a2a",
+            with(
+                "Tool",
+                "  mcp: {url: https://a.example}\n  a2a: {url: https://a.example}",
+            ),
+        ),
+        (
+            "a2a_over_the_network_unencrypted",
+            with("Tool", "  a2a: {url: http://a.example, header: {}}"),
+        ),
+        (
+            "a2a_without_url",
+            with(
+                "Tool",
+                "  a2a: {headers: {A: 1}}\n  exports: [{name: asks}]",
+            ),
+        ),
         (
             "custom_tool_broken",
             entry("./tools/x").file(
@@ -349,11 +535,26 @@ fn tools_and_extensions() {
         ),
         (
             "custom_tool_without_program",
-            entry("./tools/x").file("/p/tools/x/tool.yaml", "name: x\ndescription: d\nentrypoint: run\n"),
+            entry("./tools/x").file(
+                "/p/tools/x/tool.yaml",
+                "name: x\ndescription: d\nentrypoint: run\n",
+            ),
         ),
-        ("double_underscore", with("Tool", "  entry: builtin:fs\n  exports: [{name: re__ad}]")),
-        ("unknown_export", with("Tool", "  entry: builtin:fs\n  exports: [{name: raed}]")),
-        ("export_twice", with("Tool", "  entry: builtin:fs\n  exports: [{name: read}, {name: read}]")),
+        (
+            "double_underscore",
+            with("Tool", "  entry: builtin:fs\n  exports: [{name: re__ad}]"),
+        ),
+        (
+            "unknown_export",
+            with("Tool", "  entry: builtin:fs\n  exports: [{name: raed}]"),
+        ),
+        (
+            "export_twice",
+            with(
+                "Tool",
+                "  entry: builtin:fs\n  exports: [{name: read}, {name: read}]",
+            ),
+        ),
         (
             "export_fields",
             with(
@@ -363,11 +564,20 @@ fn tools_and_extensions() {
         ),
         (
             "tool_name_too_long",
-            with("Tool", &format!("  entry: builtin:fs\n  exports: [{{name: {}}}]", "n".repeat(62))),
+            with(
+                "Tool",
+                &format!(
+                    "  entry: builtin:fs\n  exports: [{{name: {}}}]",
+                    "n".repeat(62)
+                ),
+            ),
         ),
         ("parameters_of_the_wrong_type", parameters("{type: array}")),
         ("parameters_without_a_type", parameters("{properties: {}}")),
-        ("parameters_with_an_unknown_type", parameters("{type: object, properties: {a: {type: text}}}")),
+        (
+            "parameters_with_an_unknown_type",
+            parameters("{type: object, properties: {a: {type: text}}}"),
+        ),
         (
             "parameters_with_required_inside",
             parameters("{type: object, properties: {a: {type: string, required: true}}}"),
@@ -376,9 +586,24 @@ fn tools_and_extensions() {
             "parameters_with_a_bad_pattern",
             parameters("{type: object, properties: {a: {type: string, pattern: \"(\"}}}"),
         ),
-        ("timeout_in_seconds", with("Tool", "  entry: builtin:fs\n  timeoutMs: 30s\n  outputLimit: 0")),
-        ("extension_unknown", with("Extension", "  entry: builtin:compation")),
-        ("extension_missing", with("Extension", "  entry: ./ext/none.js")),
-        ("extension_in_a_library_unused", with("Extension", "  entry: ./ext/liba.so").file("/p/ext/liba.so", "")),
+        (
+            "timeout_in_seconds",
+            with(
+                "Tool",
+                "  entry: builtin:fs\n  timeoutMs: 30s\n  outputLimit: 0",
+            ),
+        ),
+        (
+            "extension_unknown",
+            with("Extension", "  entry: builtin:compation"),
+        ),
+        (
+            "extension_missing",
+            with("Extension", "  entry: ./ext/none.js"),
+        ),
+        (
+            "extension_in_a_library_unused",
+            with("Extension", "  entry: ./ext/liba.so").file("/p/ext/liba.so", ""),
+        ),
     ]);
 }

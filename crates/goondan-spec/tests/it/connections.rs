@@ -9,7 +9,11 @@ fn messages(spec: &str) -> Vec<String> {
          connectorRef: Connector/pager\n{spec}"
     );
     let loaded = load_texts(&[("goondan.yaml", &connection)]);
-    loaded.diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect()
+    loaded
+        .diagnostics
+        .into_iter()
+        .map(|diagnostic| diagnostic.message)
+        .collect()
 }
 
 const SECRETS: &str = "  secrets: {signingSecret: {value: s}, botToken: {valueFrom: {env: T}}}\n";
@@ -24,30 +28,53 @@ fn what_a_connector_needs_must_be_there() {
             "`spec.secrets.botToken` is missing, and the connector needs it.",
         ]
     );
-    assert_eq!(messages("  reply: none\n  secrets: {signingSecret: {value: s}}\n"), [""; 0]);
+    assert_eq!(
+        messages("  reply: none\n  secrets: {signingSecret: {value: s}}\n"),
+        [""; 0]
+    );
 }
 
 #[test]
 fn what_has_no_effect_is_an_error() {
     let unknown = messages(&format!("{SECRETS}  config: {{volum: {{value: \"3\"}}}}\n"));
-    assert_eq!(unknown, ["The connector does not know `spec.config.volum`."]);
+    assert_eq!(
+        unknown,
+        ["The connector does not know `spec.config.volum`."]
+    );
     let wrong = messages(&format!("{SECRETS}  config: {{volume: {{value: loud}}}}\n"));
     assert_eq!(wrong, ["`spec.config.volume` must be a whole number."]);
-    assert_eq!(messages(&format!("{SECRETS}  allow: {{}}\n")), ["`spec.allow` names nobody."]);
-    assert_eq!(messages(&format!("{SECRETS}  allow: {{senders: [\"*\"], channels: [c]}}\n")), [""; 0]);
-    let event = messages(&format!("{SECRETS}  ingress: {{rules: [{{match: {{event: pag}}, route: {{}}}}]}}\n"));
+    assert_eq!(
+        messages(&format!("{SECRETS}  allow: {{}}\n")),
+        ["`spec.allow` names nobody."]
+    );
+    assert_eq!(
+        messages(&format!(
+            "{SECRETS}  allow: {{senders: [\"*\"], channels: [c]}}\n"
+        )),
+        [""; 0]
+    );
+    let event = messages(&format!(
+        "{SECRETS}  ingress: {{rules: [{{match: {{event: pag}}, route: {{}}}}]}}\n"
+    ));
     assert_eq!(event, ["The connector has no event `pag`."]);
 }
 
 #[test]
 fn approvers_are_named_where_they_can_be_asked() {
-    assert_eq!(messages(&format!("{SECRETS}  reply: stream\n  allow: {{approvers: [ada]}}\n")), [""; 0]);
+    assert_eq!(
+        messages(&format!(
+            "{SECRETS}  reply: stream\n  allow: {{approvers: [ada]}}\n"
+        )),
+        [""; 0]
+    );
     assert_eq!(
         messages(&format!("{SECRETS}  allow: {{approvers: [ada, \"*\"]}}\n")),
         ["`spec.allow.approvers` must name people: with `*`, whoever asks could approve himself."]
     );
     assert_eq!(
-        messages("  secrets: {signingSecret: {value: s}}\n  reply: none\n  allow: {approvers: [ada]}\n"),
+        messages(
+            "  secrets: {signingSecret: {value: s}}\n  reply: none\n  allow: {approvers: [ada]}\n"
+        ),
         ["`approvers` are asked where answers go, and `reply: none` sends nothing there."]
     );
 }
@@ -61,11 +88,21 @@ fn a_file_answers_where_its_connector_says_so() {
              [{{name: e}}]{answers}}}\n---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: c}}\nspec:\n  \
              connectorRef: Connector/f\n{spec}"
         );
-        let loaded = load_texts(&[("goondan.yaml", &text), ("in.mjs", "export default () => {};")]);
-        loaded.diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect::<Vec<_>>()
+        let loaded = load_texts(&[
+            ("goondan.yaml", &text),
+            ("in.mjs", "export default () => {};"),
+        ]);
+        loaded
+            .diagnostics
+            .into_iter()
+            .map(|diagnostic| diagnostic.message)
+            .collect::<Vec<_>>()
     };
     assert_eq!(with(", answers: true", "  reply: auto\n"), [""; 0]);
-    assert_eq!(with("", "  reply: auto\n"), ["The connector has no way to send answers back."]);
+    assert_eq!(
+        with("", "  reply: auto\n"),
+        ["The connector has no way to send answers back."]
+    );
     assert_eq!(
         with(", answers: true", "  reply: stream\n"),
         ["The connector can't change a message that it has sent."]
@@ -81,8 +118,15 @@ fn a_connector_of_ones_own_has_the_events_of_the_built_in_one() {
              c}}\nspec:\n  connectorRef: Connector/p\n{SECRETS}"
         );
         let loaded = load_texts(&[("goondan.yaml", &text)]);
-        loaded.diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect::<Vec<_>>()
+        loaded
+            .diagnostics
+            .into_iter()
+            .map(|diagnostic| diagnostic.message)
+            .collect::<Vec<_>>()
     };
     assert_eq!(connector("[{name: page}]"), [""; 0]);
-    assert_eq!(connector("[{name: page}, {name: ring}]"), ["`builtin:pager` has no event `ring`."]);
+    assert_eq!(
+        connector("[{name: page}, {name: ring}]"),
+        ["`builtin:pager` has no event `ring`."]
+    );
 }

@@ -30,7 +30,9 @@ fn anchors(page: &str) -> Vec<String> {
     let mut anchors = Vec::new();
     for line in page.lines() {
         in_code ^= line.trim_start().starts_with("```");
-        let Some(heading) = line.strip_prefix('#').filter(|_| !in_code) else { continue };
+        let Some(heading) = line.strip_prefix('#').filter(|_| !in_code) else {
+            continue;
+        };
         let kept = heading.trim_start_matches('#').trim().chars();
         let kept = kept.filter(|c| c.is_alphanumeric() || ['_', '-', ' '].contains(c));
         anchors.push(kept.collect::<String>().to_lowercase().replace(' ', "-"));
@@ -40,18 +42,27 @@ fn anchors(page: &str) -> Vec<String> {
 
 /// Every page below `docs`, by its name.
 fn pages() -> HashMap<String, String> {
-    let files = std::fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let files = std::fs::read_dir(repository().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let pages = files.filter(|path| path.extension().is_some_and(|end| end == "md"));
     let named = |path: PathBuf| {
-        (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(&path).unwrap())
+        (
+            path.file_name().unwrap().to_str().unwrap().to_owned(),
+            std::fs::read_to_string(&path).unwrap(),
+        )
     };
     pages.map(named).collect()
 }
 
 /// What is wrong with `target`, such as `security.md#secrets`.
 fn broken(pages: &HashMap<String, String>, target: &str) -> Option<String> {
-    let (page, anchor) = target.split_once('#').map_or((target, None), |(page, anchor)| (page, Some(anchor)));
-    let Some(text) = pages.get(page) else { return Some(format!("{target}: there is no such page")) };
+    let (page, anchor) = target
+        .split_once('#')
+        .map_or((target, None), |(page, anchor)| (page, Some(anchor)));
+    let Some(text) = pages.get(page) else {
+        return Some(format!("{target}: there is no such page"));
+    };
     let is_there = anchor.is_none_or(|anchor| anchors(text).iter().any(|known| known == anchor));
     (!is_there).then(|| format!("{target}: there is no such heading"))
 }
@@ -63,7 +74,12 @@ fn every_help_link_leads_to_a_heading_of_the_repository() {
     for row in explanations() {
         let url = Diagnostic::new(row.code, "").help_url.unwrap();
         assert_eq!(broken(&pages, url.strip_prefix(home).unwrap()), None);
-        assert_eq!(row.more.and_then(|more| broken(&pages, more)), None, "{}", row.code);
+        assert_eq!(
+            row.more.and_then(|more| broken(&pages, more)),
+            None,
+            "{}",
+            row.code
+        );
     }
 }
 
@@ -74,8 +90,16 @@ fn links_between_pages_lead_somewhere() {
     for (name, text) in &pages {
         for rest in text.split("](").skip(1) {
             let target = rest.split(')').next().unwrap();
-            let target = if target.starts_with('#') { format!("{name}{target}") } else { target.to_owned() };
-            if target.split('#').next().is_some_and(|page| page.ends_with(".md") && !page.contains('/')) {
+            let target = if target.starts_with('#') {
+                format!("{name}{target}")
+            } else {
+                target.to_owned()
+            };
+            if target
+                .split('#')
+                .next()
+                .is_some_and(|page| page.ends_with(".md") && !page.contains('/'))
+            {
                 wrong.extend(broken(&pages, &target).map(|why| format!("{name}: {why}")));
             }
         }
@@ -87,30 +111,58 @@ fn links_between_pages_lead_somewhere() {
 fn every_code_is_explained_in_sentences_and_once() {
     let mut seen = std::collections::HashSet::new();
     for row in explanations() {
-        assert!(seen.insert(row.code), "{} stands in the table twice", row.code);
+        assert!(
+            seen.insert(row.code),
+            "{} stands in the table twice",
+            row.code
+        );
         for text in [row.meaning, row.why, row.next] {
             assert!(
                 text.starts_with(|c: char| c.is_uppercase() || c == '`') && text.ends_with('.'),
                 "{}: {text}",
                 row.code
             );
-            assert!(!text.contains("  ") && !text.contains('\n'), "{}: {text}", row.code);
+            assert!(
+                !text.contains("  ") && !text.contains('\n'),
+                "{}: {text}",
+                row.code
+            );
         }
-        for shown in row.example.iter().flat_map(|example| [example.wrong, example.right]) {
-            assert!(shown.ends_with('\n') && !shown.contains("```"), "{}: {shown}", row.code);
+        for shown in row
+            .example
+            .iter()
+            .flat_map(|example| [example.wrong, example.right])
+        {
+            assert!(
+                shown.ends_with('\n') && !shown.contains("```"),
+                "{}: {shown}",
+                row.code
+            );
         }
     }
 }
 
 /// The rows of the table below a heading of `docs/yaml.md`: what is written in the first cell, and the second cell.
 fn yaml_rows(heading: &str) -> Vec<(Vec<String>, String)> {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/yaml.md")).unwrap();
-    let section = page.split("\n## ").find_map(|section| section.strip_prefix(heading)).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/yaml.md"))
+        .unwrap();
+    let section = page
+        .split("\n## ")
+        .find_map(|section| section.strip_prefix(heading))
+        .unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
         let mut cells = row.trim_matches('|').split(" | ");
-        let written = cells.next().unwrap().replace("`` `a` ``", "`\u{60}a\u{60}`");
-        let written = written.trim().trim_matches('`').split("`, `").map(str::to_owned).collect();
+        let written = cells
+            .next()
+            .unwrap()
+            .replace("`` `a` ``", "`\u{60}a\u{60}`");
+        let written = written
+            .trim()
+            .trim_matches('`')
+            .split("`, `")
+            .map(str::to_owned)
+            .collect();
         (written, cells.next().unwrap().trim().to_owned())
     })
     .collect()

@@ -15,7 +15,11 @@ fn project() -> tempfile::TempDir {
 }
 
 fn load_at(root: &Path) -> Loaded {
-    load(LoadInput { root, files: &OsFiles, base: &base() })
+    load(LoadInput {
+        root,
+        files: &OsFiles,
+        base: &base(),
+    })
 }
 
 #[test]
@@ -58,14 +62,24 @@ fn an_entry_or_prompt_behind_a_link_must_stay_inside() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("libx.so"), "").unwrap();
     fs::create_dir(folder.path().join("tools")).unwrap();
-    symlink(outside.path().join("libx.so"), folder.path().join("tools/libx.so")).unwrap();
+    symlink(
+        outside.path().join("libx.so"),
+        folder.path().join("tools/libx.so"),
+    )
+    .unwrap();
     symlink(outside.path(), folder.path().join("lib")).unwrap();
     let tool = |entry: &str| {
-        format!("apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: x}}\nspec: {{entry: {entry}}}\n")
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: x}}\nspec: {{entry: {entry}}}\n"
+        )
     };
     for entry in ["./tools/x", "./tools/libx.so", "./lib/x"] {
         fs::write(folder.path().join("tools.yaml"), tool(entry)).unwrap();
-        assert_eq!(found(&load_at(folder.path())), ["E_CONFIG_PATH_ESCAPE tools.yaml:4 spec.entry"], "{entry}");
+        assert_eq!(
+            found(&load_at(folder.path())),
+            ["E_CONFIG_PATH_ESCAPE tools.yaml:4 spec.entry"],
+            "{entry}"
+        );
     }
     fs::write(folder.path().join("libown.so"), "").unwrap();
     symlink("../libown.so", folder.path().join("tools/libown.so")).unwrap();
@@ -78,6 +92,7 @@ fn a_folder_in_the_place_of_an_environment_file_is_no_error() {
     let folder = project();
     fs::create_dir(folder.path().join(".env")).unwrap();
     fs::write(folder.path().join(".env.local"), "A=1\n").unwrap();
-    let environment = read_env_files(&OsFiles, folder.path(), None, Environment::default()).unwrap();
+    let environment =
+        read_env_files(&OsFiles, folder.path(), None, Environment::default()).unwrap();
     assert_eq!(environment.get("A"), Some("1"));
 }

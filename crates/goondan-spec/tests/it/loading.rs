@@ -8,16 +8,25 @@ use goondan_spec::kinds::{Action, Entry, Permission, ToolBuild, Workdir};
 use goondan_spec::{Bundle, Diagnostic, Kind, Loaded, ResourceId};
 
 fn bundle(loaded: Loaded) -> Bundle {
-    loaded.bundle.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
+    loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
 }
 
 fn diagnostic<'l>(loaded: &'l Loaded, field: &str) -> &'l Diagnostic {
-    let found = loaded.diagnostics.iter().find(|diagnostic| diagnostic.field.as_deref() == Some(field));
+    let found = loaded
+        .diagnostics
+        .iter()
+        .find(|diagnostic| diagnostic.field.as_deref() == Some(field));
     found.unwrap_or_else(|| panic!("nothing about {field}: {:#?}", loaded.diagnostics))
 }
 
 fn local(kind: Kind, name: &str) -> ResourceId {
-    ResourceId { package: None, kind, name: name.to_owned() }
+    ResourceId {
+        package: None,
+        kind,
+        name: name.to_owned(),
+    }
 }
 
 #[test]
@@ -29,11 +38,29 @@ fn a_dangling_reference_has_a_line_and_a_suggestion() {
          tools:\n    - ref: Tool/bsh\n---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: default}\n\
          spec: {entryAgent: Agent/assistant, agents: [{ref: Agent/assistant}]}\n",
     )]);
-    assert_eq!(found(&loaded), ["E_CONFIG_REF_NOT_FOUND goondan.yaml:12 spec.tools[0].ref"]);
-    assert_eq!(loaded.diagnostics[0].resource.as_deref(), Some("Agent/assistant"));
+    assert_eq!(
+        found(&loaded),
+        ["E_CONFIG_REF_NOT_FOUND goondan.yaml:12 spec.tools[0].ref"]
+    );
+    assert_eq!(
+        loaded.diagnostics[0].resource.as_deref(),
+        Some("Agent/assistant")
+    );
     assert_eq!(loaded.diagnostics[0].position.unwrap().column, 12);
-    assert!(loaded.diagnostics[0].suggestion.as_ref().unwrap().contains("Tool/bash"));
-    assert!(loaded.diagnostics[0].help_url.as_ref().unwrap().ends_with("errors.md#e_config_ref_not_found"));
+    assert!(
+        loaded.diagnostics[0]
+            .suggestion
+            .as_ref()
+            .unwrap()
+            .contains("Tool/bash")
+    );
+    assert!(
+        loaded.diagnostics[0]
+            .help_url
+            .as_ref()
+            .unwrap()
+            .ends_with("errors.md#e_config_ref_not_found")
+    );
 }
 
 #[test]
@@ -66,7 +93,13 @@ fn every_error_is_found_in_one_run() {
             "E_CONFIG_INVALID_PARAMETERS tools/bad.yaml:8 spec.exports[1].parameters.type",
         ]
     );
-    assert!(diagnostic(&loaded, "spec.modle").suggestion.as_ref().unwrap().contains("model"));
+    assert!(
+        diagnostic(&loaded, "spec.modle")
+            .suggestion
+            .as_ref()
+            .unwrap()
+            .contains("model")
+    );
 }
 
 #[test]
@@ -77,13 +110,19 @@ fn a_missing_field_is_reported_at_the_key_of_the_map_that_lacks_it() {
     )]);
     assert_eq!(
         found(&loaded),
-        ["E_CONFIG_SCHEMA_INVALID goondan.yaml:3 metadata.name", "E_CONFIG_SCHEMA_INVALID goondan.yaml:5 spec.model"]
+        [
+            "E_CONFIG_SCHEMA_INVALID goondan.yaml:3 metadata.name",
+            "E_CONFIG_SCHEMA_INVALID goondan.yaml:5 spec.model"
+        ]
     );
     let loaded = load_texts(&[(
         "goondan.yaml",
         "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec:\n  provider: openai\n",
     )]);
-    assert_eq!(found(&loaded), ["E_CONFIG_SCHEMA_INVALID goondan.yaml:4 spec.model"]);
+    assert_eq!(
+        found(&loaded),
+        ["E_CONFIG_SCHEMA_INVALID goondan.yaml:4 spec.model"]
+    );
 }
 
 #[test]
@@ -95,13 +134,23 @@ fn yaml_is_read_as_people_write_it() {
          You are terse.\n\n      Really: \"terse\".\n  tools: [{ref: Tool/json-query}]\n---\n\
          apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: default}\n\
          spec: {entryAgent: \"Agent/assistant\", agents: [ref: Agent/assistant]}\n";
-    for text in [text.to_owned(), format!("\u{feff}{text}"), text.replace('\n', "\r\n")] {
+    for text in [
+        text.to_owned(),
+        format!("\u{feff}{text}"),
+        text.replace('\n', "\r\n"),
+    ] {
         let bundle = bundle(load_texts(&[("goondan.yaml", &text)]));
         let agent = &bundle.agents()[&local(Kind::Agent, "assistant")];
-        assert_eq!(agent.spec.prompt.as_ref().unwrap().text, "You are terse.\n\nReally: \"terse\".\n");
+        assert_eq!(
+            agent.spec.prompt.as_ref().unwrap().text,
+            "You are terse.\n\nReally: \"terse\".\n"
+        );
         assert_eq!(agent.spec.params.temperature, Some(0.5));
         assert_eq!(agent.labels["tier"], "1");
-        assert_eq!(agent.spec.tools[0].tool, ResourceId::base(Kind::Tool, "json-query"));
+        assert_eq!(
+            agent.spec.tools[0].tool,
+            ResourceId::base(Kind::Tool, "json-query")
+        );
         assert_eq!(bundle.models()[0].spec.options["note"], "a # b");
     }
 }
@@ -120,7 +169,10 @@ fn a_value_source_is_exactly_one() {
         );
         let loaded = load_texts(&[("goondan.yaml", &text)]);
         assert_eq!(loaded.diagnostics.len(), 1, "{source}");
-        assert!(found(&loaded)[0].starts_with("E_CONFIG_INVALID_VALUE_SOURCE goondan.yaml:4"), "{source}");
+        assert!(
+            found(&loaded)[0].starts_with("E_CONFIG_INVALID_VALUE_SOURCE goondan.yaml:4"),
+            "{source}"
+        );
     }
 }
 
@@ -137,15 +189,19 @@ fn paths_stay_inside_the_bundle() {
             "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t}}\n\
              spec: {{entry: \"{entry}\", exports: [{{name: x, description: d, parameters: {{type: object}}}}]}}\n"
         );
-        assert_eq!(found(&load_texts(&[("goondan.yaml", &text)])), [format!("{code} goondan.yaml:4 spec.entry")]);
+        assert_eq!(
+            found(&load_texts(&[("goondan.yaml", &text)])),
+            [format!("{code} goondan.yaml:4 spec.entry")]
+        );
     }
 }
 
 #[test]
 fn one_mistake_does_not_cascade() {
-    let text = SOUND
-        .replace("provider: scripted, ", "")
-        .replace("apiVersion: goondan.ai/v1\nkind: Agent", "apiVersion: v2\nkind: Agent");
+    let text = SOUND.replace("provider: scripted, ", "").replace(
+        "apiVersion: goondan.ai/v1\nkind: Agent",
+        "apiVersion: v2\nkind: Agent",
+    );
     let loaded = load_texts(&[("goondan.yaml", &text)]);
     assert_eq!(
         found(&loaded),
@@ -167,7 +223,11 @@ fn a_resource_of_ones_own_goes_before_a_built_in_one() {
     let tools = &bundle.agents()[0].spec.tools;
     assert_eq!(tools[0].tool, local(Kind::Tool, "fs"));
     assert_eq!(tools[1].tool, ResourceId::base(Kind::Tool, "bash"));
-    assert!(bundle.tools().contains_key(&ResourceId::base(Kind::Tool, "fs")));
+    assert!(
+        bundle
+            .tools()
+            .contains_key(&ResourceId::base(Kind::Tool, "fs"))
+    );
 }
 
 #[test]
@@ -179,11 +239,27 @@ fn exports_select_and_override_what_an_entry_says() {
     assert_eq!(look.entry, Entry::Builtin("fs".into()));
     assert_eq!(look.exports.len(), 1);
     assert_eq!(look.exports[0].description, "Looks.");
-    assert_eq!(look.exports[0].permissions, [Permission::Read, Permission::Network].into());
-    assert!(look.exports[0].read_only && look.exports[0].parameters["properties"]["path"].is_object());
-    assert_eq!(look.timeout, Duration::from_secs(5), "the handler set's own");
+    assert_eq!(
+        look.exports[0].permissions,
+        [Permission::Read, Permission::Network].into()
+    );
+    assert!(
+        look.exports[0].read_only && look.exports[0].parameters["properties"]["path"].is_object()
+    );
+    assert_eq!(
+        look.timeout,
+        Duration::from_secs(5),
+        "the handler set's own"
+    );
     let whole = &bundle.tools()[&ResourceId::base(Kind::Tool, "fs")].spec;
-    assert_eq!((whole.exports.len(), whole.error_message_limit, whole.output_limit), (2, 1_000, 100_000));
+    assert_eq!(
+        (
+            whole.exports.len(),
+            whole.error_message_limit,
+            whole.output_limit
+        ),
+        (2, 1_000, 100_000)
+    );
 }
 
 #[test]
@@ -201,33 +277,75 @@ fn an_executable_tool_says_its_own_export() {
     let tool = &bundle.tools()[&local(Kind::Tool, "hi")].spec;
     assert_eq!(tool.entry, Entry::Executable("tools/greet".into()));
     assert_eq!(tool.exports[0].name, "greet");
-    assert_eq!(bundle.files(), ["goondan.yaml", "tools.yaml", "tools/greet/run", "tools/greet/tool.yaml"]);
+    assert_eq!(
+        bundle.files(),
+        [
+            "goondan.yaml",
+            "tools.yaml",
+            "tools/greet/run",
+            "tools/greet/tool.yaml"
+        ]
+    );
 }
 
 #[test]
 fn every_field_arrives() {
     let bundle = bundle(load_files(&project()));
-    let id = |kind, name: &str| ResourceId { package: Some("@acme/newsroom".into()), kind, name: name.into() };
+    let id = |kind, name: &str| ResourceId {
+        package: Some("@acme/newsroom".into()),
+        kind,
+        name: name.into(),
+    };
     let writer = &bundle.agents()[&id(Kind::Agent, "writer")].spec;
     assert_eq!(writer.params.other["seed"], 7);
-    assert_eq!(writer.prompt.as_ref().unwrap().file.as_deref(), Some("prompts/writer.md"));
+    assert_eq!(
+        writer.prompt.as_ref().unwrap().file.as_deref(),
+        Some("prompts/writer.md")
+    );
     assert_eq!(writer.workdir, Workdir::Project);
     assert_eq!(writer.required_tools, ["text-utils__slugify"]);
     let permissions = writer.permissions.as_ref().unwrap();
-    assert_eq!((permissions.default, permissions.rules.len()), (Action::Ask, 3));
+    assert_eq!(
+        (permissions.default, permissions.rules.len()),
+        (Action::Ask, 3)
+    );
     assert_eq!(writer.tools[2].tool, ResourceId::base(Kind::Tool, "bash"));
     let tool = &bundle.tools()[&id(Kind::Tool, "text-utils")].spec;
-    assert_eq!(tool.entry, Entry::Library("tools/text-utils/target/release/libtext_utils.so".into()));
+    assert_eq!(
+        tool.entry,
+        Entry::Library("tools/text-utils/target/release/libtext_utils.so".into())
+    );
     let build = tool.build.as_ref().unwrap();
-    assert_eq!((tool.timeout, build.command.to_string()), (Duration::from_secs(30), "cargo build --release".into()));
-    assert!(tool.exports[1].parameters.is_null(), "the library says them");
+    assert_eq!(
+        (tool.timeout, build.command.to_string()),
+        (Duration::from_secs(30), "cargo build --release".into())
+    );
+    assert!(
+        tool.exports[1].parameters.is_null(),
+        "the library says them"
+    );
     let extension = &bundle.extensions()[&id(Kind::Extension, "short-memory")].spec;
-    assert_eq!((&extension.config["maxMessages"], &extension.config["pinned"]), (&20.into(), &true.into()));
+    assert_eq!(
+        (
+            &extension.config["maxMessages"],
+            &extension.config["pinned"]
+        ),
+        (&20.into(), &true.into())
+    );
     let swarm = &bundle.swarms()[0].spec;
-    assert_eq!((swarm.instance_key.as_deref(), swarm.policy.max_steps_per_turn), (Some("newsroom"), 12));
+    assert_eq!(
+        (
+            swarm.instance_key.as_deref(),
+            swarm.policy.max_steps_per_turn
+        ),
+        (Some("newsroom"), 12)
+    );
     assert_eq!(swarm.policy.lifecycle.ttl, Some(Duration::from_secs(86400)));
     assert_eq!(bundle.connections()[0].spec.ingress.len(), 3);
-    assert_eq!(bundle.package().unwrap().spec.version.as_deref(), Some("1.2.0"));
+    assert_eq!(
+        bundle.package().unwrap().spec.version.as_deref(),
+        Some("1.2.0")
+    );
 }
 
 #[test]
@@ -236,12 +354,37 @@ fn how_a_tool_is_built_is_known_before_it_is() {
         build: {command: [cargo, build], cwd: tools/x, sources: ['src/**/*.rs'], timeoutMs: 5000}\n";
     let files = files(&[("goondan.yaml", text)]).file("/p/tools/x/Cargo.toml", "");
     let loaded = load_files(&files);
-    assert_eq!(found(&loaded), ["W_CONFIG_NOT_READY goondan.yaml:5 spec.entry"]);
-    assert!(loaded.diagnostics[0].suggestion.as_ref().unwrap().starts_with("run `gdn build`"));
-    let [ToolBuild { tool, entry, build, .. }] = loaded.builds.as_slice() else { panic!("{:?}", loaded.builds) };
-    assert_eq!((tool.name.as_str(), entry.as_str()), ("x", "tools/x/target/release/x"));
-    assert_eq!((build.command.to_string().as_str(), build.cwd.as_deref()), ("cargo build", Some("tools/x")));
-    assert_eq!((build.sources.as_slice(), build.timeout), (&["src/**/*.rs".to_owned()][..], Duration::from_secs(5)));
+    assert_eq!(
+        found(&loaded),
+        ["W_CONFIG_NOT_READY goondan.yaml:5 spec.entry"]
+    );
+    assert!(
+        loaded.diagnostics[0]
+            .suggestion
+            .as_ref()
+            .unwrap()
+            .starts_with("run `gdn build`")
+    );
+    let [
+        ToolBuild {
+            tool, entry, build, ..
+        },
+    ] = loaded.builds.as_slice()
+    else {
+        panic!("{:?}", loaded.builds)
+    };
+    assert_eq!(
+        (tool.name.as_str(), entry.as_str()),
+        ("x", "tools/x/target/release/x")
+    );
+    assert_eq!(
+        (build.command.to_string().as_str(), build.cwd.as_deref()),
+        ("cargo build", Some("tools/x"))
+    );
+    assert_eq!(
+        (build.sources.as_slice(), build.timeout),
+        (&["src/**/*.rs".to_owned()][..], Duration::from_secs(5))
+    );
     let loaded = load_files(&files.file("/p/tools/x/target/release/libx.so", ""));
     assert_eq!(bundle(loaded).builds().len(), 1);
 }
@@ -251,30 +394,53 @@ fn a_tool_that_is_not_built_keeps_those_from_running_who_use_it() {
     let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: x}\nspec: {entry: ./x, build: {command: [make]}}\n";
     let unused = load_texts(&[("goondan.yaml", &format!("{SOUND}{tool}"))]);
     assert!(
-        found(&unused)[0].starts_with("W_CONFIG_NOT_READY") && bundle(unused).tools().keys().all(|id| id.name != "x")
+        found(&unused)[0].starts_with("W_CONFIG_NOT_READY")
+            && bundle(unused).tools().keys().all(|id| id.name != "x")
     );
-    let text = SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: [{ref: Tool/x}]}");
+    let text = SOUND.replace(
+        "modelRef: Model/m}}",
+        "modelRef: Model/m}, tools: [{ref: Tool/x}]}",
+    );
     let used = load_texts(&[("goondan.yaml", &format!("{text}{tool}"))]);
     assert!(found(&used)[0].starts_with("E_CONFIG_ENTRY_NOT_FOUND"));
     // Of an agent that can't be read nobody knows what it uses.
     let broken = load_texts(&[(
         "goondan.yaml",
-        &format!("{}{tool}", SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: 1}")),
+        &format!(
+            "{}{tool}",
+            SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: 1}")
+        ),
     )]);
-    assert!(found(&broken).iter().any(|one| one.starts_with("E_CONFIG_ENTRY_NOT_FOUND")), "{:?}", found(&broken));
+    assert!(
+        found(&broken)
+            .iter()
+            .any(|one| one.starts_with("E_CONFIG_ENTRY_NOT_FOUND")),
+        "{:?}",
+        found(&broken)
+    );
 }
 
 #[test]
 fn rules_without_a_default_are_laid_over_what_holds_without_any() {
-    let text = SOUND
-        .replace("modelRef: Model/m}}", "modelRef: Model/m}, permissions: {rules: [{tool: 'fs__*', action: deny}]}}");
+    let text = SOUND.replace(
+        "modelRef: Model/m}}",
+        "modelRef: Model/m}, permissions: {rules: [{tool: 'fs__*', action: deny}]}}",
+    );
     let bundle = bundle(load_texts(&[("goondan.yaml", &text)]));
     let permissions = bundle.agents()[0].spec.permissions.as_ref().unwrap();
-    let actions: Vec<_> = permissions.rules.iter().map(|rule| (rule.permission, rule.action)).collect();
+    let actions: Vec<_> = permissions
+        .rules
+        .iter()
+        .map(|rule| (rule.permission, rule.action))
+        .collect();
     assert_eq!(permissions.default, Action::Allow);
     assert_eq!(
         actions,
-        [(Some(Permission::Execute), Action::Ask), (Some(Permission::Network), Action::Ask), (None, Action::Deny)]
+        [
+            (Some(Permission::Execute), Action::Ask),
+            (Some(Permission::Network), Action::Ask),
+            (None, Action::Deny)
+        ]
     );
 }
 
@@ -309,27 +475,44 @@ fn the_manifest_of_a_custom_tool_is_no_resource_file() {
 
 #[test]
 fn secrets_are_shown_nowhere() {
-    let text = SOUND.replace("model: any}", "model: any, apiKey: {value: sk-hidden, valueFrom: {env: A}}}");
+    let text = SOUND.replace(
+        "model: any}",
+        "model: any, apiKey: {value: sk-hidden, valueFrom: {env: A}}}",
+    );
     let loaded = load_texts(&[("goondan.yaml", &text)]);
     let shown = goondan_spec::render::pretty(&loaded.diagnostics, &loaded.sources, true);
     assert!(loaded.bundle.is_none() && shown.contains("apiKey"));
-    for text in [shown, format!("{loaded:?}"), goondan_spec::render::json(&loaded.diagnostics)] {
+    for text in [
+        shown,
+        format!("{loaded:?}"),
+        goondan_spec::render::json(&loaded.diagnostics),
+    ] {
         assert!(!text.contains("sk-hidden"));
     }
     let sound = SOUND.replace("model: any}", "model: any, apiKey: {value: sk-hidden}}");
-    assert!(!format!("{:?}", bundle(load_texts(&[("goondan.yaml", &sound)]))).contains("sk-hidden"));
+    assert!(
+        !format!("{:?}", bundle(load_texts(&[("goondan.yaml", &sound)]))).contains("sk-hidden")
+    );
 }
 
 #[test]
 fn a_schema_that_the_provider_refuses_is_a_warning_at_its_place() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec:\n  entry: ./libt.so\n  exports:\n    - name: run\n      \
          parameters:\n        type: object\n        properties:\n          tags: {type: array}\n";
-    let text = SOUND
-        .replace("scripted", "openai")
-        .replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: [{ref: Tool/t}]}");
-    let loaded = load_texts(&[("goondan.yaml", &text), ("tools/t.yaml", tool), ("libt.so", "")]);
+    let text = SOUND.replace("scripted", "openai").replace(
+        "modelRef: Model/m}}",
+        "modelRef: Model/m}, tools: [{ref: Tool/t}]}",
+    );
+    let loaded = load_texts(&[
+        ("goondan.yaml", &text),
+        ("tools/t.yaml", tool),
+        ("libt.so", ""),
+    ]);
     assert!(loaded.bundle.is_some());
-    assert_eq!(found(&loaded), ["W_CONFIG_PROVIDER_SCHEMA tools/t.yaml:11 spec.exports[0].parameters.properties.tags"]);
+    assert_eq!(
+        found(&loaded),
+        ["W_CONFIG_PROVIDER_SCHEMA tools/t.yaml:11 spec.exports[0].parameters.properties.tags"]
+    );
 }
 
 #[test]
@@ -337,9 +520,18 @@ fn a_schema_that_the_provider_refuses_is_shown_as_it_is_sent() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec:\n  entry: ./libt.so\n  exports:\n    - name: run\n      \
          parameters:\n        type: object\n        properties: {a: {type: string}, b: {type: string}}\n        \
          anyOf: [{required: [a]}, {required: [b]}]\n";
-    let text = SOUND
-        .replace("scripted", "anthropic")
-        .replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: [{ref: Tool/t}]}");
-    let loaded = load_texts(&[("goondan.yaml", &text), ("tools/t.yaml", tool), ("libt.so", "")]);
-    insta::assert_snapshot!(goondan_spec::render::pretty(&loaded.diagnostics, &loaded.sources, false));
+    let text = SOUND.replace("scripted", "anthropic").replace(
+        "modelRef: Model/m}}",
+        "modelRef: Model/m}, tools: [{ref: Tool/t}]}",
+    );
+    let loaded = load_texts(&[
+        ("goondan.yaml", &text),
+        ("tools/t.yaml", tool),
+        ("libt.so", ""),
+    ]);
+    insta::assert_snapshot!(goondan_spec::render::pretty(
+        &loaded.diagnostics,
+        &loaded.sources,
+        false
+    ));
 }

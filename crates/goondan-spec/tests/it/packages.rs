@@ -7,8 +7,7 @@ use goondan_spec::installed::installed_folder;
 use goondan_spec::lock::{Lock, Locked};
 use goondan_spec::{BasePackage, Kind, LoadInput, Loaded, MemoryFiles, ResourceId, load};
 
-const MODEL: &str =
-    "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: scripted, model: any}\n";
+const MODEL: &str = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: scripted, model: any}\n";
 
 fn package(name: &str, version: &str, dependencies: &str) -> String {
     format!(
@@ -29,7 +28,11 @@ fn needs(name: &str, range: &str) -> String {
 }
 
 fn loaded(files: &MemoryFiles) -> Loaded {
-    load(LoadInput { root: Path::new("/p"), files, base: &BasePackage::default() })
+    load(LoadInput {
+        root: Path::new("/p"),
+        files,
+        base: &BasePackage::default(),
+    })
 }
 
 /// Adds the files of a package, and what the lock file says of it.
@@ -45,8 +48,12 @@ fn install(
         files = files.file(format!("{folder}/{file}"), *text);
     }
     let contents = contents(&files, Path::new(&folder)).unwrap();
-    let locked =
-        Locked { version: version.into(), resolved: "file:x".into(), contents: Some(contents), ..Locked::default() };
+    let locked = Locked {
+        version: version.into(),
+        resolved: "file:x".into(),
+        contents: Some(contents),
+        ..Locked::default()
+    };
     lock.packages.insert(format!("{name}@{version}"), locked);
     files
 }
@@ -55,21 +62,37 @@ fn install(
 fn project(own: &str, one: &str, two: &str) -> (MemoryFiles, Lock) {
     let mut lock = Lock::new(Default::default());
     let files = MemoryFiles::new().file("/p/goondan.yaml", own);
-    let files = install(files, &mut lock, "@a/one", "1.2.0", &[("goondan.yaml", one), ("prompts/p.md", "Be kind.")]);
+    let files = install(
+        files,
+        &mut lock,
+        "@a/one",
+        "1.2.0",
+        &[("goondan.yaml", one), ("prompts/p.md", "Be kind.")],
+    );
     let files = install(files, &mut lock, "two", "2.0.0", &[("goondan.yaml", two)]);
     (files, lock)
 }
 
 fn own(range: &str, more: &str) -> String {
-    format!("{}{MODEL}{more}", package("app", "0.1.0", &needs("@a/one", range)))
+    format!(
+        "{}{MODEL}{more}",
+        package("app", "0.1.0", &needs("@a/one", range))
+    )
 }
 
 fn one(more: &str) -> String {
-    format!("{}{MODEL}{more}", package("@a/one", "1.2.0", &needs("two", "^2.0.0")))
+    format!(
+        "{}{MODEL}{more}",
+        package("@a/one", "1.2.0", &needs("two", "^2.0.0"))
+    )
 }
 
 fn two() -> String {
-    format!("{}{MODEL}{}", package("two", "2.0.0", ""), agent("deep", ""))
+    format!(
+        "{}{MODEL}{}",
+        package("two", "2.0.0", ""),
+        agent("deep", "")
+    )
 }
 
 fn locked(files: MemoryFiles, lock: &Lock) -> MemoryFiles {
@@ -80,9 +103,19 @@ fn locked(files: MemoryFiles, lock: &Lock) -> MemoryFiles {
 fn found(loaded: &Loaded) -> Vec<String> {
     let line = |problem: &goondan_spec::Diagnostic| problem.position.map_or(0, |at| at.line);
     let shown = |problem: &goondan_spec::Diagnostic| {
-        format!("{}:{} {}", problem.file.as_deref().unwrap_or_default(), line(problem), problem.code.as_str())
+        format!(
+            "{}:{} {}",
+            problem.file.as_deref().unwrap_or_default(),
+            line(problem),
+            problem.code.as_str()
+        )
     };
-    loaded.diagnostics.iter().filter(|problem| problem.is_error()).map(shown).collect()
+    loaded
+        .diagnostics
+        .iter()
+        .filter(|problem| problem.is_error())
+        .map(shown)
+        .collect()
 }
 
 #[test]
@@ -90,18 +123,42 @@ fn resources_of_packages_are_part_of_the_project_and_paths_start_from_the_packag
     let swarm = "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: default}\n\
                  spec: {entryAgent: Agent/helper, agents: [{ref: Agent/helper}]}\n";
     let helper = agent("helper", ", prompt: {systemRef: ./prompts/p.md}");
-    let (files, lock) = project(&own("^1.0.0", swarm), &one(&format!("{helper}{swarm}")), &two());
+    let (files, lock) = project(
+        &own("^1.0.0", swarm),
+        &one(&format!("{helper}{swarm}")),
+        &two(),
+    );
     let loaded = loaded(&locked(files, &lock));
     assert_eq!(found(&loaded), Vec::<String>::new());
     let bundle = loaded.bundle.unwrap();
-    let id = ResourceId { package: Some("@a/one".into()), kind: Kind::Agent, name: "helper".into() };
-    assert_eq!(bundle.agents()[&id].spec.prompt.as_ref().unwrap().text, "Be kind.");
+    let id = ResourceId {
+        package: Some("@a/one".into()),
+        kind: Kind::Agent,
+        name: "helper".into(),
+    };
+    assert_eq!(
+        bundle.agents()[&id].spec.prompt.as_ref().unwrap().text,
+        "Be kind."
+    );
     // The swarm of a package is for those who run the package.
     assert_eq!(bundle.swarms().len(), 1);
-    let order: Vec<&str> = bundle.packages().iter().map(|package| package.name.as_str()).collect();
+    let order: Vec<&str> = bundle
+        .packages()
+        .iter()
+        .map(|package| package.name.as_str())
+        .collect();
     assert_eq!(order, ["two", "@a/one"]);
-    assert_eq!(bundle.package_of(".goondan/installed/two/goondan.yaml").unwrap().version, "2.0.0");
-    assert_eq!(bundle.package_of(".goondan/installed/twofold/goondan.yaml"), None);
+    assert_eq!(
+        bundle
+            .package_of(".goondan/installed/two/goondan.yaml")
+            .unwrap()
+            .version,
+        "2.0.0"
+    );
+    assert_eq!(
+        bundle.package_of(".goondan/installed/twofold/goondan.yaml"),
+        None
+    );
 }
 
 #[test]
@@ -114,55 +171,109 @@ fn a_package_sees_what_it_depends_on_and_nothing_else() {
     };
     for (reference, code) in [
         ("{kind: Agent, name: helper, package: \"@a/one\"}", None),
-        ("{kind: Agent, name: nobody, package: \"@a/one\"}", Some("E_CONFIG_REF_NOT_FOUND")),
+        (
+            "{kind: Agent, name: nobody, package: \"@a/one\"}",
+            Some("E_CONFIG_REF_NOT_FOUND"),
+        ),
         // A package of a package is not the project's.
         ("Agent/deep", Some("E_CONFIG_REF_NOT_FOUND")),
-        ("{kind: Agent, name: deep, package: two}", Some("E_CONFIG_REF_NOT_FOUND")),
+        (
+            "{kind: Agent, name: deep, package: two}",
+            Some("E_CONFIG_REF_NOT_FOUND"),
+        ),
     ] {
-        let (files, lock) = project(&own("^1.0.0", &swarm(reference)), &one(&agent("helper", "")), &two());
+        let (files, lock) = project(
+            &own("^1.0.0", &swarm(reference)),
+            &one(&agent("helper", "")),
+            &two(),
+        );
         let loaded = loaded(&locked(files, &lock));
-        let codes: Vec<&str> =
-            loaded.diagnostics.iter().filter(|one| one.is_error()).map(|one| one.code.as_str()).collect();
+        let codes: Vec<&str> = loaded
+            .diagnostics
+            .iter()
+            .filter(|one| one.is_error())
+            .map(|one| one.code.as_str())
+            .collect();
         assert_eq!(codes.first().copied(), code, "{reference}");
     }
 }
 
 #[test]
 fn what_is_missing_old_or_changed_is_told_at_its_line() {
-    let (files, lock) = project(&own("^1.0.0", &agent("a", ", tools: [{ref: Tool/of-one}]")), &one(""), &two());
+    let (files, lock) = project(
+        &own("^1.0.0", &agent("a", ", tools: [{ref: Tool/of-one}]")),
+        &one(""),
+        &two(),
+    );
     // Nothing is said of a reference that a package may have that is not there.
-    assert_eq!(found(&loaded(&files)), ["goondan.yaml:4 E_PACKAGE_NOT_INSTALLED"]);
+    assert_eq!(
+        found(&loaded(&files)),
+        ["goondan.yaml:4 E_PACKAGE_NOT_INSTALLED"]
+    );
     let (files, _) = project(&own("^1.0.0", ""), &one(""), &two());
     let empty = locked(files.clone(), &Lock::new(Default::default()));
-    assert_eq!(found(&loaded(&empty)), ["goondan.yaml:4 E_PACKAGE_LOCK_OUTDATED"]);
+    assert_eq!(
+        found(&loaded(&empty)),
+        ["goondan.yaml:4 E_PACKAGE_LOCK_OUTDATED"]
+    );
     let broken = files.clone().file("/p/goondan.lock.yaml", "packages: [");
-    assert_eq!(found(&loaded(&broken))[0], "goondan.lock.yaml:0 E_PACKAGE_LOCK_OUTDATED");
-    let changed = locked(files.clone(), &lock).file("/p/.goondan/installed/@a/one/prompts/p.md", "Be evil.");
-    assert_eq!(found(&loaded(&changed)), ["goondan.yaml:4 E_PACKAGE_INTEGRITY"]);
+    assert_eq!(
+        found(&loaded(&broken))[0],
+        "goondan.lock.yaml:0 E_PACKAGE_LOCK_OUTDATED"
+    );
+    let changed =
+        locked(files.clone(), &lock).file("/p/.goondan/installed/@a/one/prompts/p.md", "Be evil.");
+    assert_eq!(
+        found(&loaded(&changed)),
+        ["goondan.yaml:4 E_PACKAGE_INTEGRITY"]
+    );
     let linked = locked(files, &lock).link("/p/.goondan/installed/@a/one/x", "/etc/passwd");
-    assert_eq!(found(&loaded(&linked)), ["goondan.yaml:4 E_PACKAGE_INTEGRITY"]);
+    assert_eq!(
+        found(&loaded(&linked)),
+        ["goondan.yaml:4 E_PACKAGE_INTEGRITY"]
+    );
     let (files, lock) = project(&own("^2.0.0", ""), &one(""), &two());
-    assert_eq!(found(&loaded(&locked(files, &lock))), ["goondan.yaml:4 E_PACKAGE_LOCK_OUTDATED"]);
+    assert_eq!(
+        found(&loaded(&locked(files, &lock))),
+        ["goondan.yaml:4 E_PACKAGE_LOCK_OUTDATED"]
+    );
 }
 
 #[test]
 fn conflicts_and_circles_are_told_where_they_are_written() {
-    let other = format!("{}{MODEL}", package("@a/one", "1.2.0", &needs("two", "^3.0.0")));
+    let other = format!(
+        "{}{MODEL}",
+        package("@a/one", "1.2.0", &needs("two", "^3.0.0"))
+    );
     let (files, lock) = project(&own("^1.0.0", ""), &other, &two());
     let conflict = loaded(&locked(files, &lock));
-    assert_eq!(found(&conflict), [".goondan/installed/@a/one/goondan.yaml:4 E_PACKAGE_VERSION_CONFLICT"]);
+    assert_eq!(
+        found(&conflict),
+        [".goondan/installed/@a/one/goondan.yaml:4 E_PACKAGE_VERSION_CONFLICT"]
+    );
     let back = format!("{}{MODEL}", package("two", "2.0.0", &needs("@a/one", "*")));
     let (files, lock) = project(&own("^1.0.0", ""), &one(""), &back);
-    assert_eq!(found(&loaded(&locked(files, &lock))), [".goondan/installed/two/goondan.yaml:4 E_CONFIG_CYCLE"]);
+    assert_eq!(
+        found(&loaded(&locked(files, &lock))),
+        [".goondan/installed/two/goondan.yaml:4 E_CONFIG_CYCLE"]
+    );
 }
 
 #[test]
 fn a_package_cannot_reach_out_of_its_folder() {
-    for path in ["../two/goondan.yaml", "../../../goondan.yaml", "/etc/passwd"] {
+    for path in [
+        "../two/goondan.yaml",
+        "../../../goondan.yaml",
+        "/etc/passwd",
+    ] {
         let helper = agent("helper", &format!(", prompt: {{systemRef: \"{path}\"}}"));
         let (files, lock) = project(&own("^1.0.0", ""), &one(&helper), &two());
         let codes = found(&loaded(&locked(files, &lock)));
-        assert_eq!(codes, [".goondan/installed/@a/one/goondan.yaml:14 E_CONFIG_PATH_ESCAPE"], "{path}");
+        assert_eq!(
+            codes,
+            [".goondan/installed/@a/one/goondan.yaml:14 E_CONFIG_PATH_ESCAPE"],
+            "{path}"
+        );
     }
 }
 
@@ -176,17 +287,33 @@ fn a_folder_of_this_platform_is_chosen() {
         let file = format!("bin/{folder}/t/tool.yaml");
         let content = [
             ("goondan.yaml", manifest.as_str()),
-            (&file, "name: t\ndescription: x\nversion: 1.0.0\nentrypoint: t.sh\n"),
+            (
+                &file,
+                "name: t\ndescription: x\nversion: 1.0.0\nentrypoint: t.sh\n",
+            ),
             (&file.replace("tool.yaml", "t.sh"), "#!/bin/sh\n"),
         ];
         let mut lock = Lock::new(Default::default());
         let files = MemoryFiles::new().file("/p/goondan.yaml", own("^1.0.0", ""));
         let files = install(files, &mut lock, "@a/one", "1.2.0", &content);
-        let files = install(files, &mut lock, "two", "2.0.0", &[("goondan.yaml", &two())]);
+        let files = install(
+            files,
+            &mut lock,
+            "two",
+            "2.0.0",
+            &[("goondan.yaml", &two())],
+        );
         let loaded = loaded(&locked(files, &lock));
-        let missing = loaded.diagnostics.iter().filter(|one| one.code.as_str() == "E_PACKAGE_PLATFORM");
+        let missing = loaded
+            .diagnostics
+            .iter()
+            .filter(|one| one.code.as_str() == "E_PACKAGE_PLATFORM");
         let missing: Vec<&str> = missing.map(|one| one.message.as_str()).collect();
         assert_eq!(missing.len(), expected, "{:?}", found(&loaded));
-        assert!(missing.iter().all(|message| message.contains("only for") && message.contains("plan9-mips")));
+        assert!(
+            missing
+                .iter()
+                .all(|message| message.contains("only for") && message.contains("plan9-mips"))
+        );
     }
 }

@@ -7,15 +7,30 @@ use proptest::prelude::*;
 
 fn check(loaded: &Loaded) {
     for found in &loaded.diagnostics {
-        let (Some(file), Some(at)) = (&found.file, found.position) else { continue };
+        let (Some(file), Some(at)) = (&found.file, found.position) else {
+            continue;
+        };
         let text = loaded.sources.get(file).unwrap_or_default();
-        assert!(at.start <= at.end && at.end <= text.len(), "{found:?} in {text:?}");
-        assert!(at.line >= 1 && at.line <= text.split('\n').count(), "{found:?} in {text:?}");
+        assert!(
+            at.start <= at.end && at.end <= text.len(),
+            "{found:?} in {text:?}"
+        );
+        assert!(
+            at.line >= 1 && at.line <= text.split('\n').count(),
+            "{found:?} in {text:?}"
+        );
         let line = text.split('\n').nth(at.line - 1).unwrap_or_default();
-        assert!(at.column >= 1 && at.column <= line.chars().count() + 1, "{found:?} in {text:?}");
+        assert!(
+            at.column >= 1 && at.column <= line.chars().count() + 1,
+            "{found:?} in {text:?}"
+        );
     }
     let _ = pretty(&loaded.diagnostics, &loaded.sources, true);
-    let _ = (short(&loaded.diagnostics), json(&loaded.diagnostics), github(&loaded.diagnostics));
+    let _ = (
+        short(&loaded.diagnostics),
+        json(&loaded.diagnostics),
+        github(&loaded.diagnostics),
+    );
 }
 
 fn load_bytes(bytes: Vec<u8>) -> Loaded {

@@ -31,8 +31,14 @@ program, and `gdn schema` prints the JSON Schemas that this page is made from.
 
 /// Where else to read about a kind.
 const READ_ON: [(Kind, &str); 8] = [
-    (Kind::Model, "[Models](models.md) lists the providers and their `options`."),
-    (Kind::Agent, "[Security](security.md#permissions) explains `permissions`."),
+    (
+        Kind::Model,
+        "[Models](models.md) lists the providers and their `options`.",
+    ),
+    (
+        Kind::Agent,
+        "[Security](security.md#permissions) explains `permissions`.",
+    ),
     (
         Kind::Swarm,
         "[Limits](limits.md) lists the limits beside these. [Durability](durability.md#idle-instances) explains `lifecycle`.",
@@ -45,8 +51,14 @@ const READ_ON: [(Kind, &str); 8] = [
         Kind::Extension,
         "[Extensions](extensions.md) lists the built-in ones and their `config`, and says how to write one.",
     ),
-    (Kind::Connector, "[Connections](connections.md) lists the built-in ones."),
-    (Kind::Connection, "[Connections](connections.md) has a section for each platform."),
+    (
+        Kind::Connector,
+        "[Connections](connections.md) lists the built-in ones.",
+    ),
+    (
+        Kind::Connection,
+        "[Connections](connections.md) has a section for each platform.",
+    ),
     (
         Kind::Package,
         "A project without a Package is fine. If there is one, it is the first document of `goondan.yaml`.",
@@ -55,7 +67,11 @@ const READ_ON: [(Kind, &str); 8] = [
 
 fn schema(kind: Kind) -> Value {
     let file = format!("{}.schema.json", kind.as_str().to_lowercase());
-    schemas().into_iter().find(|(name, _)| *name == file).unwrap().1
+    schemas()
+        .into_iter()
+        .find(|(name, _)| *name == file)
+        .unwrap()
+        .1
 }
 
 /// The fields of a kind's `spec`.
@@ -73,7 +89,8 @@ fn shared(name: &str) -> Vec<Field> {
 /// What stands around the `spec` of every document.
 fn envelope() -> Vec<Field> {
     let mut schema = schema(Kind::Agent);
-    schema["properties"]["spec"] = serde_json::json!({"type": "object", "description": "What the kind defines."});
+    schema["properties"]["spec"] =
+        serde_json::json!({"type": "object", "description": "What the kind defines."});
     let mut all = fields(&schema, &schema, "");
     let kind = all.iter_mut().find(|field| field.path == "kind").unwrap();
     kind.kind = "kind".to_owned();
@@ -85,14 +102,26 @@ fn envelope() -> Vec<Field> {
 fn table(page: &mut String, fields: &[Field]) {
     page.push_str("\n| field | type | default | meaning |\n|---|---|---|---|\n");
     let mut explained: Vec<&[(String, String)]> = Vec::new();
-    for Field { path, kind, required, default, text, values } in fields {
+    for Field {
+        path,
+        kind,
+        required,
+        default,
+        text,
+        values,
+    } in fields
+    {
         let default = match default {
             Some(Value::String(text)) => format!("`{text}`"),
             Some(value) => format!("`{value}`"),
             None if *required => "**required**".to_owned(),
             None => "–".to_owned(),
         };
-        let meanings = if explained.contains(&values.as_slice()) { String::new() } else { meanings(values) };
+        let meanings = if explained.contains(&values.as_slice()) {
+            String::new()
+        } else {
+            meanings(values)
+        };
         explained.push(values);
         let text = format!("{text}{meanings}").replace('|', "\\|");
         writeln!(page, "| `{path}` | {kind} | {default} | {text} |").unwrap();
@@ -101,14 +130,22 @@ fn table(page: &mut String, fields: &[Field]) {
 
 /// The values of an enumeration, as sentences.
 fn meanings(values: &[(String, String)]) -> String {
-    let meaning = |(value, text): &(String, String)| format!("{value}: {}", lower(text.trim_end_matches('.')));
+    let meaning = |(value, text): &(String, String)| {
+        format!("{value}: {}", lower(text.trim_end_matches('.')))
+    };
     let all: Vec<String> = values.iter().map(meaning).collect();
-    if all.is_empty() { String::new() } else { format!(" {}.", all.join("; ")) }
+    if all.is_empty() {
+        String::new()
+    } else {
+        format!(" {}.", all.join("; "))
+    }
 }
 
 fn lower(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
 }
 
 fn page() -> String {
@@ -116,7 +153,12 @@ fn page() -> String {
     page.push_str("\n| kind | what it is |\n|---|---|\n");
     for kind in Kind::ALL {
         let text = schema(kind)["description"].as_str().unwrap().to_owned();
-        writeln!(page, "| [{kind}](#{}) | {text} |", kind.as_str().to_lowercase()).unwrap();
+        writeln!(
+            page,
+            "| [{kind}](#{}) | {text} |",
+            kind.as_str().to_lowercase()
+        )
+        .unwrap();
     }
     page.push_str("\n## Every document\n");
     table(&mut page, &envelope());
@@ -141,7 +183,10 @@ fn the_page_is_fresh() {
         std::fs::write(PAGE, page()).unwrap();
     }
     let command = "UPDATE_DOCS=1 cargo test -p goondan-spec --test reference";
-    assert!(std::fs::read_to_string(PAGE).unwrap_or_default() == page(), "docs/reference.md is stale: run {command}");
+    assert!(
+        std::fs::read_to_string(PAGE).unwrap_or_default() == page(),
+        "docs/reference.md is stale: run {command}"
+    );
 }
 
 /// Each description is also what an editor shows beside the field.
@@ -150,19 +195,28 @@ fn no_field_lacks_a_description() {
     let shared = ["ObjectRef", "ValueSource"].map(shared).concat();
     let mut all = [envelope(), shared, Kind::ALL.map(spec).concat()].concat();
     assert!(all.len() > 100, "{}", all.len());
-    all.retain(|field| !is_sentence(&field.text) || field.values.iter().any(|(_, text)| !is_sentence(text)));
+    all.retain(|field| {
+        !is_sentence(&field.text) || field.values.iter().any(|(_, text)| !is_sentence(text))
+    });
     assert!(all.is_empty(), "{all:#?}");
 }
 
 fn is_sentence(text: &str) -> bool {
-    text.len() > 4 && text.ends_with('.') && text.starts_with(|c: char| c.is_uppercase() || c == '`')
+    text.len() > 4
+        && text.ends_with('.')
+        && text.starts_with(|c: char| c.is_uppercase() || c == '`')
 }
 
 #[test]
 fn each_example_uses_every_field() {
     for kind in Kind::ALL {
         let documents: Vec<Value> = yaml::documents_from_str(example(kind)).unwrap();
-        assert!(documents.iter().all(|document| document["kind"] == kind.as_str()), "{kind}");
+        assert!(
+            documents
+                .iter()
+                .all(|document| document["kind"] == kind.as_str()),
+            "{kind}"
+        );
         for field in spec(kind) {
             let path: Vec<&str> = field.path.split('.').collect();
             assert!(
@@ -176,10 +230,16 @@ fn each_example_uses_every_field() {
 
 /// Whether there is something at `path`.
 fn has(value: &Value, path: &[&str]) -> bool {
-    let Some((first, rest)) = path.split_first() else { return true };
+    let Some((first, rest)) = path.split_first() else {
+        return true;
+    };
     match first.strip_suffix("[]") {
-        Some(list) => value[list].as_array().is_some_and(|items| items.iter().any(|item| has(item, rest))),
-        None if *first == "<name>" => value.as_object().is_some_and(|map| map.values().any(|value| has(value, rest))),
+        Some(list) => value[list]
+            .as_array()
+            .is_some_and(|items| items.iter().any(|item| has(item, rest))),
+        None if *first == "<name>" => value
+            .as_object()
+            .is_some_and(|map| map.values().any(|value| has(value, rest))),
         None => value.get(first).is_some_and(|value| has(value, rest)),
     }
 }

@@ -5,9 +5,18 @@ use goondan_spec::render::{github, json, short};
 use goondan_spec::{Code, Diagnostic};
 
 fn diagnostics() -> Vec<Diagnostic> {
-    let text = SOUND.replace("modelRef: Model/m", "modelRef: Model/n").replace("name: default", "name: Default");
-    let mut found = load_texts(&[("goondan.yaml", &text), ("a,b: 100%/tools.yaml", "kind: [\n")]).diagnostics;
-    found.push(Diagnostic::new(Code::NO_SWARM, "First line.\nSecond line: 100%."));
+    let text = SOUND
+        .replace("modelRef: Model/m", "modelRef: Model/n")
+        .replace("name: default", "name: Default");
+    let mut found = load_texts(&[
+        ("goondan.yaml", &text),
+        ("a,b: 100%/tools.yaml", "kind: [\n"),
+    ])
+    .diagnostics;
+    found.push(Diagnostic::new(
+        Code::NO_SWARM,
+        "First line.\nSecond line: 100%.",
+    ));
     found
 }
 

@@ -33,7 +33,10 @@ fn the_committed_schemas_are_fresh() {
 
 fn validator(kind: &str) -> jsonschema::Validator {
     let name = format!("{}.schema.json", kind.to_lowercase());
-    let (_, schema) = schemas().into_iter().find(|(file, _)| *file == name).unwrap();
+    let (_, schema) = schemas()
+        .into_iter()
+        .find(|(file, _)| *file == name)
+        .unwrap();
     jsonschema::validator_for(&schema).unwrap()
 }
 
@@ -45,14 +48,21 @@ fn documents(text: &str) -> Vec<Value> {
 fn every_documented_field_passes_both() {
     let loaded = load_files(&project());
     assert!(loaded.bundle.is_some(), "{:#?}", loaded.diagnostics);
-    for document in Kind::ALL.map(example).iter().flat_map(|text| documents(text)) {
+    for document in Kind::ALL
+        .map(example)
+        .iter()
+        .flat_map(|text| documents(text))
+    {
         let kind = document["kind"].as_str().unwrap();
         let errors: Vec<String> = validator(kind)
             .iter_errors(&document)
             .map(|error| format!("{error} at {}", error.instance_path()))
             .collect();
         assert!(errors.is_empty(), "{kind}: {errors:?}");
-        assert!(validator("goondan").is_valid(&document), "goondan.schema.json refuses a {kind}");
+        assert!(
+            validator("goondan").is_valid(&document),
+            "goondan.schema.json refuses a {kind}"
+        );
     }
 }
 
@@ -60,15 +70,31 @@ fn every_documented_field_passes_both() {
 #[test]
 fn schema_and_decoder_know_the_same_fields() {
     for (name, schema) in schemas() {
-        let Some(spec) = schema["properties"]["spec"].as_object() else { continue };
-        let mut from_schema: Vec<String> = spec["properties"].as_object().unwrap().keys().cloned().collect();
+        let Some(spec) = schema["properties"]["spec"].as_object() else {
+            continue;
+        };
+        let mut from_schema: Vec<String> = spec["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect();
         let kind = schema["properties"]["kind"]["const"].as_str().unwrap();
-        let text =
-            format!("apiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {{qqqqqqqqqqqqqqqq: 1}}\n");
+        let text = format!(
+            "apiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {{qqqqqqqqqqqqqqqq: 1}}\n"
+        );
         let loaded = load_files(&files(&[("goondan.yaml", &text)]));
-        let unknown = loaded.diagnostics.iter().find(|found| found.field.as_deref() == Some("spec.qqqqqqqqqqqqqqqq"));
+        let unknown = loaded
+            .diagnostics
+            .iter()
+            .find(|found| found.field.as_deref() == Some("spec.qqqqqqqqqqqqqqqq"));
         let suggestion = unknown.and_then(|found| found.suggestion.clone()).unwrap();
-        let mut from_decoder: Vec<String> = suggestion.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        let mut from_decoder: Vec<String> = suggestion
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect();
         from_schema.sort();
         from_decoder.sort();
         assert_eq!(from_decoder, from_schema, "{name}");
@@ -81,32 +107,78 @@ fn what_one_refuses_the_other_refuses() {
     let cases = [
         ("Model", "{provider: '', model: x}"),
         ("Model", "{provider: openai}"),
-        ("Model", "{provider: openai, model: x, apiKey: {value: a, valueFrom: {env: B}}}"),
+        (
+            "Model",
+            "{provider: openai, model: x, apiKey: {value: a, valueFrom: {env: B}}}",
+        ),
         ("Model", "{provider: openai, model: x, endpoint: localhost}"),
-        ("Model", "{provider: openai, model: x, capabilities: {streaming: 'yes'}}"),
-        ("Agent", "{modelConfig: {modelRef: Model/m, params: {temperature: 3}}}"),
-        ("Agent", "{modelConfig: {modelRef: Model/m}, tools: [Tool/fs]}"),
-        ("Agent", "{modelConfig: {modelRef: Model/m}, permissions: {default: maybe}}"),
-        ("Agent", "{modelConfig: {modelRef: Model/m}, maxParallelToolCalls: 0}"),
+        (
+            "Model",
+            "{provider: openai, model: x, capabilities: {streaming: 'yes'}}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m, params: {temperature: 3}}}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m}, tools: [Tool/fs]}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m}, permissions: {default: maybe}}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m}, maxParallelToolCalls: 0}",
+        ),
         ("Agent", "{modelConfig: {modelRef: Model/m}, hooks: []}"),
         ("Swarm", "{entryAgent: Agent/a, agents: []}"),
-        ("Swarm", "{entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {maxStepsPerTurn: 0}}"),
+        (
+            "Swarm",
+            "{entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {maxStepsPerTurn: 0}}",
+        ),
         ("Tool", "{entry: builtin:fs, exports: [{name: a__b}]}"),
-        ("Tool", "{entry: builtin:fs, exports: [{name: read, permissions: [fly]}]}"),
+        (
+            "Tool",
+            "{entry: builtin:fs, exports: [{name: read, permissions: [fly]}]}",
+        ),
         ("Tool", "{entry: builtin:fs, isolation: maybe}"),
         ("Extension", "{config: {}}"),
         ("Connector", "{entry: in.js, events: []}"),
-        ("Connector", "{entry: in.js, events: [{name: a, properties: {b: {type: date}}}]}"),
-        ("Connection", "{connectorRef: Connector/c, ingress: {rules: [{match: {}}]}}"),
+        (
+            "Connector",
+            "{entry: in.js, events: [{name: a, properties: {b: {type: date}}}]}",
+        ),
+        (
+            "Connection",
+            "{connectorRef: Connector/c, ingress: {rules: [{match: {}}]}}",
+        ),
         ("Package", "{access: secret}"),
     ];
     for (kind, spec) in cases {
-        let text = format!("apiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {spec}\n");
+        let text = format!(
+            "apiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {spec}\n"
+        );
         let document = documents(&text).remove(0);
-        assert!(!validator(kind).is_valid(&document), "the schema takes {kind} {spec}");
-        assert!(!validator("goondan").is_valid(&document), "goondan.schema.json takes {kind} {spec}");
-        let loaded = load_files(&files(&[("goondan.yaml", &text), ("in.js", ""), ("x.mjs", "")]));
-        assert!(loaded.bundle.is_none(), "the decoder takes {kind} {spec}: {:?}", found(&loaded));
+        assert!(
+            !validator(kind).is_valid(&document),
+            "the schema takes {kind} {spec}"
+        );
+        assert!(
+            !validator("goondan").is_valid(&document),
+            "goondan.schema.json takes {kind} {spec}"
+        );
+        let loaded = load_files(&files(&[
+            ("goondan.yaml", &text),
+            ("in.js", ""),
+            ("x.mjs", ""),
+        ]));
+        assert!(
+            loaded.bundle.is_none(),
+            "the decoder takes {kind} {spec}: {:?}",
+            found(&loaded)
+        );
     }
 }
 
@@ -154,15 +226,19 @@ spec: {entry: in.js, build: {command: make}, events: [{name: e, properties: {p: 
 fn fill_in(value: &mut Value, path: &[&str], default: &Value) -> bool {
     match path {
         [] => false,
-        [name] => value.as_object_mut().is_some_and(|map| map.insert((*name).to_owned(), default.clone()).is_none()),
-        ["<name>", rest @ ..] => {
-            value.as_object_mut().is_some_and(|map| map.values_mut().any(|value| fill_in(value, rest, default)))
-        }
+        [name] => value
+            .as_object_mut()
+            .is_some_and(|map| map.insert((*name).to_owned(), default.clone()).is_none()),
+        ["<name>", rest @ ..] => value
+            .as_object_mut()
+            .is_some_and(|map| map.values_mut().any(|value| fill_in(value, rest, default))),
         [first, rest @ ..] => match first.strip_suffix("[]") {
             Some(list) => value[list]
                 .as_array_mut()
                 .is_some_and(|items| items.iter_mut().any(|item| fill_in(item, rest, default))),
-            None => value.get_mut(first).is_some_and(|value| fill_in(value, rest, default)),
+            None => value
+                .get_mut(first)
+                .is_some_and(|value| fill_in(value, rest, default)),
         },
     }
 }
@@ -171,19 +247,35 @@ fn fill_in(value: &mut Value, path: &[&str], default: &Value) -> bool {
 fn defaults_of_the_schema_are_those_of_the_decoder() {
     let (short, mut full) = (documents(SHORT), documents(SHORT));
     for kind in Kind::ALL {
-        let (_, schema) = schemas().into_iter().find(|(_, schema)| schema["title"] == kind.as_str()).unwrap();
+        let (_, schema) = schemas()
+            .into_iter()
+            .find(|(_, schema)| schema["title"] == kind.as_str())
+            .unwrap();
         for field in fields(&schema, &schema["properties"]["spec"], "spec") {
             let path: Vec<&str> = field.path.split('.').collect();
-            let Some(default) = field.default else { continue };
-            let document = full.iter_mut().find(|document| document["kind"] == kind.as_str()).unwrap();
-            assert!(fill_in(document, &path, &default), "{kind} {} is not in the short project", field.path);
+            let Some(default) = field.default else {
+                continue;
+            };
+            let document = full
+                .iter_mut()
+                .find(|document| document["kind"] == kind.as_str())
+                .unwrap();
+            assert!(
+                fill_in(document, &path, &default),
+                "{kind} {} is not in the short project",
+                field.path
+            );
         }
     }
     let load = |documents: &[Value]| {
         // JSON is YAML, too.
         let text: Vec<String> = documents.iter().map(Value::to_string).collect();
-        let files =
-            files(&[("goondan.yaml", &text.join("\n---\n")), ("tools/libt.so", ""), ("in.js", ""), ("libx.so", "")]);
+        let files = files(&[
+            ("goondan.yaml", &text.join("\n---\n")),
+            ("tools/libt.so", ""),
+            ("in.js", ""),
+            ("libx.so", ""),
+        ]);
         load_files(&files).bundle.unwrap()
     };
     let (short, full) = (load(&short), load(&full));
@@ -191,8 +283,12 @@ fn defaults_of_the_schema_are_those_of_the_decoder() {
     assert_eq!(short.models()[0].spec, full.models()[0].spec);
     assert_eq!(short.agents()[0].spec, full.agents()[0].spec);
     assert_eq!(short.swarms()[0].spec, full.swarms()[0].spec);
-    assert_eq!(short.tools().last().unwrap().1.spec, full.tools().last().unwrap().1.spec);
-    let extension = |bundle: &goondan_spec::Bundle| bundle.extensions().last().unwrap().1.spec.clone();
+    assert_eq!(
+        short.tools().last().unwrap().1.spec,
+        full.tools().last().unwrap().1.spec
+    );
+    let extension =
+        |bundle: &goondan_spec::Bundle| bundle.extensions().last().unwrap().1.spec.clone();
     assert_eq!(extension(&short), extension(&full));
     assert_eq!(short.connectors()[0].spec, full.connectors()[0].spec);
 }

@@ -3,15 +3,22 @@
 use std::collections::HashMap;
 
 use super::support::{SOUND, files, load_files, load_texts};
-use goondan_spec::{AgentChange, AgentEffect, AgentPart, Bundle, Code, Environment, Fingerprint, Snapshot, diff};
+use goondan_spec::{
+    AgentChange, AgentEffect, AgentPart, Bundle, Code, Environment, Fingerprint, Snapshot, diff,
+};
 
 fn bundle(texts: &[(&str, &str)]) -> Bundle {
     let loaded = load_texts(texts);
-    loaded.bundle.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
+    loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
 }
 
 fn environment(names: &[&str]) -> Environment {
-    names.iter().map(|name| ((*name).to_owned(), "set".to_owned())).collect()
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), "set".to_owned()))
+        .collect()
 }
 
 fn swarm(name: &str, agent: &str) -> String {
@@ -45,15 +52,34 @@ fn two() -> String {
 
 #[test]
 fn a_swarm_is_chosen_by_name_by_default_or_because_it_is_alone() {
-    let alone = bundle(&[("goondan.yaml", &SOUND.replace("name: default", "name: only"))]);
+    let alone = bundle(&[(
+        "goondan.yaml",
+        &SOUND.replace("name: default", "name: only"),
+    )]);
     assert_eq!(alone.choose_swarm(None).unwrap().id.name, "only");
-    let several = bundle(&[("goondan.yaml", &(SOUND.to_owned() + &swarm("other", "assistant")))]);
+    let several = bundle(&[(
+        "goondan.yaml",
+        &(SOUND.to_owned() + &swarm("other", "assistant")),
+    )]);
     assert_eq!(several.choose_swarm(None).unwrap().id.name, "default");
-    assert_eq!(several.choose_swarm(Some("other")).unwrap().id.name, "other");
+    assert_eq!(
+        several.choose_swarm(Some("other")).unwrap().id.name,
+        "other"
+    );
     let wrong = several.choose_swarm(Some("othre")).unwrap_err();
-    assert_eq!((wrong.code, wrong.suggestion.as_deref()), (Code::NO_SWARM, Some("did you mean `other`?")));
+    assert_eq!(
+        (wrong.code, wrong.suggestion.as_deref()),
+        (Code::NO_SWARM, Some("did you mean `other`?"))
+    );
     let unclear = bundle(&[("goondan.yaml", &two())]);
-    assert!(unclear.choose_swarm(None).unwrap_err().suggestion.unwrap().contains("`first` or `second`"));
+    assert!(
+        unclear
+            .choose_swarm(None)
+            .unwrap_err()
+            .suggestion
+            .unwrap()
+            .contains("`first` or `second`")
+    );
     let none = bundle(&[("goondan.yaml", SOUND.split("---").next().unwrap())]);
     assert_eq!(none.choose_swarm(None).unwrap_err().code, Code::NO_SWARM);
 }
@@ -67,11 +93,17 @@ fn only_what_the_swarm_uses_needs_its_variables() {
     };
     let first = missing("first", &[]);
     assert_eq!(first.len(), 1);
-    assert_eq!((first[0].code, first[0].position.unwrap().line), (Code::ENV_MISSING, 5));
+    assert_eq!(
+        (first[0].code, first[0].position.unwrap().line),
+        (Code::ENV_MISSING, 5)
+    );
     assert_eq!(first[0].field.as_deref(), Some("spec.apiKey"));
     assert!(first[0].message.contains("ONE_KEY") && missing("first", &["ONE_KEY"]).is_empty());
     let second = missing("second", &["ONE_KEY"]);
-    assert!(second[0].message.contains("GOONDAN_SECRET_TWO_APIKEY"), "{second:?}");
+    assert!(
+        second[0].message.contains("GOONDAN_SECRET_TWO_APIKEY"),
+        "{second:?}"
+    );
     assert!(missing("second", &["SECRET_TWO"]).is_empty());
 }
 
@@ -83,8 +115,14 @@ fn connections_need_theirs_where_they_feed_the_swarm() {
     let text = format!("{SOUND}{}{connection}", swarm("other", "assistant"));
     let loaded = load_files(&files(&[("goondan.yaml", &text), ("c.so", "")]));
     let bundle = loaded.bundle.unwrap();
-    let missing =
-        |swarm| bundle.missing_environment(&bundle.choose_swarm(Some(swarm)).unwrap().id, &environment(&[])).len();
+    let missing = |swarm| {
+        bundle
+            .missing_environment(
+                &bundle.choose_swarm(Some(swarm)).unwrap().id,
+                &environment(&[]),
+            )
+            .len()
+    };
     assert_eq!((missing("default"), missing("other")), (0, 1));
 }
 
@@ -95,73 +133,144 @@ fn snapshot(bundle: &Bundle, environment: Option<&Environment>) -> Snapshot {
 
 #[test]
 fn bundles_differ_by_meaning_not_by_layout() {
-    let agent = SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, prompt: {systemRef: p.md}}");
+    let agent = SOUND.replace(
+        "modelRef: Model/m}}",
+        "modelRef: Model/m}, prompt: {systemRef: p.md}}",
+    );
     let before = bundle(&[("goondan.yaml", &agent), ("p.md", "One.")]);
     let moved: Vec<&str> = agent.split("---\n").collect();
     let same = bundle(&[
         ("a/models.yaml", moved[0]),
-        ("goondan.yaml", &format!("# new\n{}\n---\n{}", moved[1], moved[2])),
+        (
+            "goondan.yaml",
+            &format!("# new\n{}\n---\n{}", moved[1], moved[2]),
+        ),
         ("p.md", "One."),
     ]);
     let before = snapshot(&before, None);
     assert!(diff(&before, &snapshot(&same, None)).is_empty());
-    let after = agent.replace("name: default", "name: main").replace("model: any", "model: other");
+    let after = agent
+        .replace("name: default", "name: main")
+        .replace("model: any", "model: other");
     let after = bundle(&[("goondan.yaml", &after), ("p.md", "Two.")]);
     let plan = diff(&before, &snapshot(&after, None));
     assert_eq!(plan.added, ["Swarm/main"]);
     assert_eq!(plan.changed, ["Model/m", "Agent/assistant"]);
     assert_eq!(plan.removed, ["Swarm/default"]);
     let next_turn = vec![AgentPart::Prompt, AgentPart::Model];
-    let effect = AgentEffect::Changed { next_step: Vec::new(), next_turn };
-    assert_eq!(plan.agents, [AgentChange { name: "assistant".to_owned(), effect }]);
+    let effect = AgentEffect::Changed {
+        next_step: Vec::new(),
+        next_turn,
+    };
+    assert_eq!(
+        plan.agents,
+        [AgentChange {
+            name: "assistant".to_owned(),
+            effect
+        }]
+    );
     assert!(!plan.limits);
 }
 
 #[test]
 fn an_agent_sees_tools_at_the_next_step_and_everything_else_at_the_next_turn() {
-    let tool =
-        "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec: {entry: t.so, timeoutMs: 1000}\n";
-    let text = SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: [{ref: Tool/t}]}") + tool;
+    let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec: {entry: t.so, timeoutMs: 1000}\n";
+    let text = SOUND.replace(
+        "modelRef: Model/m}}",
+        "modelRef: Model/m}, tools: [{ref: Tool/t}]}",
+    ) + tool;
     let before = bundle(&[("goondan.yaml", &text), ("t.so", "")]);
     let swarm = before.choose_swarm(None).unwrap().id.clone();
-    let tool = before.tools().keys().find(|id| id.name == "t").unwrap().clone();
-    let built = |content: &str| HashMap::from([(tool.clone(), Fingerprint::of_bytes(content.as_bytes()))]);
-    let (old, new) =
-        (Snapshot::of(&before, &swarm, &built("1"), None), Snapshot::of(&before, &swarm, &built("2"), None));
+    let tool = before
+        .tools()
+        .keys()
+        .find(|id| id.name == "t")
+        .unwrap()
+        .clone();
+    let built =
+        |content: &str| HashMap::from([(tool.clone(), Fingerprint::of_bytes(content.as_bytes()))]);
+    let (old, new) = (
+        Snapshot::of(&before, &swarm, &built("1"), None),
+        Snapshot::of(&before, &swarm, &built("2"), None),
+    );
     let plan = diff(&old, &new);
     assert_eq!(plan.changed, ["Tool/t"]);
-    let effect = AgentEffect::Changed { next_step: vec![AgentPart::Tools], next_turn: Vec::new() };
-    assert_eq!(plan.agents, [AgentChange { name: "assistant".to_owned(), effect }]);
+    let effect = AgentEffect::Changed {
+        next_step: vec![AgentPart::Tools],
+        next_turn: Vec::new(),
+    };
+    assert_eq!(
+        plan.agents,
+        [AgentChange {
+            name: "assistant".to_owned(),
+            effect
+        }]
+    );
     let limits = bundle(&[
-        ("goondan.yaml", &text.replace("agents: [", "policy: {maxStepsPerTurn: 3}, agents: [")),
+        (
+            "goondan.yaml",
+            &text.replace("agents: [", "policy: {maxStepsPerTurn: 3}, agents: ["),
+        ),
         ("t.so", ""),
     ]);
     let plan = diff(&old, &Snapshot::of(&limits, &swarm, &built("1"), None));
-    assert!(plan.limits && plan.agents.is_empty() && plan.changed == ["Swarm/default"], "{plan:?}");
+    assert!(
+        plan.limits && plan.agents.is_empty() && plan.changed == ["Swarm/default"],
+        "{plan:?}"
+    );
 }
 
 #[test]
 fn agents_come_and_go() {
-    let other = SOUND.split("---\n").nth(1).unwrap().replace("name: assistant", "name: other");
+    let other = SOUND
+        .split("---\n")
+        .nth(1)
+        .unwrap()
+        .replace("name: assistant", "name: other");
     let both = format!("{SOUND}---\n{other}");
-    let both = both.replace("agents: [{ref: Agent/assistant}]", "agents: [{ref: Agent/assistant}, {ref: Agent/other}]");
-    let (one, both) = (bundle(&[("goondan.yaml", SOUND)]), bundle(&[("goondan.yaml", &both)]));
+    let both = both.replace(
+        "agents: [{ref: Agent/assistant}]",
+        "agents: [{ref: Agent/assistant}, {ref: Agent/other}]",
+    );
+    let (one, both) = (
+        bundle(&[("goondan.yaml", SOUND)]),
+        bundle(&[("goondan.yaml", &both)]),
+    );
     let (one, both) = (snapshot(&one, None), snapshot(&both, None));
-    let change = |effect| vec![AgentChange { name: "other".to_owned(), effect }];
+    let change = |effect| {
+        vec![AgentChange {
+            name: "other".to_owned(),
+            effect,
+        }]
+    };
     assert_eq!(diff(&one, &both).agents, change(AgentEffect::Added));
     assert_eq!(diff(&both, &one).agents, change(AgentEffect::Draining));
 }
 
 #[test]
 fn secrets_count_where_they_are_wanted_and_leave_no_trace_elsewhere() {
-    let with =
-        |key: &str| bundle(&[("goondan.yaml", &SOUND.replace("model: any", &format!("model: any, apiKey: {key}")))]);
+    let with = |key: &str| {
+        bundle(&[(
+            "goondan.yaml",
+            &SOUND.replace("model: any", &format!("model: any, apiKey: {key}")),
+        )])
+    };
     let named = with("{valueFrom: {env: KEY}}");
-    let key = |value: &str| [("KEY".to_owned(), value.to_owned())].into_iter().collect::<Environment>();
-    let plan = diff(&snapshot(&named, Some(&key("1"))), &snapshot(&named, Some(&key("2"))));
+    let key = |value: &str| {
+        [("KEY".to_owned(), value.to_owned())]
+            .into_iter()
+            .collect::<Environment>()
+    };
+    let plan = diff(
+        &snapshot(&named, Some(&key("1"))),
+        &snapshot(&named, Some(&key("2"))),
+    );
     assert_eq!(plan.changed, ["Model/m"]);
     let inline = |value: &str| with(&format!("{{value: {value}}}"));
-    assert_eq!(snapshot(&inline("one"), None), snapshot(&inline("two"), None));
+    assert_eq!(
+        snapshot(&inline("one"), None),
+        snapshot(&inline("two"), None)
+    );
     let seen = |value| snapshot(&inline(value), Some(&Environment::default()));
     assert_eq!(diff(&seen("one"), &seen("two")).changed, ["Model/m"]);
 }
@@ -174,12 +283,23 @@ fn a_variable_in_the_config_of_a_tool_counts() {
              [{{url: {{valueFrom: {source}}}}}]}}}}\n"
         )
     };
-    let set = |name: &str, value: &str| [(name.to_owned(), value.to_owned())].into_iter().collect::<Environment>();
-    for (source, name) in [("{env: HOOK}", "HOOK"), ("{secretRef: {ref: Secret/hook}}", "SECRET_HOOK")] {
+    let set = |name: &str, value: &str| {
+        [(name.to_owned(), value.to_owned())]
+            .into_iter()
+            .collect::<Environment>()
+    };
+    for (source, name) in [
+        ("{env: HOOK}", "HOOK"),
+        ("{secretRef: {ref: Secret/hook}}", "SECRET_HOOK"),
+    ] {
         let bundle = bundle(&[("goondan.yaml", &tool(source)), ("t.so", "")]);
         let changed = |name: &str| {
             let (one, two) = (set(name, "1"), set(name, "2"));
-            diff(&snapshot(&bundle, Some(&one)), &snapshot(&bundle, Some(&two))).changed
+            diff(
+                &snapshot(&bundle, Some(&one)),
+                &snapshot(&bundle, Some(&two)),
+            )
+            .changed
         };
         assert_eq!(changed(name), ["Tool/t"]);
         assert!(changed("UNRELATED").is_empty());

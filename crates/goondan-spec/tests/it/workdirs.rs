@@ -23,9 +23,16 @@ fn files(workdir: &str) -> MemoryFiles {
 
 /// The working folder, or the codes of what is wrong.
 fn workdir(files: &MemoryFiles) -> Result<Workdir, Vec<String>> {
-    let loaded = load(LoadInput { root: Path::new("/r/team/swarm"), files, base: &base() });
+    let loaded = load(LoadInput {
+        root: Path::new("/r/team/swarm"),
+        files,
+        base: &base(),
+    });
     let codes = found(&loaded);
-    loaded.bundle.map(|bundle| bundle.agents()[0].spec.workdir.clone()).ok_or(codes)
+    loaded
+        .bundle
+        .map(|bundle| bundle.agents()[0].spec.workdir.clone())
+        .ok_or(codes)
 }
 
 #[test]
@@ -40,12 +47,23 @@ fn the_repository_around_the_bundle_is_a_place_to_work() {
         ("project", Ok(Workdir::Project)),
         ("./out", Ok(Workdir::Path("out".to_owned()))),
     ] {
-        assert_eq!(workdir(&files(written).directory("/r/.git")), expected, "{written}");
+        assert_eq!(
+            workdir(&files(written).directory("/r/.git")),
+            expected,
+            "{written}"
+        );
         // A worktree and a submodule have a file there.
-        assert_eq!(workdir(&files(written).file("/r/.git", "gitdir: /elsewhere")), expected, "{written}");
+        assert_eq!(
+            workdir(&files(written).file("/r/.git", "gitdir: /elsewhere")),
+            expected,
+            "{written}"
+        );
     }
     // Its own folder is the top of the repository.
-    assert_eq!(workdir(&files("repository").directory("/r/team/swarm/.git")), Ok(Workdir::Project));
+    assert_eq!(
+        workdir(&files("repository").directory("/r/team/swarm/.git")),
+        Ok(Workdir::Project)
+    );
 }
 
 #[test]
@@ -59,23 +77,54 @@ fn nothing_outside_of_the_repository_is() {
         ("../../src/main.rs", "E_CONFIG_ENTRY_NOT_FOUND"),
     ] {
         let found = workdir(&files(written).directory("/r/.git"));
-        assert_eq!(found, Err(vec![format!("{code} goondan.yaml:9 spec.workdir")]), "{written}");
+        assert_eq!(
+            found,
+            Err(vec![format!("{code} goondan.yaml:9 spec.workdir")]),
+            "{written}"
+        );
     }
-    for (written, code) in [("repository", "E_CONFIG_ENTRY_NOT_FOUND"), ("..", "E_CONFIG_PATH_ESCAPE")] {
+    for (written, code) in [
+        ("repository", "E_CONFIG_ENTRY_NOT_FOUND"),
+        ("..", "E_CONFIG_PATH_ESCAPE"),
+    ] {
         let found = workdir(&files(written));
-        assert_eq!(found, Err(vec![format!("{code} goondan.yaml:9 spec.workdir")]), "{written}");
+        assert_eq!(
+            found,
+            Err(vec![format!("{code} goondan.yaml:9 spec.workdir")]),
+            "{written}"
+        );
     }
 }
 
 /// What an agent that works in `workdir` is told by files called `names`, each as its name, where it lies and its text.
-fn instructions(workdir: &str, names: &str, files: MemoryFiles) -> Vec<(String, Option<PathBuf>, String)> {
-    let spec = format!("modelConfig: {{modelRef: Model/m}}, workdir: {workdir}, prompt: {{instructions: {names}}}");
+fn instructions(
+    workdir: &str,
+    names: &str,
+    files: MemoryFiles,
+) -> Vec<(String, Option<PathBuf>, String)> {
+    let spec = format!(
+        "modelConfig: {{modelRef: Model/m}}, workdir: {workdir}, prompt: {{instructions: {names}}}"
+    );
     let text = SOUND.replace("modelConfig: {modelRef: Model/m}", &spec);
     let files = files.file("/r/team/swarm/goondan.yaml", text);
-    let loaded = load(LoadInput { root: Path::new("/r/team/swarm"), files: &files, base: &base() });
-    let bundle = loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
-    let found = bundle.agents()[0].spec.instructions.clone().expect("it looks for them");
-    found.files.into_iter().map(|file| (file.name, file.outside, file.text)).collect()
+    let loaded = load(LoadInput {
+        root: Path::new("/r/team/swarm"),
+        files: &files,
+        base: &base(),
+    });
+    let bundle = loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    let found = bundle.agents()[0]
+        .spec
+        .instructions
+        .clone()
+        .expect("it looks for them");
+    found
+        .files
+        .into_iter()
+        .map(|file| (file.name, file.outside, file.text))
+        .collect()
 }
 
 #[test]
@@ -91,8 +140,13 @@ fn the_folders_from_the_top_of_the_repository_down_say_how_to_work_there() {
             .file("/r/team/swarm/docs/AGENTS.md", "docs")
             .file("/r/src/AGENTS.md", " \n")
     };
-    let outside =
-        |name: &str, folder: &str, text: &str| (name.to_owned(), Some(PathBuf::from(folder)), text.to_owned());
+    let outside = |name: &str, folder: &str, text: &str| {
+        (
+            name.to_owned(),
+            Some(PathBuf::from(folder)),
+            text.to_owned(),
+        )
+    };
     let inside = |name: &str, text: &str| (name.to_owned(), None, text.to_owned());
     assert_eq!(
         instructions("./docs", "[AGENTS.md, CLAUDE.md]", repository()),
@@ -103,12 +157,31 @@ fn the_folders_from_the_top_of_the_repository_down_say_how_to_work_there() {
             inside("AGENTS.md", "docs"),
         ]
     );
-    assert_eq!(instructions("repository", "[AGENTS.md]", repository()), [outside("AGENTS.md", "/r", "all")]);
+    assert_eq!(
+        instructions("repository", "[AGENTS.md]", repository()),
+        [outside("AGENTS.md", "/r", "all")]
+    );
     // A blank file says nothing.
-    assert_eq!(instructions("../../src", "[AGENTS.md]", repository()), [outside("../AGENTS.md", "/r", "all")]);
-    assert_eq!(instructions("project", "[AGENTS.md]", repository().directory("/r/team/swarm/.git")).len(), 1);
-    let no_repository = MemoryFiles::new().file("/r/AGENTS.md", "no").file("/r/team/swarm/AGENTS.md", "yes");
-    assert_eq!(instructions("project", "[AGENTS.md]", no_repository), [inside("AGENTS.md", "yes")]);
+    assert_eq!(
+        instructions("../../src", "[AGENTS.md]", repository()),
+        [outside("../AGENTS.md", "/r", "all")]
+    );
+    assert_eq!(
+        instructions(
+            "project",
+            "[AGENTS.md]",
+            repository().directory("/r/team/swarm/.git")
+        )
+        .len(),
+        1
+    );
+    let no_repository = MemoryFiles::new()
+        .file("/r/AGENTS.md", "no")
+        .file("/r/team/swarm/AGENTS.md", "yes");
+    assert_eq!(
+        instructions("project", "[AGENTS.md]", no_repository),
+        [inside("AGENTS.md", "yes")]
+    );
 }
 
 #[test]

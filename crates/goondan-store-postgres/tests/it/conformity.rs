@@ -18,9 +18,15 @@ struct InDatabase {
 
 impl Subject for InDatabase {
     fn open(&self) -> Box<dyn Store> {
-        let store = block_in_place(|| Handle::current().block_on(open(&self.address, &self.workspace))).unwrap();
+        let store =
+            block_in_place(|| Handle::current().block_on(open(&self.address, &self.workspace)))
+                .unwrap();
         match self.is_far {
-            true => Box::new(Unreliable::new(Arc::new(store), Duration::from_millis(2), 9)),
+            true => Box::new(Unreliable::new(
+                Arc::new(store),
+                Duration::from_millis(2),
+                9,
+            )),
             false => Box::new(store),
         }
     }
@@ -29,11 +35,25 @@ impl Subject for InDatabase {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_in_a_database_does_what_any_store_must() {
     let Some(address) = database() else { return };
-    check(|| Box::new(InDatabase { address: address.clone(), workspace: fresh(), is_far: false })).await;
+    check(|| {
+        Box::new(InDatabase {
+            address: address.clone(),
+            workspace: fresh(),
+            is_far: false,
+        })
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_does_so_where_some_calls_fail() {
     let Some(address) = database() else { return };
-    check(|| Box::new(InDatabase { address: address.clone(), workspace: fresh(), is_far: true })).await;
+    check(|| {
+        Box::new(InDatabase {
+            address: address.clone(),
+            workspace: fresh(),
+            is_far: true,
+        })
+    })
+    .await;
 }

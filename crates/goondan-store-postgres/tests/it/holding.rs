@@ -15,8 +15,20 @@ async fn a_second_node_is_told_who_holds_the_workspace_and_takes_over_when_it_ma
     let first = open(&address, &workspace).await.unwrap();
     let event = event("one", &instance("k"));
     first.append(accepted(&event)).await.unwrap();
-    let second = PostgresStore::open(&address, &workspace, Box::new(Nowhere), Wait::For(Duration::ZERO)).await;
-    let Err(OpenError::Held { holder: Some(holder), .. }) = second else { panic!("it is held") };
+    let second = PostgresStore::open(
+        &address,
+        &workspace,
+        Box::new(Nowhere),
+        Wait::For(Duration::ZERO),
+    )
+    .await;
+    let Err(OpenError::Held {
+        holder: Some(holder),
+        ..
+    }) = second
+    else {
+        panic!("it is held")
+    };
     assert_eq!(holder.node, first.node());
     let (address_of_second, its_workspace) = (address.clone(), workspace.clone());
     let waiting = tokio::spawn(async move { open(&address_of_second, &its_workspace).await });
@@ -37,14 +49,28 @@ async fn a_second_node_is_told_who_holds_the_workspace_and_takes_over_when_it_ma
 async fn who_only_looks_changes_nothing() {
     let Some(address) = database() else { return };
     let workspace = fresh();
-    let looks = async || PostgresStore::look(&address, &workspace, Box::new(Nowhere)).await.unwrap();
-    assert_eq!(looks().await.instances().await.unwrap(), [], "there is none yet");
+    let looks = async || {
+        PostgresStore::look(&address, &workspace, Box::new(Nowhere))
+            .await
+            .unwrap()
+    };
+    assert_eq!(
+        looks().await.instances().await.unwrap(),
+        [],
+        "there is none yet"
+    );
     let holder = open(&address, &workspace).await.unwrap();
     holder.put_instance(&meta(&instance("k"))).await.unwrap();
     let looking = looks().await;
     assert_eq!(looking.instances().await.unwrap(), [meta(&instance("k"))]);
-    assert!(matches!(looking.put_instance(&meta(&instance("k"))).await, Err(StoreError::Closed)));
-    assert!(matches!(looking.claim(&instance("k")).await, Err(StoreError::Closed)));
+    assert!(matches!(
+        looking.put_instance(&meta(&instance("k"))).await,
+        Err(StoreError::Closed)
+    ));
+    assert!(matches!(
+        looking.claim(&instance("k")).await,
+        Err(StoreError::Closed)
+    ));
     drop(holder);
     forget(&address, &workspace).await.unwrap();
     assert_eq!(looks().await.instances().await.unwrap(), []);

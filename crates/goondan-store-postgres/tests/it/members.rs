@@ -12,7 +12,10 @@ fn nowhere() -> Box<dyn Workspace> {
 }
 
 async fn join(address: &Address, workspace: &str, generation: &str) -> Box<Membership> {
-    match arrive(address, workspace, nowhere, generation, 5).await.unwrap() {
+    match arrive(address, workspace, nowhere, generation, 5)
+        .await
+        .unwrap()
+    {
         Arrival::Works(membership) => membership,
         Arrival::Leads(_) | Arrival::Again(_) => panic!("another node leads"),
     }
@@ -41,7 +44,13 @@ async fn what_nodes_say_comes_once_and_in_order() {
     }
     for number in 0..1_000 {
         assert_eq!(member.leader.hear().await, Some(number.to_string()));
-        assert_eq!(crew.news().await, Some(News::Said { node: node.clone(), words: number.to_string() }));
+        assert_eq!(
+            crew.news().await,
+            Some(News::Said {
+                node: node.clone(),
+                words: number.to_string()
+            })
+        );
     }
 }
 
@@ -53,7 +62,11 @@ async fn a_member_may_write_until_it_is_gone() {
     let crew = leader.crew("one", 5);
     let member = join(&address, &workspace, "one").await;
     let (node, _) = next_member(&crew).await;
-    member.store.put_instance(&meta(&instance("k"))).await.unwrap();
+    member
+        .store
+        .put_instance(&meta(&instance("k")))
+        .await
+        .unwrap();
     assert_eq!(leader.instances().await.unwrap(), [meta(&instance("k"))]);
     drop(member);
     assert_eq!(crew.news().await, Some(News::Left { node }));
@@ -64,7 +77,10 @@ async fn a_member_takes_over_and_the_others_lose_what_they_had() {
     let Some(address) = database() else { return };
     let workspace = fresh();
     let leader = open(&address, &workspace).await.unwrap();
-    let (mut first, mut second) = (join(&address, &workspace, "one").await, join(&address, &workspace, "one").await);
+    let (mut first, mut second) = (
+        join(&address, &workspace, "one").await,
+        join(&address, &workspace, "one").await,
+    );
     drop(leader);
     let (successor, mut other) = tokio::select! {
         Some(succession) = first.over() => (succession, second),
@@ -93,10 +109,18 @@ async fn a_node_with_another_project_waits_until_that_serves() {
     let states = async || {
         let mut nodes = nodes(&address).await.unwrap();
         nodes.retain(|node| node.workspace == workspace);
-        nodes.into_iter().map(|node| (node.state, node.generation)).collect::<Vec<_>>()
+        nodes
+            .into_iter()
+            .map(|node| (node.state, node.generation))
+            .collect::<Vec<_>>()
     };
     let two = Some("two".to_owned());
-    while states().await != [("leads".to_owned(), two.clone()), ("works".to_owned(), two.clone())] {
+    while states().await
+        != [
+            ("leads".to_owned(), two.clone()),
+            ("works".to_owned(), two.clone()),
+        ]
+    {
         tokio::task::yield_now().await;
     }
 }
@@ -111,7 +135,10 @@ async fn a_node_that_has_taken_up_the_project_that_serves_gets_turns() {
     let (node, is_fit) = next_member(&crew).await;
     assert!(!is_fit);
     member.leader.is_left_out().await;
-    assert_eq!(member.leader.serves().await.unwrap().as_deref(), Some("two"));
+    assert_eq!(
+        member.leader.serves().await.unwrap().as_deref(),
+        Some("two")
+    );
     member.leader.set_generation("two").await.unwrap();
     assert_eq!(next_member(&crew).await, (node, true));
 }

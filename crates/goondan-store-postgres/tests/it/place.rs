@@ -24,7 +24,9 @@ pub(crate) fn database() -> Option<Address> {
 pub(crate) fn fresh() -> String {
     format!(
         "test-{}",
-        std::iter::repeat_with(|| char::from(rand::random_range(b'a'..=b'z'))).take(12).collect::<String>()
+        std::iter::repeat_with(|| char::from(rand::random_range(b'a'..=b'z')))
+            .take(12)
+            .collect::<String>()
     )
 }
 

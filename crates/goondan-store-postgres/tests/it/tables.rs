@@ -12,7 +12,11 @@ async fn fresh_database() -> Option<(Address, tokio_postgres::Client)> {
     database()?;
     let shared = std::env::var("GOONDAN_TEST_POSTGRES").unwrap();
     let name = fresh().replace('-', "_");
-    client(&shared).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+    client(&shared)
+        .await
+        .batch_execute(&format!("CREATE DATABASE {name}"))
+        .await
+        .unwrap();
     let own = format!("{}/{name}", shared.rsplit_once('/').unwrap().0);
     Some((own.parse().unwrap(), client(&own).await))
 }
@@ -25,7 +29,9 @@ async fn client(address: &str) -> tokio_postgres::Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_looks_while_they_are_made_sees_none_or_all() {
-    let Some((address, _client)) = fresh_database().await else { return };
+    let Some((address, _client)) = fresh_database().await else {
+        return;
+    };
     let is_made = AtomicBool::new(false);
     let looks = async {
         while !is_made.load(Ordering::Relaxed) {
@@ -43,19 +49,31 @@ async fn whoever_looks_while_they_are_made_sees_none_or_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn those_of_another_version_are_told() {
-    let Some((address, client)) = fresh_database().await else { return };
+    let Some((address, client)) = fresh_database().await else {
+        return;
+    };
     drop(open(&address, &fresh()).await.unwrap());
     let told = async |sql: &str| {
         client.batch_execute(sql).await.unwrap();
-        let Err(OpenError::Unusable { cause, .. }) = nodes(&address).await else { panic!("it is of another version") };
+        let Err(OpenError::Unusable { cause, .. }) = nodes(&address).await else {
+            panic!("it is of another version")
+        };
         cause
     };
     let latest = "(SELECT max(version) FROM goondan.versions)";
-    let older = told(&format!("DELETE FROM goondan.versions WHERE version = {latest}")).await;
+    let older = told(&format!(
+        "DELETE FROM goondan.versions WHERE version = {latest}"
+    ))
+    .await;
     assert!(
-        older.starts_with("its tables are of version 2, and this program reads version 3: start a node"),
+        older.starts_with(
+            "its tables are of version 2, and this program reads version 3: start a node"
+        ),
         "{older}"
     );
     let newer = told("INSERT INTO goondan.versions (version) VALUES (99)").await;
-    assert!(newer.starts_with("its tables are of version 99, and this program knows version 3 at most"), "{newer}");
+    assert!(
+        newer.starts_with("its tables are of version 99, and this program knows version 3 at most"),
+        "{newer}"
+    );
 }

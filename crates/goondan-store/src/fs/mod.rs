@@ -49,7 +49,10 @@ pub struct Opened {
 }
 
 /// An open file.
-#[allow(clippy::len_without_is_empty, reason = "whether it is empty takes a look at the disk, too")]
+#[allow(
+    clippy::len_without_is_empty,
+    reason = "whether it is empty takes a look at the disk, too"
+)]
 pub trait DataFile: Send + Sync {
     /// Its length in bytes.
     fn len(&self) -> io::Result<u64>;

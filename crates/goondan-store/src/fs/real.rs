@@ -30,7 +30,12 @@ impl FileSystem for RealFs {
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match open(path, false) {
             Err(error) if is_missing(&error) => {}
-            opened => return opened.map(|file| Opened { file, is_new: false }),
+            opened => {
+                return opened.map(|file| Opened {
+                    file,
+                    is_new: false,
+                });
+            }
         }
         let mut made = open(path, true);
         if made.as_ref().is_err_and(is_missing)
@@ -39,7 +44,10 @@ impl FileSystem for RealFs {
             private::make_folder(folder)?;
             made = open(path, true);
         }
-        Ok(Opened { file: made?, is_new: true })
+        Ok(Opened {
+            file: made?,
+            is_new: true,
+        })
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -60,7 +68,11 @@ impl FileSystem for RealFs {
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         // Windows has no such call and needs none.
-        if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
+        if cfg!(windows) {
+            Ok(())
+        } else {
+            File::open(path)?.sync_all()
+        }
     }
 
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -110,7 +122,9 @@ fn boot() -> Option<String> {
 fn comfortable() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     // Without a limit, as many as are of use.
-    limit.map_or(MANY, |limit| usize::try_from(limit / SHARE).unwrap_or(MANY).min(MANY))
+    limit.map_or(MANY, |limit| {
+        usize::try_from(limit / SHARE).unwrap_or(MANY).min(MANY)
+    })
 }
 
 #[cfg(not(unix))]
@@ -119,7 +133,11 @@ fn comfortable() -> usize {
 }
 
 fn open(path: &Path, new: bool) -> io::Result<Box<dyn DataFile>> {
-    let file = private::options().read(true).write(true).create_new(new).open(path)?;
+    let file = private::options()
+        .read(true)
+        .write(true)
+        .create_new(new)
+        .open(path)?;
     OPEN.fetch_add(1, Ordering::Relaxed);
     Ok(Box::new(RealFile(file)))
 }

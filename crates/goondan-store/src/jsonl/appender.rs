@@ -33,7 +33,16 @@ pub(super) struct Appender {
 impl Appender {
     /// Lines for the file at `path`. The names of up to `depth` folders above it are put on disk with its own.
     pub(super) fn new(disk: Arc<Disk>, path: PathBuf, depth: usize) -> Self {
-        Appender { disk, path, file: None, end: None, synced: 0, has_debris: false, depth, buffer: Vec::new() }
+        Appender {
+            disk,
+            path,
+            file: None,
+            end: None,
+            synced: 0,
+            has_debris: false,
+            depth,
+            buffer: Vec::new(),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -46,14 +55,21 @@ impl Appender {
     }
 
     /// Appends lines with one write, all or none.
-    pub(super) fn append_all<T: Serialize>(&mut self, values: impl Iterator<Item = T>) -> Result<(), StoreError> {
+    pub(super) fn append_all<T: Serialize>(
+        &mut self,
+        values: impl Iterator<Item = T>,
+    ) -> Result<(), StoreError> {
         self.buffer.clear();
-        lines::encode(&mut self.buffer, values).map_err(|cause| self.failed("encode a line of", cause))?;
+        lines::encode(&mut self.buffer, values)
+            .map_err(|cause| self.failed("encode a line of", cause))?;
         self.write_buffer()
     }
 
     /// Appends lines that are encoded already with one write, all or none.
-    pub(super) fn append_lines<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Result<(), StoreError> {
+    pub(super) fn append_lines<'a>(
+        &mut self,
+        lines: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), StoreError> {
         self.buffer.clear();
         lines.for_each(|line| self.buffer.extend_from_slice(line));
         self.write_buffer()
@@ -63,7 +79,8 @@ impl Appender {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.write().map_err(|cause| self.failed("append to", cause))?;
+        self.write()
+            .map_err(|cause| self.failed("append to", cause))?;
         self.close_if_crowded();
         Ok(())
     }
@@ -82,7 +99,8 @@ impl Appender {
     /// Puts everything that was appended on disk, by this process or by an earlier one. On an error it is gone: nobody knows
     /// what of it the disk holds, so that it has to be appended again.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        self.try_sync().map_err(|cause| self.failed("put on disk", cause))?;
+        self.try_sync()
+            .map_err(|cause| self.failed("put on disk", cause))?;
         self.close_if_crowded();
         Ok(())
     }
@@ -98,7 +116,10 @@ impl Appender {
         if !self.disk.exists(&self.path) {
             // What was written went to a file without a name.
             self.forget_file();
-            return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it was deleted while it was in use",
+            ));
         }
         self.disk.put_name(&self.path, self.depth)?;
         self.synced = end;
@@ -144,7 +165,10 @@ impl Appender {
     }
 
     /// As [`Appender::replace`], with what `write` writes.
-    pub(super) fn replace_with(&mut self, write: impl FnOnce(&mut FileWriter) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn replace_with(
+        &mut self,
+        write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
+    ) -> io::Result<()> {
         self.forget_file();
         self.disk.replace_with(&self.path, write)
     }
@@ -175,7 +199,10 @@ impl Appender {
         }
         self.buffer.clear();
         self.buffer.extend_from_slice(bytes);
-        self.buffer.resize(bytes.len().max(usize::try_from(before).unwrap_or_default()), b'\n');
+        self.buffer.resize(
+            bytes.len().max(usize::try_from(before).unwrap_or_default()),
+            b'\n',
+        );
         file.write_at(0, &self.buffer)?;
         if end < before {
             file.set_len(end)?;
@@ -229,7 +256,10 @@ impl Appender {
             let opened = self.disk.open(&self.path)?;
             if opened.is_new && self.end.is_some_and(|end| end > 0) {
                 self.end = None;
-                return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
+                return Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "it was deleted while it was in use",
+                ));
             }
             self.file = Some(opened.file);
         }
@@ -290,7 +320,12 @@ mod tests {
         lines.append(&1).unwrap();
         fs.leave_room(Some(3));
         let error = lines.append(&"a long line").unwrap_err();
-        assert!(error.to_string().starts_with("failed to append to /x.jsonl: "), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("failed to append to /x.jsonl: "),
+            "{error}"
+        );
         assert_eq!(text(&fs), "1\n");
         fs.leave_room(None);
         lines.append(&2).unwrap();
@@ -341,7 +376,9 @@ mod tests {
         let mut other = Appender::new(Arc::clone(&disk), "/other".into(), 1);
         other.append(&0).unwrap();
         other.sync().unwrap();
-        Appender::new(Arc::clone(&disk), PATH.into(), 1).append(&1).unwrap();
+        Appender::new(Arc::clone(&disk), PATH.into(), 1)
+            .append(&1)
+            .unwrap();
         let mut lines = Appender::new(disk, PATH.into(), 1);
         lines.append(&2).unwrap();
         lines.sync().unwrap();
@@ -353,13 +390,19 @@ mod tests {
     fn lines_are_put_in_the_place_of_others_where_they_lie() {
         let fs = SimFs::new();
         let mut lines = appender(&fs);
-        for (first, wanted) in [("1\n2\n3\n", "1\n2\n3\n4\n"), ("5\n", "5\n4\n"), ("66\n77\n8\n", "66\n77\n8\n4\n")] {
+        for (first, wanted) in [
+            ("1\n2\n3\n", "1\n2\n3\n4\n"),
+            ("5\n", "5\n4\n"),
+            ("66\n77\n8\n", "66\n77\n8\n4\n"),
+        ] {
             lines.overwrite(first.as_bytes()).unwrap();
             lines.append(&4).unwrap();
             assert_eq!(text(&fs), wanted);
         }
         fs.leave_room(Some(2));
-        lines.overwrite(b"a line for which there is no room\n").unwrap_err();
+        lines
+            .overwrite(b"a line for which there is no room\n")
+            .unwrap_err();
         assert_eq!(text(&fs), "66\n77\n8\n4\n");
     }
 
@@ -371,7 +414,13 @@ mod tests {
         lines.append(&1).unwrap();
         fs.remove_folder(Path::new("/d")).unwrap();
         lines.append(&2).unwrap();
-        assert!(lines.sync().unwrap_err().to_string().ends_with("it was deleted while it was in use"));
+        assert!(
+            lines
+                .sync()
+                .unwrap_err()
+                .to_string()
+                .ends_with("it was deleted while it was in use")
+        );
         lines.append(&3).unwrap();
         lines.sync().unwrap();
         assert_eq!(fs.contents(Path::new("/d/x")).unwrap(), b"3\n");

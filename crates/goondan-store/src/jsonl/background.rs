@@ -65,11 +65,20 @@ impl Background {
     pub(super) fn start(disk: Arc<Disk>, workspace: PathBuf) -> std::io::Result<Self> {
         let files = RuntimeEventFiles::new(Arc::clone(&disk), workspace.clone());
         let (waiting, metas) = (Mutex::default(), Mutex::default());
-        let shared = Arc::new(Shared { disk, workspace, waiting, wake: Condvar::new(), metas });
+        let shared = Arc::new(Shared {
+            disk,
+            workspace,
+            waiting,
+            wake: Condvar::new(),
+            metas,
+        });
         let of_writer = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("gdn-background".to_owned());
         let writer = thread.spawn(move || of_writer.run(files))?;
-        Ok(Background { shared, writer: Mutex::new(Some(writer)) })
+        Ok(Background {
+            shared,
+            writer: Mutex::new(Some(writer)),
+        })
     }
 
     /// Appends `event`, soon. Never waits: an event that finds no room is dropped.
@@ -110,7 +119,12 @@ impl Background {
         // Held, so that it is in one of the two places.
         let _metas = self.shared.metas();
         let waiting = self.shared.waiting().metas.get(id).cloned();
-        waiting.or_else(|| folders::find(&self.shared.disk, &layout::instance_dir(&self.shared.workspace, id)))
+        waiting.or_else(|| {
+            folders::find(
+                &self.shared.disk,
+                &layout::instance_dir(&self.shared.workspace, id),
+            )
+        })
     }
 
     /// Writes the events that wait, and comes back when that is done.
@@ -140,7 +154,12 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.shared.waiting().is_over = true;
         self.shared.wake.notify_one();
-        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(writer) = self
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             let _ = writer.join();
         }
     }
@@ -160,7 +179,10 @@ impl Shared {
             let due = self.wait();
             files.append(&due.events);
             if due.dropped > 0 {
-                tracing::warn!(dropped = due.dropped, "runtime events were not written: the disk is too slow");
+                tracing::warn!(
+                    dropped = due.dropped,
+                    "runtime events were not written: the disk is too slow"
+                );
             }
             if due.metas {
                 self.write_metas();
@@ -203,8 +225,16 @@ impl Shared {
                 None => doze.take().filter(|until| *until > now),
             };
             waiting = match waiting.wakes_at {
-                Some(at) => self.wake.wait_timeout(waiting, at - now).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    self.wake
+                        .wait_timeout(waiting, at - now)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+                None => self
+                    .wake
+                    .wait(waiting)
+                    .unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
@@ -220,7 +250,11 @@ impl Shared {
     }
 
     fn write_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        folders::put_meta(&self.disk, &layout::instance_dir(&self.workspace, &meta.id()), meta)
+        folders::put_meta(
+            &self.disk,
+            &layout::instance_dir(&self.workspace, &meta.id()),
+            meta,
+        )
     }
 }
 
@@ -240,7 +274,10 @@ impl Waiting {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        [self.events_due, self.metas_due].into_iter().flatten().min()
+        [self.events_due, self.metas_due]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn take(&mut self, now: Instant) -> Due {

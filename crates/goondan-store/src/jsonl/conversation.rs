@@ -39,7 +39,9 @@ pub(super) struct JsonlConversation {
 
 impl JsonlConversation {
     pub(super) fn new(id: InstanceId, shared: Shared, dir: &Path) -> Self {
-        JsonlConversation { files: Some(Files::new(id, shared, dir)) }
+        JsonlConversation {
+            files: Some(Files::new(id, shared, dir)),
+        }
     }
 
     fn files(&mut self) -> Result<&mut Files, StoreError> {
@@ -85,7 +87,12 @@ impl OpenConversation for JsonlConversation {
         self.blocking(move |files| files.fold(&fold, None)).await
     }
 
-    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError> {
+    async fn end_turn(
+        &mut self,
+        turn: FinishedTurn,
+        fold: Fold<'_>,
+        meta: InstanceMeta,
+    ) -> Result<bool, StoreError> {
         let fold = OwnedFold::from(fold);
         let files = self.files()?;
         let carried = files.carry(&fold);
@@ -95,7 +102,11 @@ impl OpenConversation for JsonlConversation {
         }
         let files = self.files()?;
         let (carrier, is_carried) = (turn.turn_id.clone(), carried.is_some());
-        files.shared.inbox.commit(&InboxRecord::done(turn, carried)).await?;
+        files
+            .shared
+            .inbox
+            .commit(&InboxRecord::done(turn, carried))
+            .await?;
         files.shared.background.put_meta_soon(meta);
         // It is over, whether this succeeds or not: the next turn does what could not be done.
         let folded = match is_carried {
@@ -132,13 +143,28 @@ struct Files {
 
 impl Files {
     fn new(id: InstanceId, shared: Shared, dir: &Path) -> Self {
-        let base = Appender::new(Arc::clone(&shared.disk), dir.join(layout::BASE), layout::DEPTH);
-        let events = Appender::new(Arc::clone(&shared.disk), dir.join(layout::EVENTS), layout::DEPTH);
-        Files { id, shared, base, events }
+        let base = Appender::new(
+            Arc::clone(&shared.disk),
+            dir.join(layout::BASE),
+            layout::DEPTH,
+        );
+        let events = Appender::new(
+            Arc::clone(&shared.disk),
+            dir.join(layout::EVENTS),
+            layout::DEPTH,
+        );
+        Files {
+            id,
+            shared,
+            base,
+            events,
+        }
     }
 
     fn are_there(&self) -> bool {
-        [&self.base, &self.events].iter().any(|file| self.shared.disk.exists(file.path()))
+        [&self.base, &self.events]
+            .iter()
+            .any(|file| self.shared.disk.exists(file.path()))
     }
 
     fn load(&self) -> Result<StoredConversation, StoreError> {
@@ -159,7 +185,12 @@ impl Files {
             return None;
         }
         self.shared.unsettled.carries(&self.id);
-        Some(CarriedFold { instance: self.id.clone(), at, is_whole, messages: messages.clone() })
+        Some(CarriedFold {
+            instance: self.id.clone(),
+            at,
+            is_whole,
+            messages: messages.clone(),
+        })
     }
 
     /// Puts all appended events on disk, and what earlier turns have folded.
@@ -190,7 +221,9 @@ impl Files {
         match carrier {
             Some(turn_id) => {
                 self.base.keep();
-                self.shared.unsettled.add(&self.id, turn_id, self.base.len() - before);
+                self.shared
+                    .unsettled
+                    .add(&self.id, turn_id, self.base.len() - before);
             }
             None => self.sync_base()?,
         }
@@ -203,7 +236,8 @@ impl Files {
     fn rewrite(&mut self, messages: &[Arc<Message>], is_carried: bool) -> Result<(), StoreError> {
         let path = self.base.path().to_owned();
         let mut bytes = Vec::new();
-        lines::encode(&mut bytes, messages).map_err(|cause| StoreError::file("encode", &path, cause))?;
+        lines::encode(&mut bytes, messages)
+            .map_err(|cause| StoreError::file("encode", &path, cause))?;
         let written = match is_carried {
             true => self.base.overwrite(&bytes),
             false => self.base.replace(&bytes),
@@ -220,15 +254,26 @@ impl Files {
 }
 
 /// Reads a conversation.
-pub(super) fn read(disk: &Disk, base: &Path, events: &Path) -> Result<StoredConversation, StoreError> {
+pub(super) fn read(
+    disk: &Disk,
+    base: &Path,
+    events: &Path,
+) -> Result<StoredConversation, StoreError> {
     // In this order: whoever looks on while a turn is folded may see its events twice, which `restore` tells, and never
     // misses them.
     let (events, mut warnings) = read_lines::<MessageEvent>(disk, events)?.into_values();
     let (base, more) = read_lines::<Arc<Message>>(disk, base)?.into_values();
     warnings.extend(more);
-    Ok(StoredConversation { base, events, warnings })
+    Ok(StoredConversation {
+        base,
+        events,
+        warnings,
+    })
 }
 
-fn read_lines<T: serde::de::DeserializeOwned>(disk: &Disk, path: &Path) -> Result<lines::Lines<T>, StoreError> {
+fn read_lines<T: serde::de::DeserializeOwned>(
+    disk: &Disk,
+    path: &Path,
+) -> Result<lines::Lines<T>, StoreError> {
     lines::read(&**disk, path).map_err(|cause| StoreError::file("read", path, cause))
 }

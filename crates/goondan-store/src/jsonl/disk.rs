@@ -47,14 +47,21 @@ const QUICK: Duration = Duration::from_millis(1);
 
 impl Disk {
     pub(super) fn new(fs: Arc<dyn FileSystem>) -> Arc<Self> {
-        Arc::new(Disk { fs, named: Mutex::default(), last_sync: AtomicU64::new(u64::MAX) })
+        Arc::new(Disk {
+            fs,
+            named: Mutex::default(),
+            last_sync: AtomicU64::new(u64::MAX),
+        })
     }
 
     /// Puts the contents of `file` on disk.
     pub(super) fn sync(&self, file: &mut dyn DataFile) -> io::Result<()> {
         let begin = Instant::now();
         file.sync()?;
-        self.last_sync.store(u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.last_sync.store(
+            u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
         Ok(())
     }
 
@@ -109,14 +116,20 @@ impl Disk {
 
     /// Whether the name of a file is on disk.
     pub(super) fn has_names(&self, path: &Path) -> bool {
-        path.parent().is_some_and(|folder| self.named().folders.contains(folder))
+        path.parent()
+            .is_some_and(|folder| self.named().folders.contains(folder))
     }
 
     /// Puts the name of a file on disk, where it may not be there. The names of up to `depth` folders above it may be as new.
     pub(super) fn put_name(&self, path: &Path, depth: usize) -> io::Result<()> {
-        let Some(folder) = path.parent().filter(|_| !self.has_names(path)) else { return Ok(()) };
+        let Some(folder) = path.parent().filter(|_| !self.has_names(path)) else {
+            return Ok(());
+        };
         let made = *self.named().made_in(folder);
-        path.ancestors().skip(1).take(depth).try_for_each(|folder| self.fs.sync_folder(folder))?;
+        path.ancestors()
+            .skip(1)
+            .take(depth)
+            .try_for_each(|folder| self.fs.sync_folder(folder))?;
         let mut named = self.named();
         if named.folders.len() >= MOST_NAMED {
             // To put a name on disk once more costs little.

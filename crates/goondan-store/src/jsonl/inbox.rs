@@ -99,8 +99,16 @@ impl Inbox {
 
     fn open_with(disk: Arc<Disk>, path: &Path, worth_compacting: u64) -> Result<Found, StoreError> {
         let failed = |cause: io::Error| StoreError::file("read", path, cause);
-        let TakenUp { held, count, closed_in } = records::take_up(&**disk, path).map_err(failed)?;
-        let Held { recovered, unsettled, .. } = held;
+        let TakenUp {
+            held,
+            count,
+            closed_in,
+        } = records::take_up(&**disk, path).map_err(failed)?;
+        let Held {
+            recovered,
+            unsettled,
+            ..
+        } = held;
         let is_closed = closed_in.is_some() && closed_in == disk.boot();
         let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
         if count > 0 && !is_closed {
@@ -109,13 +117,34 @@ impl Inbox {
         }
         let check_at = worth_compacting;
         let ledger = Ledger::default();
-        let file = Mutex::new(File { lines, worth_compacting, ledger, check_at });
-        let shared = Arc::new(Shared { disk, queue: Mutex::default(), wake: Condvar::new(), file });
+        let file = Mutex::new(File {
+            lines,
+            worth_compacting,
+            ledger,
+            check_at,
+        });
+        let shared = Arc::new(Shared {
+            disk,
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            file,
+        });
         let of_thread = Arc::clone(&shared);
-        let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || of_thread.run());
-        let writer = spawned.map_err(|cause| StoreError::file("start the writer of", path, cause))?;
-        let inbox = Inbox { shared, writer: Mutex::new(Some(writer)) };
-        Ok(Found { inbox, recovered, unsettled, is_closed })
+        let spawned = std::thread::Builder::new()
+            .name("gdn-inbox".to_owned())
+            .spawn(move || of_thread.run());
+        let writer =
+            spawned.map_err(|cause| StoreError::file("start the writer of", path, cause))?;
+        let inbox = Inbox {
+            shared,
+            writer: Mutex::new(Some(writer)),
+        };
+        Ok(Found {
+            inbox,
+            recovered,
+            unsettled,
+            is_closed,
+        })
     }
 
     /// Appends in the order of the calls, and never waits for the disk.
@@ -141,7 +170,10 @@ impl Inbox {
     /// Appends a record that nobody waits for: it goes to disk with the next one that somebody waits for.
     pub(super) fn submit_later(&self, record: &InboxRecord) {
         if let Ok(line) = line_of(record) {
-            self.shared.queue().jobs.push(Job { line, receipt: None });
+            self.shared.queue().jobs.push(Job {
+                line,
+                receipt: None,
+            });
         }
     }
 
@@ -152,7 +184,9 @@ impl Inbox {
         drop(queue);
         match line_of(record) {
             // Without it, the next process looks at what this one has written.
-            Ok(line) if is_idle => drop(self.shared.file().lines.append_lines([&*line].into_iter())),
+            Ok(line) if is_idle => {
+                drop(self.shared.file().lines.append_lines([&*line].into_iter()))
+            }
             Ok(_) => self.submit_later(record),
             Err(_) => {}
         }
@@ -161,10 +195,14 @@ impl Inbox {
     /// Queues a record, which is encoded before the queue is held.
     fn admit(&self, record: &InboxRecord) -> Result<(MutexGuard<'_, Queue>, Ticket), StoreError> {
         let path = || self.shared.file().lines.path().to_owned();
-        let line = line_of(record).map_err(|cause| StoreError::file("encode a record of", &path(), cause))?;
+        let line = line_of(record)
+            .map_err(|cause| StoreError::file("encode a record of", &path(), cause))?;
         let (receipt, ticket) = Ticket::new();
         let mut queue = self.shared.queue();
-        queue.jobs.push(Job { line, receipt: Some(receipt) });
+        queue.jobs.push(Job {
+            line,
+            receipt: Some(receipt),
+        });
         Ok((queue, ticket))
     }
 }
@@ -180,7 +218,12 @@ impl Inbox {
     pub(super) fn close(&self) {
         self.shared.queue().is_over = true;
         self.shared.wake.notify_one();
-        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(writer) = self
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             // The last reference may be dropped by a callback, on the writer's own thread.
             if writer.thread().id() != std::thread::current().id() {
                 let _ = writer.join();
@@ -254,7 +297,10 @@ impl Shared {
     /// Puts records on disk and tells those who wait, in their order. Whether it is time to look at the size of the file.
     fn write(&self, batch: Vec<Job>) -> bool {
         let mut file = self.file();
-        let written = file.lines.append_lines(batch.iter().map(|job| &*job.line)).and_then(|()| file.lines.sync());
+        let written = file
+            .lines
+            .append_lines(batch.iter().map(|job| &*job.line))
+            .and_then(|()| file.lines.sync());
         let is_large = file.lines.len() >= file.check_at;
         drop(file);
         for receipt in batch.into_iter().filter_map(|job| job.receipt) {
@@ -331,7 +377,8 @@ mod tests {
     const SMALL: u64 = 8_000;
 
     fn open(fs: &SimFs) -> (Inbox, Recovered) {
-        let found = Inbox::open_with(Disk::new(Arc::new(fs.clone())), Path::new(PATH), SMALL).unwrap();
+        let found =
+            Inbox::open_with(Disk::new(Arc::new(fs.clone())), Path::new(PATH), SMALL).unwrap();
         (found.inbox, found.recovered)
     }
 
@@ -349,7 +396,9 @@ mod tests {
     /// Accepts events, and is done with all but every seventh, until the process dies.
     fn work(inbox: &Inbox, round: usize) -> Acknowledged {
         let mut acknowledged = Acknowledged::default();
-        let events: Vec<AgentEvent> = (0..60).map(|n| event(&format!("{round}-{n}"), &instance("k"))).collect();
+        let events: Vec<AgentEvent> = (0..60)
+            .map(|n| event(&format!("{round}-{n}"), &instance("k")))
+            .collect();
         for (n, event) in events.iter().enumerate() {
             if submit(inbox, accepted(event)).is_err() {
                 break;
@@ -363,11 +412,27 @@ mod tests {
     }
 
     fn check(acknowledged: &Acknowledged, recovered: &Recovered) {
-        let pending: HashSet<String> = recovered.pending.iter().map(|event| event.id.clone()).collect();
-        let handled: HashSet<&str> = recovered.handled.iter().map(|handled| handled.event_id.as_str()).collect();
+        let pending: HashSet<String> = recovered
+            .pending
+            .iter()
+            .map(|event| event.id.clone())
+            .collect();
+        let handled: HashSet<&str> = recovered
+            .handled
+            .iter()
+            .map(|handled| handled.event_id.as_str())
+            .collect();
         let lost = |id: &&String| !pending.contains(*id) && !handled.contains(id.as_str());
-        assert_eq!(acknowledged.accepted.iter().find(lost), None, "an accepted event is lost");
-        assert_eq!(acknowledged.done.intersection(&pending).next(), None, "an event that is done comes back");
+        assert_eq!(
+            acknowledged.accepted.iter().find(lost),
+            None,
+            "an accepted event is lost"
+        );
+        assert_eq!(
+            acknowledged.done.intersection(&pending).next(),
+            None,
+            "an event that is done comes back"
+        );
     }
 
     #[test]
@@ -424,7 +489,13 @@ mod tests {
         drop(inbox);
         let recovered = open(&fs.kill()).1;
         check(&acknowledged, &recovered);
-        let last: Vec<_> = recovered.pending.iter().rev().take(2).map(|event| &*event.id).collect();
+        let last: Vec<_> = recovered
+            .pending
+            .iter()
+            .rev()
+            .take(2)
+            .map(|event| &*event.id)
+            .collect();
         assert_eq!(last, ["two", "one"]);
     }
 }

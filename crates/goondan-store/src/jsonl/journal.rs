@@ -38,7 +38,12 @@ pub(super) struct Journals {
 impl Journals {
     /// The journals of the workspace in that folder.
     pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf) -> Self {
-        Journals { disk, workspace, running: Default::default(), empty: Default::default() }
+        Journals {
+            disk,
+            workspace,
+            running: Default::default(),
+            empty: Default::default(),
+        }
     }
 
     fn appender(&self, instance: &InstanceId) -> Appender {
@@ -47,7 +52,10 @@ impl Journals {
     }
 
     fn take_empty(&self, instance: &InstanceId) -> Option<Appender> {
-        self.empty.lock().unwrap_or_else(PoisonError::into_inner).remove(instance)
+        self.empty
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(instance)
     }
 
     fn remember(&self, instance: &InstanceId, appender: Appender) {
@@ -59,7 +67,8 @@ impl Journals {
     }
 
     fn begin(&self, instance: &InstanceId, journal: JsonlTurnJournal) -> Arc<dyn TurnJournal> {
-        self.running().insert(instance.clone(), Arc::clone(&journal.appender));
+        self.running()
+            .insert(instance.clone(), Arc::clone(&journal.appender));
         Arc::new(journal)
     }
 
@@ -70,7 +79,11 @@ impl Journals {
 
 impl Journals {
     /// The journal of a turn that begins, or begins again.
-    pub(super) async fn open(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+    pub(super) async fn open(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
         let (appender, is_empty) = match self.take_empty(instance) {
             Some(appender) => (appender, true),
             None => {
@@ -88,13 +101,24 @@ impl Journals {
         };
         let held = recorded.is_empty().then(Vec::new);
         let appender = Arc::new(Mutex::new(appender));
-        Ok(self.begin(instance, JsonlTurnJournal { disk, turn_id, recorded, held: held.into(), appender }))
+        Ok(self.begin(
+            instance,
+            JsonlTurnJournal {
+                disk,
+                turn_id,
+                recorded,
+                held: held.into(),
+                appender,
+            },
+        ))
     }
 
     /// Forgets a turn that is over.
     pub(super) fn close(&self, instance: &InstanceId) -> Result<(), StoreError> {
         let running = self.running().remove(instance);
-        let Some(mut appender) = running.and_then(|running| Some(Arc::into_inner(running)?.into_inner())) else {
+        let Some(mut appender) =
+            running.and_then(|running| Some(Arc::into_inner(running)?.into_inner()))
+        else {
             return self.appender(instance).clear();
         };
         appender.clear()?;
@@ -119,7 +143,10 @@ fn recorded(
     // A record stands on all those before it: behind one that can't be read, nothing counts.
     let sound_until = records.sound_until;
     let mut recorded = HashMap::new();
-    let sound = records.values.into_iter().take_while(|(_, place)| place.end <= sound_until);
+    let sound = records
+        .values
+        .into_iter()
+        .take_while(|(_, place)| place.end <= sound_until);
     for (record, _) in sound.filter(|(record, _)| record.turn_id() == turn_id) {
         match record {
             Record::Intent { effect, .. } => recorded.insert(effect, None),
@@ -138,12 +165,19 @@ fn recorded(
 /// The turn that the journal in `path` is of; `None` where it is empty.
 pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<String> {
     let records = lines::read::<Record>(fs, path).ok()?;
-    records.values.first().map(|(record, _)| record.turn_id().to_owned())
+    records
+        .values
+        .first()
+        .map(|(record, _)| record.turn_id().to_owned())
 }
 
 /// One line of `journal.jsonl`. To write it, what it says is borrowed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "record", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "record",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum Record<S = String, V = Value> {
     /// Something is about to be done.
     Intent {
@@ -195,7 +229,13 @@ impl JsonlTurnJournal {
     async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
         let may_repeat = effect.when_interrupted == WhenInterrupted::RunAgain;
         let (turn_id, intent) = (&*self.turn_id, &effect.intent);
-        let record = Record::Intent { turn_id, effect: &*effect.id, kind: effect.kind, intent, may_repeat };
+        let record = Record::Intent {
+            turn_id,
+            effect: &*effect.id,
+            kind: effect.kind,
+            intent,
+            may_repeat,
+        };
         if effect.kind == EffectKind::ModelCall && self.hold(&record, |held| held.is_empty()) {
             return Ok(());
         }
@@ -203,11 +243,16 @@ impl JsonlTurnJournal {
     }
 
     async fn finish(&self, effect: &Effect, value: &Value) -> Result<(), StoreError> {
-        let record = Record::Outcome { turn_id: &*self.turn_id, effect: &*effect.id, value };
+        let record = Record::Outcome {
+            turn_id: &*self.turn_id,
+            effect: &*effect.id,
+            value,
+        };
         if effect.kind == EffectKind::ModelCall && self.hold(&record, |held| !held.is_empty()) {
             return Ok(());
         }
-        self.write(&record, effect.kind == EffectKind::Approval).await
+        self.write(&record, effect.kind == EffectKind::Approval)
+            .await
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
@@ -215,9 +260,15 @@ impl JsonlTurnJournal {
     }
 
     /// Keeps a record for later, if nothing is written yet and what is held is as it has to be.
-    fn hold(&self, record: &Record<&str, &Value>, is_fitting: impl FnOnce(&Vec<u8>) -> bool) -> bool {
+    fn hold(
+        &self,
+        record: &Record<&str, &Value>,
+        is_fitting: impl FnOnce(&Vec<u8>) -> bool,
+    ) -> bool {
         let mut held = self.held();
-        let Some(held) = held.as_mut().filter(|held| is_fitting(held)) else { return false };
+        let Some(held) = held.as_mut().filter(|held| is_fitting(held)) else {
+            return false;
+        };
         let before = held.len();
         // What can't be encoded is told by the write.
         let is_held = lines::encode(held, [record]).is_ok() && held.len() <= MOST_HELD;
@@ -234,7 +285,9 @@ impl JsonlTurnJournal {
         let encoded = lines::encode(&mut line, [record]);
         encoded.map_err(|cause| StoreError::file("encode a line of", appender.path(), cause))?;
         let held = self.held().take();
-        if let Err(error) = appender.append_lines([held.as_deref().unwrap_or_default(), &line].into_iter()) {
+        if let Err(error) =
+            appender.append_lines([held.as_deref().unwrap_or_default(), &line].into_iter())
+        {
             // What comes next stands on it.
             *self.held() = held;
             return Err(error);
@@ -254,16 +307,30 @@ impl JsonlTurnJournal {
 
 #[async_trait]
 impl TurnJournal for JsonlTurnJournal {
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError> {
+    async fn run_value(
+        &self,
+        effect: Effect,
+        work: BoxFuture<'_, Value>,
+    ) -> Result<Outcome<Arc<Value>>, StoreError> {
         match self.recorded.get(&effect.id) {
-            Some(Some(value)) => return Ok(Outcome::Done { value: Arc::new(value.clone()), replayed: true }),
-            Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),
+            Some(Some(value)) => {
+                return Ok(Outcome::Done {
+                    value: Arc::new(value.clone()),
+                    replayed: true,
+                });
+            }
+            Some(None) if effect.when_interrupted == WhenInterrupted::Report => {
+                return Ok(Outcome::Interrupted);
+            }
             Some(None) => {}
             None => self.begin(&effect).await?,
         }
         let value = work.await;
         self.finish(&effect, &value).await?;
-        Ok(Outcome::Done { value: Arc::new(value), replayed: false })
+        Ok(Outcome::Done {
+            value: Arc::new(value),
+            replayed: false,
+        })
     }
 
     fn is_resumed(&self) -> bool {
@@ -288,10 +355,23 @@ mod tests {
     use super::*;
     use crate::fs::sim::SimFs;
 
-    async fn run(journal: &dyn TurnJournal, kind: EffectKind, id: &str, value: Value) -> Result<(), StoreError> {
+    async fn run(
+        journal: &dyn TurnJournal,
+        kind: EffectKind,
+        id: &str,
+        value: Value,
+    ) -> Result<(), StoreError> {
         let when_interrupted = WhenInterrupted::RunAgain;
-        let effect = Effect { id: id.to_owned(), kind, intent: Value::Null, when_interrupted };
-        journal.run_value(effect, Box::pin(async { value })).await.map(drop)
+        let effect = Effect {
+            id: id.to_owned(),
+            kind,
+            intent: Value::Null,
+            when_interrupted,
+        };
+        journal
+            .run_value(effect, Box::pin(async { value }))
+            .await
+            .map(drop)
     }
 
     #[tokio::test]
@@ -300,26 +380,55 @@ mod tests {
         let journals = Journals::new(Disk::new(Arc::new(fs.clone())), PathBuf::from("/w"));
         let path = layout::instance_dir(Path::new("/w"), &id).join(layout::JOURNAL);
         let journal = journals.open(&id, "t1").await.unwrap();
-        run(&*journal, EffectKind::ModelCall, "step-0/model", json!("text")).await.unwrap();
+        run(
+            &*journal,
+            EffectKind::ModelCall,
+            "step-0/model",
+            json!("text"),
+        )
+        .await
+        .unwrap();
         drop(journal);
         journals.close(&id).unwrap();
         assert!(!fs.exists(&path));
         // What comes behind brings it along, once there is room for both.
         let journal = journals.open(&id, "t2").await.unwrap();
-        run(&*journal, EffectKind::ModelCall, "step-0/model", json!("calls")).await.unwrap();
+        run(
+            &*journal,
+            EffectKind::ModelCall,
+            "step-0/model",
+            json!("calls"),
+        )
+        .await
+        .unwrap();
         fs.leave_room(Some(100));
-        run(&*journal, EffectKind::ToolCall, "step-0/tool-0", json!(1)).await.unwrap_err();
+        run(&*journal, EffectKind::ToolCall, "step-0/tool-0", json!(1))
+            .await
+            .unwrap_err();
         fs.leave_room(None);
-        run(&*journal, EffectKind::ToolCall, "step-0/tool-1", json!(2)).await.unwrap();
-        let resumed = Journals::new(Disk::new(Arc::new(fs.kill())), PathBuf::from("/w")).open(&id, "t2").await.unwrap();
-        let has = ["step-0/model", "step-0/tool-0", "step-0/tool-1"].map(|effect| resumed.has_outcome(effect));
+        run(&*journal, EffectKind::ToolCall, "step-0/tool-1", json!(2))
+            .await
+            .unwrap();
+        let resumed = Journals::new(Disk::new(Arc::new(fs.kill())), PathBuf::from("/w"))
+            .open(&id, "t2")
+            .await
+            .unwrap();
+        let has = ["step-0/model", "step-0/tool-0", "step-0/tool-1"]
+            .map(|effect| resumed.has_outcome(effect));
         assert_eq!(has, [true, false, true]);
     }
 
     #[test]
     fn an_intent_of_an_earlier_version_says_nothing_about_repeating() {
-        let line = r#"{"record":"intent","turnId":"t","effect":"e","kind":"toolCall","intent":null}"#;
+        let line =
+            r#"{"record":"intent","turnId":"t","effect":"e","kind":"toolCall","intent":null}"#;
         let record: Record = serde_json::from_str(line).unwrap();
-        assert!(matches!(record, Record::Intent { may_repeat: false, .. }));
+        assert!(matches!(
+            record,
+            Record::Intent {
+                may_repeat: false,
+                ..
+            }
+        ));
     }
 }

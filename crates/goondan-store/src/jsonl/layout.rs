@@ -45,7 +45,11 @@ const MAX_NAME: usize = 200;
 pub fn workspace_id(swarm_instance_key: &str) -> String {
     let mut id = String::new();
     for c in swarm_instance_key.trim().to_lowercase().chars() {
-        let c = if c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_') { c } else { '-' };
+        let c = if c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_') {
+            c
+        } else {
+            '-'
+        };
         if !(c == '-' && id.ends_with('-')) {
             id.push(c);
         }
@@ -60,7 +64,9 @@ pub fn workspace_id(swarm_instance_key: &str) -> String {
 
 /// The folder of a workspace.
 pub fn workspace_dir(state_root: &Path, swarm_instance_key: &str) -> PathBuf {
-    state_root.join(WORKSPACES).join(workspace_id(swarm_instance_key))
+    state_root
+        .join(WORKSPACES)
+        .join(workspace_id(swarm_instance_key))
 }
 
 /// The folder of an instance.
@@ -81,7 +87,11 @@ pub fn file_name(key: &str) -> String {
             _ => write!(name, "%{byte:02X}").expect("a String takes everything"),
         }
     }
-    if name.len() <= MAX_NAME { name } else { shortened(&name, key) }
+    if name.len() <= MAX_NAME {
+        name
+    } else {
+        shortened(&name, key)
+    }
 }
 
 /// The key that [`file_name`] made a name of; `None` where the name was shortened.
@@ -127,22 +137,36 @@ mod tests {
 
     #[test]
     fn a_plain_key_is_its_own_name() {
-        assert_eq!(file_name("assistant:main"), if cfg!(windows) { "assistant%3Amain" } else { "assistant:main" });
+        assert_eq!(
+            file_name("assistant:main"),
+            if cfg!(windows) {
+                "assistant%3Amain"
+            } else {
+                "assistant:main"
+            }
+        );
     }
 
     #[test]
     fn hostile_keys_stay_names() {
         for key in ["../../etc", ".", "..", "a/b", "a\\b", "", "a\0b", "CON:x"] {
             let name = file_name(key);
-            assert!(!name.contains(['/', '\\', '\0']) && name != "." && name != "..", "{key:?} became {name:?}");
+            assert!(
+                !name.contains(['/', '\\', '\0']) && name != "." && name != "..",
+                "{key:?} became {name:?}"
+            );
         }
     }
 
     #[test]
     fn a_workspace_id_is_a_slug() {
-        for (key, id) in
-            [("My Swarm!", "my-swarm"), ("", "default"), ("..", "default"), ("a--b__c", "a-b__c"), ("주", "default")]
-        {
+        for (key, id) in [
+            ("My Swarm!", "my-swarm"),
+            ("", "default"),
+            ("..", "default"),
+            ("a--b__c", "a-b__c"),
+            ("주", "default"),
+        ] {
             assert_eq!(workspace_id(key), id, "{key:?}");
         }
     }

@@ -21,12 +21,19 @@ pub(super) struct Lines<T> {
 
 impl<T> Lines<T> {
     fn new() -> Self {
-        Lines { values: Vec::new(), warnings: Vec::new(), sound_until: 0 }
+        Lines {
+            values: Vec::new(),
+            warnings: Vec::new(),
+            sound_until: 0,
+        }
     }
 
     /// Without the places.
     pub(super) fn into_values(self) -> (Vec<T>, Vec<String>) {
-        (self.values.into_iter().map(|(value, _)| value).collect(), self.warnings)
+        (
+            self.values.into_iter().map(|(value, _)| value).collect(),
+            self.warnings,
+        )
     }
 }
 
@@ -45,7 +52,10 @@ pub(super) fn read<T: DeserializeOwned>(fs: &dyn FileSystem, path: &Path) -> io:
 }
 
 /// Adds a line for each value.
-pub(super) fn encode<T: Serialize>(bytes: &mut Vec<u8>, values: impl IntoIterator<Item = T>) -> io::Result<()> {
+pub(super) fn encode<T: Serialize>(
+    bytes: &mut Vec<u8>,
+    values: impl IntoIterator<Item = T>,
+) -> io::Result<()> {
     for value in values {
         serde_json::to_writer(&mut *bytes, &value)?;
         bytes.push(b'\n');
@@ -78,14 +88,25 @@ impl LineReader<BufReader<FileReader>> {
             return Ok(None);
         }
         let file = fs.open(path)?.file;
-        let reader = FileReader { len: file.len()?, file, at: 0 };
-        Ok(Some(LineReader::of(BufReader::with_capacity(BUFFER, reader))))
+        let reader = FileReader {
+            len: file.len()?,
+            file,
+            at: 0,
+        };
+        Ok(Some(LineReader::of(BufReader::with_capacity(
+            BUFFER, reader,
+        ))))
     }
 }
 
 impl<S: BufRead> LineReader<S> {
     fn of(source: S) -> Self {
-        LineReader { source, line: Vec::new(), number: 0, end: 0 }
+        LineReader {
+            source,
+            line: Vec::new(),
+            number: 0,
+            end: 0,
+        }
     }
 
     /// The next line; `None` at the end.
@@ -98,14 +119,19 @@ impl<S: BufRead> LineReader<S> {
         let place = self.end..self.end + length;
         self.end = place.end;
         self.number += 1;
-        Ok(Some(Line { bytes: &self.line, place, number: self.number }))
+        Ok(Some(Line {
+            bytes: &self.line,
+            place,
+            number: self.number,
+        }))
     }
 }
 
 impl<'a> Line<'a> {
     /// What it says; `None` where it is empty. `path` is told where it can't be read.
     pub(super) fn value<T: Deserialize<'a>>(&self, path: &Path) -> Result<Option<T>, String> {
-        parse_line(self.bytes).map_err(|problem| format!("{}:{}: {problem}", path.display(), self.number))
+        parse_line(self.bytes)
+            .map_err(|problem| format!("{}:{}: {problem}", path.display(), self.number))
     }
 }
 
@@ -149,12 +175,17 @@ fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<Lines<T>>
 /// `None` for an empty line.
 fn parse_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<Option<T>, String> {
     if line.last() != Some(&b'\n') {
-        return Err(format!("dropped a line that was cut off ({} bytes)", line.len()));
+        return Err(format!(
+            "dropped a line that was cut off ({} bytes)",
+            line.len()
+        ));
     }
     if line.trim_ascii().is_empty() {
         return Ok(None);
     }
-    serde_json::from_slice(line).map(Some).map_err(|error| format!("left out a line that can't be read: {error}"))
+    serde_json::from_slice(line)
+        .map(Some)
+        .map_err(|error| format!("left out a line that can't be read: {error}"))
 }
 
 #[cfg(test)]
@@ -168,7 +199,10 @@ mod tests {
         assert_eq!(lines.sound_until, 4);
         let (values, warnings) = lines.into_values();
         assert_eq!(values, [1, 2]);
-        assert_eq!(warnings, ["x.jsonl:3: dropped a line that was cut off (6 bytes)"]);
+        assert_eq!(
+            warnings,
+            ["x.jsonl:3: dropped a line that was cut off (6 bytes)"]
+        );
     }
 
     #[test]
@@ -186,19 +220,33 @@ mod tests {
         let mut reader = LineReader::open(&fs, path).unwrap().unwrap();
         let mut read = Vec::new();
         while let Some(line) = reader.next().unwrap() {
-            read.push((line.bytes.len(), line.place.start, line.value::<serde_json::Value>(path).is_ok()));
+            read.push((
+                line.bytes.len(),
+                line.place.start,
+                line.value::<serde_json::Value>(path).is_ok(),
+            ));
         }
         let end = 3 + long.len();
         assert_eq!(
             read,
-            [(2, 0, true), (long.len(), 2, true), (1, end - 1, true), (2, end, true), (5, end + 2, false)]
+            [
+                (2, 0, true),
+                (long.len(), 2, true),
+                (1, end - 1, true),
+                (2, end, true),
+                (5, end + 2, false)
+            ]
         );
     }
 
     #[test]
     fn no_file_is_not_made_by_reading_it() {
         let fs = SimFs::new();
-        assert!(LineReader::open(&fs, Path::new("/x.jsonl")).unwrap().is_none());
+        assert!(
+            LineReader::open(&fs, Path::new("/x.jsonl"))
+                .unwrap()
+                .is_none()
+        );
         assert!(!fs.exists(Path::new("/x.jsonl")));
     }
 }

@@ -37,11 +37,22 @@ impl WorkspaceLock {
     /// Takes the workspace in that folder, which must be there.
     pub fn acquire(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("lock");
-        let unusable = |cause| LockError::Unusable { path: path.clone(), cause };
-        let mut file =
-            private::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable)?;
+        let unusable = |cause| LockError::Unusable {
+            path: path.clone(),
+            cause,
+        };
+        let mut file = private::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(unusable)?;
         if !lock(&mut file).map_err(unusable)? {
-            return Err(LockError::Held { dir: dir.to_owned(), holder: holder(&mut file) });
+            return Err(LockError::Held {
+                dir: dir.to_owned(),
+                holder: holder(&mut file),
+            });
         }
         let note = |file: &mut File| {
             file.set_len(0)?;
@@ -80,7 +91,9 @@ fn lock(file: &mut File) -> std::io::Result<bool> {
         match file.try_lock() {
             Ok(()) => return Ok(true),
             Err(TryLockError::Error(cause)) => return Err(cause),
-            Err(TryLockError::WouldBlock) if is_alive(file) || Instant::now() >= end => return Ok(false),
+            Err(TryLockError::WouldBlock) if is_alive(file) || Instant::now() >= end => {
+                return Ok(false);
+            }
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
         }
     }
@@ -94,7 +107,9 @@ const LOOK: Duration = Duration::from_millis(10);
 fn is_alive(file: &mut File) -> bool {
     let processes = Path::new("/proc");
     match noted(file) {
-        Some(process) if processes.join("self").exists() => processes.join(process.to_string()).exists(),
+        Some(process) if processes.join("self").exists() => {
+            processes.join(process.to_string()).exists()
+        }
         _ => true,
     }
 }
@@ -102,12 +117,17 @@ fn is_alive(file: &mut File) -> bool {
 fn noted(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     // On some systems a locked file can't be read; the holder then stays unknown.
-    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+    file.rewind()
+        .and_then(|()| file.read_to_string(&mut text))
+        .ok()?;
     text.trim().parse().ok()
 }
 
 fn holder(file: &mut File) -> String {
-    noted(file).map_or_else(|| "another process".to_owned(), |process| format!("process {process}"))
+    noted(file).map_or_else(
+        || "another process".to_owned(),
+        |process| format!("process {process}"),
+    )
 }
 
 #[cfg(test)]
@@ -119,7 +139,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = WorkspaceLock::acquire(dir.path()).unwrap();
         let error = WorkspaceLock::acquire(dir.path()).err().unwrap();
-        assert!(error.to_string().ends_with(&format!("held by process {}", std::process::id())), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with(&format!("held by process {}", std::process::id())),
+            "{error}"
+        );
         drop(first);
         WorkspaceLock::acquire(dir.path()).unwrap();
     }

@@ -46,8 +46,9 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::MessageEvent;
 use goondan_core::ports::journal::{Journal, TurnJournal};
 use goondan_core::ports::store::{
-    Conversations, EventLog, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation, Record, Records,
-    Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace, blocking, put_begun_first,
+    Conversations, EventLog, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
+    Record, Records, Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace,
+    blocking, put_begun_first,
 };
 
 use crate::workdirs::Workdirs;
@@ -107,13 +108,28 @@ impl JsonlStore {
             true => unsettled.take_over(found.unsettled),
             false => unsettled.restore(found.unsettled)?,
         }
-        put_begun_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
-        let background = Background::start(Arc::clone(&disk), dir.to_owned())
-            .map_err(|cause| StoreError::file("start the writer of runtime events in", dir, cause))?;
+        put_begun_first(&mut recovered, |id| {
+            traces(&*fs, &layout::instance_dir(dir, id))
+        });
+        let background = Background::start(Arc::clone(&disk), dir.to_owned()).map_err(|cause| {
+            StoreError::file("start the writer of runtime events in", dir, cause)
+        })?;
         let journals = journal::Journals::new(Arc::clone(&disk), dir.to_owned());
-        let shared = conversation::Shared { disk, inbox, unsettled, background: Arc::new(background) };
+        let shared = conversation::Shared {
+            disk,
+            inbox,
+            unsettled,
+            background: Arc::new(background),
+        };
         let (setting, recovered) = (Arc::default(), Mutex::new(Some(recovered)));
-        Ok(JsonlStore { dir: dir.to_owned(), shared, journals, setting, recovered, _lock: None })
+        Ok(JsonlStore {
+            dir: dir.to_owned(),
+            shared,
+            journals,
+            setting,
+            recovered,
+            _lock: None,
+        })
     }
 
     fn instance_dir(&self, id: &InstanceId) -> PathBuf {
@@ -129,21 +145,29 @@ impl Drop for JsonlStore {
 }
 
 fn traces(fs: &dyn FileSystem, dir: &Path) -> Traces {
-    let events = lines::read::<MessageEvent>(fs, &dir.join(layout::EVENTS)).map(|lines| lines.values);
+    let events =
+        lines::read::<MessageEvent>(fs, &dir.join(layout::EVENTS)).map(|lines| lines.values);
     let events = events.unwrap_or_default();
     let journal = journal::turn_in(fs, &dir.join(layout::JOURNAL));
-    Traces { journal, ..Traces::in_events(events.iter().map(|(event, _)| event)) }
+    Traces {
+        journal,
+        ..Traces::in_events(events.iter().map(|(event, _)| event))
+    }
 }
 
 fn make_folder(fs: &dyn FileSystem, dir: &Path) -> Result<(), StoreError> {
     let instances = dir.join(layout::INSTANCES);
-    fs.make_folder(&instances).map_err(|cause| StoreError::file("make the folder", &instances, cause))
+    fs.make_folder(&instances)
+        .map_err(|cause| StoreError::file("make the folder", &instances, cause))
 }
 
 #[async_trait]
 impl Log for JsonlStore {
     async fn recover(&self) -> Result<Recovered, StoreError> {
-        let mut recovered = self.recovered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recovered = self
+            .recovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         Ok(recovered.take().unwrap_or_default())
     }
 
@@ -155,17 +179,27 @@ impl Log for JsonlStore {
 #[async_trait]
 impl Conversations for JsonlStore {
     async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
-        Ok(Lease { instance: id.clone(), epoch: 1 })
+        Ok(Lease {
+            instance: id.clone(),
+            epoch: 1,
+        })
     }
 
     async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
         let dir = self.instance_dir(&lease.instance);
-        Ok(Box::new(conversation::JsonlConversation::new(lease.instance, self.shared.clone(), &dir)))
+        Ok(Box::new(conversation::JsonlConversation::new(
+            lease.instance,
+            self.shared.clone(),
+            &dir,
+        )))
     }
 
     async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
         let (disk, dir) = (Arc::clone(&self.shared.disk), self.instance_dir(id));
-        blocking(move || conversation::read(&disk, &dir.join(layout::BASE), &dir.join(layout::EVENTS))).await
+        blocking(move || {
+            conversation::read(&disk, &dir.join(layout::BASE), &dir.join(layout::EVENTS))
+        })
+        .await
     }
 }
 
@@ -203,7 +237,11 @@ impl Instances for JsonlStore {
 #[async_trait]
 impl Records for JsonlStore {
     async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError> {
-        let (disk, dir, name) = (Arc::clone(&self.shared.disk), self.instance_dir(id), name.to_owned());
+        let (disk, dir, name) = (
+            Arc::clone(&self.shared.disk),
+            self.instance_dir(id),
+            name.to_owned(),
+        );
         match values::exists(&**disk, &dir, &name) {
             true => blocking(move || values::read(&**disk, &dir, &name)).await,
             false => Ok(None),
@@ -217,7 +255,11 @@ impl Records for JsonlStore {
         value: &Value,
         expected: Option<Version>,
     ) -> Result<bool, StoreError> {
-        let (disk, dir, setting) = (Arc::clone(&self.shared.disk), self.instance_dir(id), Arc::clone(&self.setting));
+        let (disk, dir, setting) = (
+            Arc::clone(&self.shared.disk),
+            self.instance_dir(id),
+            Arc::clone(&self.setting),
+        );
         let (name, value) = (name.to_owned(), value.clone());
         blocking(move || {
             let _one_at_a_time = setting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,7 +272,11 @@ impl Records for JsonlStore {
     }
 
     async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
-        let (disk, dir, name) = (Arc::clone(&self.shared.disk), self.dir.clone(), name.to_owned());
+        let (disk, dir, name) = (
+            Arc::clone(&self.shared.disk),
+            self.dir.clone(),
+            name.to_owned(),
+        );
         blocking(move || folders::all_of_name(&disk, &dir, &name)).await
     }
 }
@@ -263,7 +309,11 @@ impl Workspace for JsonlStore {
 
 #[async_trait]
 impl Journal for JsonlStore {
-    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+    async fn open_journal(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
         self.journals.open(instance, turn_id).await
     }
 

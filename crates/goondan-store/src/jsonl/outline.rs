@@ -83,14 +83,29 @@ impl Outline<'_> {
     /// The record of a turn that is over, with its answer and its fold or without; `None` where that is the whole record.
     pub(super) fn reduced(self, keeps: Keeps) -> Option<Self> {
         let is_whole = keeps.answer == self.answer.is_some() && keeps.fold == self.fold.is_some();
-        let (answer, fold) = (self.answer.filter(|_| keeps.answer), self.fold.filter(|_| keeps.fold));
-        (self.record == Kind::Done && !is_whole).then_some(Outline { answer, fold, ..self })
+        let (answer, fold) = (
+            self.answer.filter(|_| keeps.answer),
+            self.fold.filter(|_| keeps.fold),
+        );
+        (self.record == Kind::Done && !is_whole).then_some(Outline {
+            answer,
+            fold,
+            ..self
+        })
     }
 }
 
 fn event(text: &RawValue) -> serde_json::Result<EventNote> {
-    let EventOutline { id, target, mut callers } = serde_json::from_str(text.get())?;
-    Ok(EventNote { id, target, asked_by: callers.pop() })
+    let EventOutline {
+        id,
+        target,
+        mut callers,
+    } = serde_json::from_str(text.get())?;
+    Ok(EventNote {
+        id,
+        target,
+        asked_by: callers.pop(),
+    })
 }
 
 fn fold(text: &RawValue) -> serde_json::Result<FoldNote> {
@@ -102,14 +117,27 @@ fn fold(text: &RawValue) -> serde_json::Result<FoldNote> {
 mod tests {
     use super::*;
     use crate::record::{CarriedFold, InboxRecord};
-    use crate::suite::samples::{accepted, done_with, event, event_by, instance, messages, withdrawn};
+    use crate::suite::samples::{
+        accepted, done_with, event, event_by, instance, messages, withdrawn,
+    };
 
     fn full() -> InboxRecord {
-        let (one, answer) = (event("one", &instance("k")), event_by("answer", &instance("k"), &instance("other")));
-        let mut record = InboxRecord::from(done_with(&event_by("one", &instance("asker"), &one.target), Some(answer)));
+        let (one, answer) = (
+            event("one", &instance("k")),
+            event_by("answer", &instance("k"), &instance("other")),
+        );
+        let mut record = InboxRecord::from(done_with(
+            &event_by("one", &instance("asker"), &one.target),
+            Some(answer),
+        ));
         if let InboxRecord::Done { fold, .. } = &mut record {
             let messages = messages(&["m0", "m1"]);
-            *fold = Some(Box::new(CarriedFold { instance: instance("k"), at: 7, is_whole: true, messages }));
+            *fold = Some(Box::new(CarriedFold {
+                instance: instance("k"),
+                at: 7,
+                is_whole: true,
+                messages,
+            }));
         }
         record
     }
@@ -117,8 +145,13 @@ mod tests {
     #[test]
     fn an_outline_says_what_the_record_says() {
         let one = event_by("one", &instance("asker"), &instance("k"));
-        let settled = SettledFold { instance: instance("k"), turn_id: Some("turn-1".to_owned()) };
-        let settled = InboxRecord::Settled { folds: vec![settled] };
+        let settled = SettledFold {
+            instance: instance("k"),
+            turn_id: Some("turn-1".to_owned()),
+        };
+        let settled = InboxRecord::Settled {
+            folds: vec![settled],
+        };
         let plain = [accepted(&one), done_with(&one, None), withdrawn(&one)].map(InboxRecord::from);
         for record in plain.into_iter().chain([full(), settled]) {
             let text = serde_json::to_string(&record).unwrap();
@@ -131,23 +164,41 @@ mod tests {
     fn what_is_left_out_of_it_is_left_out_of_the_record() {
         let text = serde_json::to_string(&full()).unwrap();
         for keeps in [(true, true), (true, false), (false, true), (false, false)] {
-            let keeps = Keeps { answer: keeps.0, fold: keeps.1 };
+            let keeps = Keeps {
+                answer: keeps.0,
+                fold: keeps.1,
+            };
             let outline: Outline<'_> = serde_json::from_str(&text).unwrap();
-            let reduced = outline.reduced(keeps).map(|outline| serde_json::to_string(&outline).unwrap());
+            let reduced = outline
+                .reduced(keeps)
+                .map(|outline| serde_json::to_string(&outline).unwrap());
             let mut expected = full();
             if let InboxRecord::Done { answer, fold, .. } = &mut expected {
                 *answer = answer.take().filter(|_| keeps.answer);
                 *fold = fold.take().filter(|_| keeps.fold);
             }
             let is_whole = keeps.answer && keeps.fold;
-            assert_eq!(reduced, (!is_whole).then(|| serde_json::to_string(&expected).unwrap()));
+            assert_eq!(
+                reduced,
+                (!is_whole).then(|| serde_json::to_string(&expected).unwrap())
+            );
         }
     }
 
     #[test]
     fn a_record_without_its_event_is_none() {
-        for text in [r#"{"record":"accepted"}"#, r#"{"record":"done","answer":3}"#, r#"{"record":"done","fold":{}}"#] {
-            assert!(serde_json::from_str::<Outline<'_>>(text).unwrap().note().is_err(), "{text}");
+        for text in [
+            r#"{"record":"accepted"}"#,
+            r#"{"record":"done","answer":3}"#,
+            r#"{"record":"done","fold":{}}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<Outline<'_>>(text)
+                    .unwrap()
+                    .note()
+                    .is_err(),
+                "{text}"
+            );
         }
     }
 }

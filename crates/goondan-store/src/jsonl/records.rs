@@ -49,7 +49,11 @@ pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<TakenUp> {
         }
         Ok(())
     })?;
-    Ok(TakenUp { held, count, closed_in })
+    Ok(TakenUp {
+        held,
+        count,
+        closed_in,
+    })
 }
 
 /// A file of which something may go.
@@ -61,9 +65,15 @@ pub(super) struct Reducible<'a> {
 
 impl<'a> Reducible<'a> {
     /// The file at `path`. What `ledger` had in it is forgotten.
-    pub(super) fn open(fs: &'a dyn FileSystem, path: &'a Path, ledger: &'a mut Ledger) -> io::Result<Self> {
+    pub(super) fn open(
+        fs: &'a dyn FileSystem,
+        path: &'a Path,
+        ledger: &'a mut Ledger,
+    ) -> io::Result<Self> {
         ledger.clear();
-        survey(fs, path, ledger, |line| outlined(line, path).map(|(_, note)| note))?;
+        survey(fs, path, ledger, |line| {
+            outlined(line, path).map(|(_, note)| note)
+        })?;
         Ok(Reducible { fs, path, ledger })
     }
 
@@ -71,9 +81,15 @@ impl<'a> Reducible<'a> {
     pub(super) fn lines(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut encoded = Vec::new();
         for_each(self.fs, self.path, self.ledger, |line| {
-            let Some((outline, note)) = outlined(line, self.path) else { return Ok(()) };
-            let Some(keeps) = self.ledger.keeps(line.place.start, &note) else { return Ok(()) };
-            let Some(reduced) = outline.reduced(keeps) else { return take(line.bytes) };
+            let Some((outline, note)) = outlined(line, self.path) else {
+                return Ok(());
+            };
+            let Some(keeps) = self.ledger.keeps(line.place.start, &note) else {
+                return Ok(());
+            };
+            let Some(reduced) = outline.reduced(keeps) else {
+                return take(line.bytes);
+            };
             encoded.clear();
             lines::encode(&mut encoded, [reduced])?;
             take(&encoded)
@@ -114,7 +130,9 @@ fn for_each(
 ) -> io::Result<()> {
     let places = ledger.places();
     let mut places = places.iter().peekable();
-    let Some(mut lines) = LineReader::open(fs, path)? else { return Ok(()) };
+    let Some(mut lines) = LineReader::open(fs, path)? else {
+        return Ok(());
+    };
     while places.peek().is_some() {
         let Some(line) = lines.next()? else { break };
         if places.next_if_eq(&&line.place.start).is_some() {

@@ -39,7 +39,13 @@ impl RuntimeEventFiles {
     }
 
     fn of_size(max_bytes: u64, disk: Arc<Disk>, workspace: PathBuf) -> Self {
-        RuntimeEventFiles { disk, workspace, max_bytes, files: HashMap::new(), failing: HashSet::new() }
+        RuntimeEventFiles {
+            disk,
+            workspace,
+            max_bytes,
+            files: HashMap::new(),
+            failing: HashSet::new(),
+        }
     }
 
     /// Appends events in their order.
@@ -59,7 +65,10 @@ impl RuntimeEventFiles {
             if self.files.len() >= OPEN_FILES && !self.files.contains_key(&id) {
                 self.files.clear();
             }
-            let written = self.file(&id).append_all(events.into_iter()).and_then(|()| self.put_aside(&id));
+            let written = self
+                .file(&id)
+                .append_all(events.into_iter())
+                .and_then(|()| self.put_aside(&id));
             match written {
                 Ok(()) => drop(self.failing.remove(&id)),
                 Err(error) => {
@@ -80,7 +89,9 @@ impl RuntimeEventFiles {
         // Some systems rename no file that is open.
         self.files.remove(id);
         let aside = layout::instance_dir(&self.workspace, id).join(layout::OLDER_RUNTIME_EVENTS);
-        self.disk.rename(&path, &aside).map_err(|cause| StoreError::file("put aside", &path, cause))
+        self.disk
+            .rename(&path, &aside)
+            .map_err(|cause| StoreError::file("put aside", &path, cause))
     }
 
     fn file(&mut self, id: &InstanceId) -> &mut Appender {
@@ -93,12 +104,18 @@ impl RuntimeEventFiles {
 }
 
 /// The events of an instance behind `after`, as far as its files go back. What can't be read is left out.
-pub(super) fn read(disk: &Disk, instance: &Path, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+pub(super) fn read(
+    disk: &Disk,
+    instance: &Path,
+    after: u64,
+) -> Result<Vec<RuntimeEvent>, StoreError> {
     let mut events = Vec::new();
     for file in [layout::OLDER_RUNTIME_EVENTS, layout::RUNTIME_EVENTS] {
         let path = instance.join(file);
         let read = lines::read::<RuntimeEvent>(&**disk, &path);
-        let (found, _) = read.map_err(|cause| StoreError::file("read", &path, cause))?.into_values();
+        let (found, _) = read
+            .map_err(|cause| StoreError::file("read", &path, cause))?
+            .into_values();
         events.extend(found.into_iter().filter(|event| event.sequence > after));
     }
     Ok(events)
@@ -139,12 +156,17 @@ mod tests {
         for number in 0..5 {
             let size = 2 * serde_json::to_vec(&event(0)).unwrap().len() as u64;
             let disk = Disk::new(Arc::new(fs.clone()));
-            RuntimeEventFiles::of_size(size, disk, workspace.clone()).append(&[Arc::new(event(number))]);
+            RuntimeEventFiles::of_size(size, disk, workspace.clone())
+                .append(&[Arc::new(event(number))]);
         }
         let numbers = |name: &str| {
-            let text = fs.contents(&layout::instance_dir(&workspace, &id).join(name)).unwrap();
-            let events: Vec<RuntimeEvent> =
-                text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            let text = fs
+                .contents(&layout::instance_dir(&workspace, &id).join(name))
+                .unwrap();
+            let events: Vec<RuntimeEvent> = text
+                .split(|byte| *byte == b'\n')
+                .filter_map(|line| serde_json::from_slice(line).ok())
+                .collect();
             let turn = |event: RuntimeEvent| match event.kind {
                 RuntimeEventKind::TurnStarted { turn_id, .. } => turn_id,
                 other => panic!("{other:?}"),

@@ -50,7 +50,13 @@ struct Waiting {
 impl Unsettled {
     pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf, inbox: Arc<Inbox>) -> Arc<Self> {
         let (waiting, settling) = (Mutex::default(), Mutex::default());
-        Arc::new(Unsettled { disk, workspace, inbox, waiting, settling })
+        Arc::new(Unsettled {
+            disk,
+            workspace,
+            inbox,
+            waiting,
+            settling,
+        })
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -79,7 +85,11 @@ impl Unsettled {
         drop(waiting);
         let of_thread = Arc::clone(self);
         let settle = move || of_thread.settle_all();
-        if std::thread::Builder::new().name("gdn-settle".to_owned()).spawn(settle).is_err() {
+        if std::thread::Builder::new()
+            .name("gdn-settle".to_owned())
+            .spawn(settle)
+            .is_err()
+        {
             // Later, then: nothing is lost meanwhile.
             self.waiting().is_due = false;
         }
@@ -119,7 +129,8 @@ impl Unsettled {
     pub(super) fn close(&self) {
         let waiting = self.waiting();
         let is_nothing = waiting.last_turns.is_empty() && waiting.carrying.is_empty();
-        let is_little = waiting.last_turns.len() <= LEFT_CONVERSATIONS && waiting.bytes <= LEFT_BYTES;
+        let is_little =
+            waiting.last_turns.len() <= LEFT_CONVERSATIONS && waiting.bytes <= LEFT_BYTES;
         let is_written = waiting.carrying.is_empty();
         drop(waiting);
         match self.disk.boot().filter(|_| is_little && is_written) {
@@ -163,9 +174,14 @@ impl Unsettled {
         let mut folds = Vec::with_capacity(waiting.len());
         for (instance, turn_id) in waiting {
             match self.sync_base(&instance) {
-                Ok(()) => folds.push(SettledFold { instance, turn_id: Some(turn_id) }),
+                Ok(()) => folds.push(SettledFold {
+                    instance,
+                    turn_id: Some(turn_id),
+                }),
                 // The inbox goes on carrying it.
-                Err(error) => tracing::warn!(%instance, %error, "a conversation was not put on disk"),
+                Err(error) => {
+                    tracing::warn!(%instance, %error, "a conversation was not put on disk")
+                }
             }
         }
         let mut waiting = self.waiting();
@@ -196,12 +212,20 @@ impl Unsettled {
     pub(super) fn restore(&self, carried: Vec<Carried>) -> Result<(), StoreError> {
         let mut by_instance: BTreeMap<InstanceId, Vec<Carried>> = BTreeMap::new();
         for carried in carried {
-            by_instance.entry(carried.fold.instance.clone()).or_default().push(carried);
+            by_instance
+                .entry(carried.fold.instance.clone())
+                .or_default()
+                .push(carried);
         }
         for (id, folds) in by_instance {
             let path = self.base(&id);
-            let bytes = self.restore_base(&path, &folds).map_err(|cause| StoreError::file("restore", &path, cause))?;
-            let last = folds.last().map(|last| last.turn_id.clone()).unwrap_or_default();
+            let bytes = self
+                .restore_base(&path, &folds)
+                .map_err(|cause| StoreError::file("restore", &path, cause))?;
+            let last = folds
+                .last()
+                .map(|last| last.turn_id.clone())
+                .unwrap_or_default();
             let mut waiting = self.waiting();
             waiting.last_turns.insert(id, last);
             waiting.bytes += bytes;
@@ -212,7 +236,10 @@ impl Unsettled {
     /// Gives back how many bytes the inbox carries.
     fn restore_base(&self, path: &Path, folds: &[Carried]) -> std::io::Result<u64> {
         // What was there before a conversation was rewritten is gone.
-        let folds = &folds[folds.iter().rposition(|carried| carried.fold.is_whole).unwrap_or_default()..];
+        let folds = &folds[folds
+            .iter()
+            .rposition(|carried| carried.fold.is_whole)
+            .unwrap_or_default()..];
         let start = folds.first().map_or(0, |first| first.fold.at);
         let mut wanted = Vec::new();
         for carried in folds {
@@ -237,5 +264,10 @@ impl Unsettled {
 }
 
 fn settled(id: &InstanceId) -> InboxRecord {
-    InboxRecord::Settled { folds: vec![SettledFold { instance: id.clone(), turn_id: None }] }
+    InboxRecord::Settled {
+        folds: vec![SettledFold {
+            instance: id.clone(),
+            turn_id: None,
+        }],
+    }
 }

@@ -11,14 +11,24 @@ use crate::fs::FileSystem;
 use goondan_core::ports::store::{DEAD_LETTERS, Record, StoreError, Version};
 
 /// A file that is no JSON was edited by hand: it is told and counts as missing, so that the agent goes on.
-pub(super) fn read(fs: &dyn FileSystem, instance: &Path, name: &str) -> Result<Option<Record>, StoreError> {
+pub(super) fn read(
+    fs: &dyn FileSystem,
+    instance: &Path,
+    name: &str,
+) -> Result<Option<Record>, StoreError> {
     let path = path(instance, name);
-    let read = fs.read_if_there(&path).map_err(|cause| StoreError::file("read", &path, cause))?;
+    let read = fs
+        .read_if_there(&path)
+        .map_err(|cause| StoreError::file("read", &path, cause))?;
     let Some(bytes) = read else { return Ok(None) };
     let parsed = serde_json::from_slice(&bytes);
-    let parsed =
-        parsed.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "no JSON; it counts as missing"));
-    Ok(parsed.ok().map(|value| Record { value, version: version(&bytes) }))
+    let parsed = parsed.inspect_err(
+        |error| tracing::warn!(path = %path.display(), %error, "no JSON; it counts as missing"),
+    );
+    Ok(parsed.ok().map(|value| Record {
+        value,
+        version: version(&bytes),
+    }))
 }
 
 /// Whether anything is kept, readable or not.
@@ -26,7 +36,12 @@ pub(super) fn exists(fs: &dyn FileSystem, instance: &Path, name: &str) -> bool {
     fs.exists(&path(instance, name))
 }
 
-pub(super) fn write(disk: &Disk, instance: &Path, name: &str, value: &Value) -> Result<(), StoreError> {
+pub(super) fn write(
+    disk: &Disk,
+    instance: &Path,
+    name: &str,
+    value: &Value,
+) -> Result<(), StoreError> {
     let path = path(instance, name);
     let written = disk.replace(&path, format!("{value:#}\n").as_bytes());
     let named = written.and_then(|()| disk.put_name(&path, layout::DEPTH));
@@ -43,7 +58,9 @@ fn version(bytes: &[u8]) -> Version {
 fn path(instance: &Path, name: &str) -> PathBuf {
     match name {
         DEAD_LETTERS => instance.join(layout::DEAD_LETTERS),
-        name => instance.join(layout::EXTENSIONS).join(format!("{}.json", layout::file_name(name))),
+        name => instance
+            .join(layout::EXTENSIONS)
+            .join(format!("{}.json", layout::file_name(name))),
     }
 }
 
@@ -59,18 +76,28 @@ mod tests {
     const DIR: &str = "/instances/a/";
 
     fn value(fs: &SimFs, name: &str) -> Option<Value> {
-        read(fs, Path::new(DIR), name).unwrap().map(|record| record.value)
+        read(fs, Path::new(DIR), name)
+            .unwrap()
+            .map(|record| record.value)
     }
 
     #[test]
     fn what_is_written_is_read_again_after_a_power_failure() {
         let fs = SimFs::new();
         assert_eq!(value(&fs, "tool-search"), None);
-        write(&Disk::new(Arc::new(fs.clone())), Path::new(DIR), "tool-search", &json!({"selectedTools": ["a__b"]}))
-            .unwrap();
+        write(
+            &Disk::new(Arc::new(fs.clone())),
+            Path::new(DIR),
+            "tool-search",
+            &json!({"selectedTools": ["a__b"]}),
+        )
+        .unwrap();
         fs.sync_folder(Path::new("/")).unwrap();
         let fs = fs.lose_power(None);
-        assert_eq!(value(&fs, "tool-search"), Some(json!({"selectedTools": ["a__b"]})));
+        assert_eq!(
+            value(&fs, "tool-search"),
+            Some(json!({"selectedTools": ["a__b"]}))
+        );
         assert!(fs.exists(&Path::new(DIR).join("extensions/tool-search.json")));
     }
 

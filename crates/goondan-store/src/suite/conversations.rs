@@ -1,24 +1,54 @@
 //! Conversations: events of a turn, folds, and folds that were cut off.
 
-use super::samples::{accepted, append, event, event_by, finished, instance, message, messages, meta};
+use super::samples::{
+    accepted, append, event, event_by, finished, instance, message, messages, meta,
+};
 use super::{Check, Subject, again};
 use goondan_core::conversation::Conversation;
 use goondan_core::message::{MessageEvent, Role};
-use goondan_core::ports::store::{FinishedTurn, Fold, OpenConversation, Store, StoreError, StoredConversation};
+use goondan_core::ports::store::{
+    FinishedTurn, Fold, OpenConversation, Store, StoreError, StoredConversation,
+};
 
 pub(super) const CHECKS: &[Check] = &[
-    ("a conversation that never was is empty", |subject| Box::pin(empty(subject))),
-    ("looking at a conversation does not make it", |subject| Box::pin(looking(subject))),
-    ("events come back as they were appended", |subject| Box::pin(events(subject))),
-    ("discarded events are gone", |subject| Box::pin(discarded(subject))),
-    ("a fold of new messages adds them and forgets the events", |subject| Box::pin(fold_append(subject))),
-    ("a fold of the whole replaces the base", |subject| Box::pin(fold_rewrite(subject))),
-    ("a turn of many folds comes to what it says", |subject| Box::pin(many_turns(subject))),
-    ("a fold that is repeated comes to the same", |subject| Box::pin(repeated(subject))),
-    ("a handle goes on after a fold", |subject| Box::pin(goes_on(subject))),
-    ("a turn ends with its result, its answer and its messages", |subject| Box::pin(ends(subject))),
-    ("turns end one after the other on one handle", |subject| Box::pin(end_in_turn(subject))),
-    ("who was fenced changes nothing", |subject| Box::pin(fenced(subject))),
+    ("a conversation that never was is empty", |subject| {
+        Box::pin(empty(subject))
+    }),
+    ("looking at a conversation does not make it", |subject| {
+        Box::pin(looking(subject))
+    }),
+    ("events come back as they were appended", |subject| {
+        Box::pin(events(subject))
+    }),
+    ("discarded events are gone", |subject| {
+        Box::pin(discarded(subject))
+    }),
+    (
+        "a fold of new messages adds them and forgets the events",
+        |subject| Box::pin(fold_append(subject)),
+    ),
+    ("a fold of the whole replaces the base", |subject| {
+        Box::pin(fold_rewrite(subject))
+    }),
+    ("a turn of many folds comes to what it says", |subject| {
+        Box::pin(many_turns(subject))
+    }),
+    ("a fold that is repeated comes to the same", |subject| {
+        Box::pin(repeated(subject))
+    }),
+    ("a handle goes on after a fold", |subject| {
+        Box::pin(goes_on(subject))
+    }),
+    (
+        "a turn ends with its result, its answer and its messages",
+        |subject| Box::pin(ends(subject)),
+    ),
+    ("turns end one after the other on one handle", |subject| {
+        Box::pin(end_in_turn(subject))
+    }),
+    ("who was fenced changes nothing", |subject| {
+        Box::pin(fenced(subject))
+    }),
 ];
 
 async fn stored(subject: &dyn Subject) -> StoredConversation {
@@ -47,12 +77,22 @@ impl Handle {
     }
 
     async fn end_turn(&mut self, turn: &FinishedTurn, fold: Fold<'_>) {
-        assert!(again(async || self.0.end_turn(turn.clone(), fold, meta(&instance("k"))).await).await);
+        assert!(
+            again(async || self
+                .0
+                .end_turn(turn.clone(), fold, meta(&instance("k")))
+                .await)
+            .await
+        );
     }
 }
 
 fn ids(stored: &StoredConversation) -> Vec<&str> {
-    stored.base.iter().map(|message| message.id.as_str()).collect()
+    stored
+        .base
+        .iter()
+        .map(|message| message.id.as_str())
+        .collect()
 }
 
 async fn empty(subject: &dyn Subject) {
@@ -68,8 +108,13 @@ async fn looking(subject: &dyn Subject) {
 async fn events(subject: &dyn Subject) {
     let events = [
         append("m0"),
-        MessageEvent::Replace { target_id: "m0".to_owned(), message: message("m1", Role::Assistant) },
-        MessageEvent::Remove { target_id: "m1".to_owned() },
+        MessageEvent::Replace {
+            target_id: "m0".to_owned(),
+            message: message("m1", Role::Assistant),
+        },
+        MessageEvent::Remove {
+            target_id: "m1".to_owned(),
+        },
         MessageEvent::Truncate,
     ];
     let store = subject.open();
@@ -105,9 +150,17 @@ async fn fold_append(subject: &dyn Subject) {
 async fn fold_rewrite(subject: &dyn Subject) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
-    conversation.fold(Fold::Append(&messages(&["m0", "m1"]))).await;
-    conversation.append(&MessageEvent::Remove { target_id: "m0".to_owned() }).await;
-    conversation.fold(Fold::Rewrite(&messages(&["m1", "m2"]))).await;
+    conversation
+        .fold(Fold::Append(&messages(&["m0", "m1"])))
+        .await;
+    conversation
+        .append(&MessageEvent::Remove {
+            target_id: "m0".to_owned(),
+        })
+        .await;
+    conversation
+        .fold(Fold::Rewrite(&messages(&["m1", "m2"])))
+        .await;
     drop((conversation, store));
     let stored = stored(subject).await;
     assert_eq!((ids(&stored), stored.events.len()), (vec!["m1", "m2"], 0));
@@ -125,7 +178,10 @@ async fn many_turns(subject: &dyn Subject) {
         }
     }
     drop((conversation, store));
-    assert_eq!(ids(&stored(subject).await), (10..20).map(|turn| format!("m{turn}")).collect::<Vec<_>>());
+    assert_eq!(
+        ids(&stored(subject).await),
+        (10..20).map(|turn| format!("m{turn}")).collect::<Vec<_>>()
+    );
 }
 
 async fn repeated(subject: &dyn Subject) {
@@ -159,7 +215,10 @@ async fn goes_on(subject: &dyn Subject) {
     conversation.append(&append("m1")).await;
     drop((conversation, store));
     let stored = stored(subject).await;
-    assert_eq!((ids(&stored), &*stored.events), (vec!["m0"], &[append("m1")][..]));
+    assert_eq!(
+        (ids(&stored), &*stored.events),
+        (vec!["m0"], &[append("m1")][..])
+    );
 }
 
 async fn ends(subject: &dyn Subject) {
@@ -169,8 +228,13 @@ async fn ends(subject: &dyn Subject) {
     again(async || store.append(accepted(&question)).await).await;
     let mut conversation = open(&*store).await;
     conversation.append(&append("m0")).await;
-    let turn = FinishedTurn { answer: Some(answer.clone()), ..finished(&question) };
-    conversation.end_turn(&turn, Fold::Append(&messages(&["m0"]))).await;
+    let turn = FinishedTurn {
+        answer: Some(answer.clone()),
+        ..finished(&question)
+    };
+    conversation
+        .end_turn(&turn, Fold::Append(&messages(&["m0"])))
+        .await;
     drop((conversation, store));
     let found = stored(subject).await;
     assert_eq!((ids(&found), found.events.len()), (vec!["m0"], 0));
@@ -185,18 +249,34 @@ async fn end_in_turn(subject: &dyn Subject) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
     for number in 0..10 {
-        let (event, id) = (event(&format!("e{number}"), &instance("k")), format!("m{number}"));
+        let (event, id) = (
+            event(&format!("e{number}"), &instance("k")),
+            format!("m{number}"),
+        );
         again(async || store.append(accepted(&event)).await).await;
         conversation.append(&append(&id)).await;
         match number {
-            5 => conversation.end_turn(&finished(&event), Fold::Rewrite(&messages(&[&id]))).await,
-            _ => conversation.end_turn(&finished(&event), Fold::Append(&messages(&[&id]))).await,
+            5 => {
+                conversation
+                    .end_turn(&finished(&event), Fold::Rewrite(&messages(&[&id])))
+                    .await
+            }
+            _ => {
+                conversation
+                    .end_turn(&finished(&event), Fold::Append(&messages(&[&id])))
+                    .await
+            }
         }
     }
     drop((conversation, store));
     assert_eq!(ids(&stored(subject).await), ["m5", "m6", "m7", "m8", "m9"]);
     let store = subject.open();
-    assert!(again(async || store.recover().await).await.pending.is_empty());
+    assert!(
+        again(async || store.recover().await)
+            .await
+            .pending
+            .is_empty()
+    );
 }
 
 async fn fenced(subject: &dyn Subject) {
@@ -215,7 +295,11 @@ async fn fenced(subject: &dyn Subject) {
     assert!(is_fenced(async || old.fold(Fold::Rewrite(&fold)).await).await);
     let meta = meta(&instance("k"));
     assert!(
-        is_fenced(async || old.end_turn(finished(&event), Fold::Append(&fold), meta.clone()).await.map(drop)).await
+        is_fenced(async || old
+            .end_turn(finished(&event), Fold::Append(&fold), meta.clone())
+            .await
+            .map(drop))
+        .await
     );
     drop((old, new, store));
     assert_eq!(stored(subject).await.events, [append("m0")]);

@@ -1,22 +1,50 @@
 //! Events: accepted, done, withdrawn, recovered.
 
-use super::samples::{accepted, done, done_with, event, event_by, finished, instance, result, withdrawn};
+use super::samples::{
+    accepted, done, done_with, event, event_by, finished, instance, result, withdrawn,
+};
 use super::{Check, Subject, again};
 
 use futures::FutureExt as _;
 use goondan_core::ports::store::{FinishedTurn, LogRecord, Recovered, StoreError};
 
 pub(super) const CHECKS: &[Check] = &[
-    ("an empty workspace recovers nothing", |subject| Box::pin(empty(subject))),
-    ("pending events come back in the order in which they were accepted", |subject| Box::pin(in_order(subject))),
-    ("tickets are settled in the order of the calls", |subject| Box::pin(tickets_in_order(subject))),
-    ("an event that is done is done", |subject| Box::pin(done_is_done(subject))),
-    ("an event that was withdrawn does not come back", |subject| Box::pin(withdrawn_is_gone(subject))),
-    ("an event that is accepted again after it was withdrawn is pending", |subject| Box::pin(accepted_again(subject))),
-    ("an event that is accepted twice is one event", |subject| Box::pin(accepted_twice(subject))),
-    ("an answer is accepted with the record of its turn", |subject| Box::pin(answers(subject))),
-    ("a turn that other events joined settles them all", |subject| Box::pin(joined(subject))),
-    ("results stay as long as the turn that asked may ask again", |subject| Box::pin(results_that_are_needed(subject))),
+    ("an empty workspace recovers nothing", |subject| {
+        Box::pin(empty(subject))
+    }),
+    (
+        "pending events come back in the order in which they were accepted",
+        |subject| Box::pin(in_order(subject)),
+    ),
+    ("tickets are settled in the order of the calls", |subject| {
+        Box::pin(tickets_in_order(subject))
+    }),
+    ("an event that is done is done", |subject| {
+        Box::pin(done_is_done(subject))
+    }),
+    (
+        "an event that was withdrawn does not come back",
+        |subject| Box::pin(withdrawn_is_gone(subject)),
+    ),
+    (
+        "an event that is accepted again after it was withdrawn is pending",
+        |subject| Box::pin(accepted_again(subject)),
+    ),
+    ("an event that is accepted twice is one event", |subject| {
+        Box::pin(accepted_twice(subject))
+    }),
+    (
+        "an answer is accepted with the record of its turn",
+        |subject| Box::pin(answers(subject)),
+    ),
+    (
+        "a turn that other events joined settles them all",
+        |subject| Box::pin(joined(subject)),
+    ),
+    (
+        "results stay as long as the turn that asked may ask again",
+        |subject| Box::pin(results_that_are_needed(subject)),
+    ),
 ];
 
 async fn after(subject: &dyn Subject, records: impl IntoIterator<Item = LogRecord>) -> Recovered {
@@ -34,7 +62,11 @@ async fn recovered(subject: &dyn Subject) -> Recovered {
 }
 
 fn ids(recovered: &Recovered) -> Vec<&str> {
-    recovered.pending.iter().map(|event| event.id.as_str()).collect()
+    recovered
+        .pending
+        .iter()
+        .map(|event| event.id.as_str())
+        .collect()
 }
 
 async fn empty(subject: &dyn Subject) {
@@ -42,7 +74,9 @@ async fn empty(subject: &dyn Subject) {
 }
 
 async fn in_order(subject: &dyn Subject) {
-    let events: Vec<_> = (0..50).map(|n| event(&format!("e{n}"), &instance(&format!("k{}", n % 3)))).collect();
+    let events: Vec<_> = (0..50)
+        .map(|n| event(&format!("e{n}"), &instance(&format!("k{}", n % 3))))
+        .collect();
     let recovered = after(subject, events.iter().map(accepted)).await;
     assert_eq!(recovered.pending, events);
     assert_eq!(recovered.begun, [""; 0]);
@@ -57,7 +91,10 @@ async fn tickets_in_order(subject: &dyn Subject) {
     let _: Result<(), StoreError> = last.await;
     // However much the task has done already.
     let is_settled = |ticket| tokio::task::unconstrained(ticket).now_or_never().is_some();
-    assert!(tickets.into_iter().all(is_settled), "an earlier one is not settled yet");
+    assert!(
+        tickets.into_iter().all(is_settled),
+        "an earlier one is not settled yet"
+    );
 }
 
 async fn done_is_done(subject: &dyn Subject) {
@@ -65,7 +102,13 @@ async fn done_is_done(subject: &dyn Subject) {
     let recovered = after(subject, [accepted(&one), accepted(&two), done(&one)]).await;
     assert_eq!(ids(&recovered), ["two"]);
     assert_eq!(recovered.handled.len(), 1);
-    assert_eq!((&*recovered.handled[0].event_id, recovered.handled[0].result.decode().unwrap()), ("one", result(&one)));
+    assert_eq!(
+        (
+            &*recovered.handled[0].event_id,
+            recovered.handled[0].result.decode().unwrap()
+        ),
+        ("one", result(&one))
+    );
 }
 
 async fn withdrawn_is_gone(subject: &dyn Subject) {
@@ -89,8 +132,18 @@ async fn accepted_twice(subject: &dyn Subject) {
 }
 
 async fn answers(subject: &dyn Subject) {
-    let (question, answer) = (event("question", &instance("b")), event("answer", &instance("a")));
-    let recovered = after(subject, [accepted(&question), done_with(&question, Some(answer.clone()))]).await;
+    let (question, answer) = (
+        event("question", &instance("b")),
+        event("answer", &instance("a")),
+    );
+    let recovered = after(
+        subject,
+        [
+            accepted(&question),
+            done_with(&question, Some(answer.clone())),
+        ],
+    )
+    .await;
     assert_eq!(ids(&recovered), ["answer"]);
     let recovered = after(subject, [done(&answer)]).await;
     assert_eq!(ids(&recovered), [""; 0]);
@@ -99,10 +152,17 @@ async fn answers(subject: &dyn Subject) {
 async fn joined(subject: &dyn Subject) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let event_ids = vec!["one".to_owned(), "two".to_owned()];
-    let both = LogRecord::Done(Box::new(FinishedTurn { event_ids, ..finished(&one) }));
+    let both = LogRecord::Done(Box::new(FinishedTurn {
+        event_ids,
+        ..finished(&one)
+    }));
     let recovered = after(subject, [accepted(&one), accepted(&two), both]).await;
     assert_eq!(ids(&recovered), [""; 0]);
-    let handled: Vec<_> = recovered.handled.iter().map(|handled| handled.event_id.as_str()).collect();
+    let handled: Vec<_> = recovered
+        .handled
+        .iter()
+        .map(|handled| handled.event_id.as_str())
+        .collect();
     assert_eq!(handled, ["one", "two"]);
 }
 
@@ -118,12 +178,26 @@ async fn results_that_are_needed(subject: &dyn Subject) {
     let asker = instance("asker");
     let turn = event("turn", &asker);
     let question = event_by("question", &asker, &instance("callee"));
-    let records = [accepted(&turn), accepted(&question), done(&question)].into_iter().chain(many_done());
+    let records = [accepted(&turn), accepted(&question), done(&question)]
+        .into_iter()
+        .chain(many_done());
     let recovered = after(subject, records).await;
-    let kept = recovered.handled.iter().find(|handled| handled.event_id == "question");
+    let kept = recovered
+        .handled
+        .iter()
+        .find(|handled| handled.event_id == "question");
     assert_eq!(kept.and_then(|kept| kept.needed_by.as_ref()), Some(&asker));
-    assert!(recovered.handled.len() < MANY, "{} results are remembered", recovered.handled.len());
+    assert!(
+        recovered.handled.len() < MANY,
+        "{} results are remembered",
+        recovered.handled.len()
+    );
 
     let recovered = after(subject, [done(&turn)]).await;
-    assert!(recovered.handled.iter().all(|handled| handled.needed_by.is_none()));
+    assert!(
+        recovered
+            .handled
+            .iter()
+            .all(|handled| handled.needed_by.is_none())
+    );
 }

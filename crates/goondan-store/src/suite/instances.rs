@@ -11,14 +11,31 @@ use goondan_core::ports::store::{
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    ("what is known of an instance comes back", |subject| Box::pin(metas(subject))),
-    ("one instance is found by its name, and all of them some at a time", |subject| Box::pin(one_and_all(subject))),
-    ("any key is a key of its own", |subject| Box::pin(keys(subject))),
-    ("a deleted instance is gone, and its name is free", |subject| Box::pin(delete(subject))),
+    ("what is known of an instance comes back", |subject| {
+        Box::pin(metas(subject))
+    }),
+    (
+        "one instance is found by its name, and all of them some at a time",
+        |subject| Box::pin(one_and_all(subject)),
+    ),
+    ("any key is a key of its own", |subject| {
+        Box::pin(keys(subject))
+    }),
+    (
+        "a deleted instance is gone, and its name is free",
+        |subject| Box::pin(delete(subject)),
+    ),
     ("a record comes back", |subject| Box::pin(records(subject))),
-    ("a record is replaced only where it is the one that was expected", |subject| Box::pin(compare_and_set(subject))),
-    ("no change of a record is lost", |subject| Box::pin(concurrent_updates(subject))),
-    ("the records of a name are found", |subject| Box::pin(records_of_a_name(subject))),
+    (
+        "a record is replaced only where it is the one that was expected",
+        |subject| Box::pin(compare_and_set(subject)),
+    ),
+    ("no change of a record is lost", |subject| {
+        Box::pin(concurrent_updates(subject))
+    }),
+    ("the records of a name are found", |subject| {
+        Box::pin(records_of_a_name(subject))
+    }),
 ];
 
 async fn put(store: &dyn Store, meta: &InstanceMeta) {
@@ -46,7 +63,9 @@ async fn instances(store: &dyn Store) -> Vec<InstanceMeta> {
 }
 
 async fn value(store: &dyn Store, id: &InstanceId, name: &str) -> Option<serde_json::Value> {
-    again(async || store.get(id, name).await).await.map(|record| record.value)
+    again(async || store.get(id, name).await)
+        .await
+        .map(|record| record.value)
 }
 
 async fn metas(subject: &dyn Subject) {
@@ -60,7 +79,14 @@ async fn metas(subject: &dyn Subject) {
         ..meta(&instance("rich"))
     };
     let store = subject.open();
-    put(&*store, &InstanceMeta { created_at: Utc::now(), ..rich.clone() }).await;
+    put(
+        &*store,
+        &InstanceMeta {
+            created_at: Utc::now(),
+            ..rich.clone()
+        },
+    )
+    .await;
     put(&*store, &rich).await;
     put(&*store, &plain).await;
     drop(store);
@@ -75,15 +101,35 @@ async fn one_and_all(subject: &dyn Subject) {
     let find = async |id: &InstanceId| again(async || store.instance(id).await).await;
     assert_eq!(find(&instance("nobody")).await, None);
     assert_eq!(again(async || store.instances_behind(None).await).await, []);
-    let ids: Vec<_> = (0..600).map(|number| instance(&format!("k{number}"))).collect();
+    let ids: Vec<_> = (0..600)
+        .map(|number| instance(&format!("k{number}")))
+        .collect();
     for id in &ids {
-        put(&*store, &InstanceMeta { status: InstanceStatus::Processing, ..meta(id) }).await;
+        put(
+            &*store,
+            &InstanceMeta {
+                status: InstanceStatus::Processing,
+                ..meta(id)
+            },
+        )
+        .await;
     }
     let (one, event) = (&ids[7], event("e", &ids[7]));
     again(async || store.append(accepted(&event)).await).await;
     let mut conversation = open(&*store, one).await;
-    let (turn, known) = (finished(&event), InstanceMeta { updated_at: Utc::now(), ..meta(one) });
-    again(async || conversation.end_turn(turn.clone(), Fold::Append(&[]), known.clone()).await).await;
+    let (turn, known) = (
+        finished(&event),
+        InstanceMeta {
+            updated_at: Utc::now(),
+            ..meta(one)
+        },
+    );
+    again(async || {
+        conversation
+            .end_turn(turn.clone(), Fold::Append(&[]), known.clone())
+            .await
+    })
+    .await;
     assert_eq!(find(one).await, Some(known), "the end of a turn says so");
     let (mut found, mut last) = (Vec::new(), None);
     loop {
@@ -102,7 +148,22 @@ async fn one_and_all(subject: &dyn Subject) {
 
 async fn keys(subject: &dyn Subject) {
     let long = "x".repeat(5_000);
-    let keys = ["main", "Main", "", ".", "..", "../main", "a:b", "a/b", "a%2Fb", "주", "con", " ", &long, &long[1..]];
+    let keys = [
+        "main",
+        "Main",
+        "",
+        ".",
+        "..",
+        "../main",
+        "a:b",
+        "a/b",
+        "a%2Fb",
+        "주",
+        "con",
+        " ",
+        &long,
+        &long[1..],
+    ];
     let store = subject.open();
     for key in keys {
         put(&*store, &meta(&instance(key))).await;
@@ -134,7 +195,13 @@ async fn delete(subject: &dyn Subject) {
     assert_eq!(instances(&*store).await, [meta(&other)]);
     let left = stored(&*store, &doomed).await;
     assert_eq!((left.base.len(), left.events.len()), (0, 0));
-    assert_eq!((value(&*store, &doomed, "x").await, value(&*store, &other, "x").await), (None, Some(json!(1))));
+    assert_eq!(
+        (
+            value(&*store, &doomed, "x").await,
+            value(&*store, &other, "x").await
+        ),
+        (None, Some(json!(1)))
+    );
     drop(store);
     let store = subject.open();
     assert_eq!(instances(&*store).await, [meta(&other)]);
@@ -147,22 +214,35 @@ async fn records(subject: &dyn Subject) {
     let id = instance("k");
     let store = subject.open();
     assert_eq!(value(&*store, &id, "x").await, None);
-    for (name, value) in [("x", json!({"a": [1]})), ("../x", json!(2)), ("gdn.dead-letters", json!([]))] {
+    for (name, value) in [
+        ("x", json!({"a": [1]})),
+        ("../x", json!(2)),
+        ("gdn.dead-letters", json!([])),
+    ] {
         assert!(again(async || store.put(&id, name, &value, None).await).await);
     }
     drop(store);
     let store = subject.open();
     assert_eq!(value(&*store, &id, "x").await, Some(json!({"a": [1]})));
     assert_eq!(value(&*store, &id, "../x").await, Some(json!(2)));
-    assert_eq!(value(&*store, &id, "gdn.dead-letters").await, Some(json!([])));
+    assert_eq!(
+        value(&*store, &id, "gdn.dead-letters").await,
+        Some(json!([]))
+    );
     assert_eq!(value(&*store, &instance("other"), "x").await, None);
 }
 
 async fn compare_and_set(subject: &dyn Subject) {
     let id = instance("k");
     let store = subject.open();
-    let put = async |value: u8, expected| again(async || store.put(&id, "x", &json!(value), expected).await).await;
-    let version = async || again(async || store.get(&id, "x").await).await.map(|record| record.version);
+    let put = async |value: u8, expected| {
+        again(async || store.put(&id, "x", &json!(value), expected).await).await
+    };
+    let version = async || {
+        again(async || store.get(&id, "x").await)
+            .await
+            .map(|record| record.version)
+    };
     assert!(put(1, None).await);
     assert!(!put(9, None).await, "there is one");
     let first = version().await;
@@ -178,7 +258,9 @@ async fn concurrent_updates(subject: &dyn Subject) {
     let store = subject.open();
     let updates = (0..20).map(async |number: u64| {
         let add = |found: Option<serde_json::Value>| {
-            let mut all: Vec<u64> = found.and_then(|all| serde_json::from_value(all).ok()).unwrap_or_default();
+            let mut all: Vec<u64> = found
+                .and_then(|all| serde_json::from_value(all).ok())
+                .unwrap_or_default();
             if !all.contains(&number) {
                 all.push(number);
             }
@@ -187,7 +269,9 @@ async fn concurrent_updates(subject: &dyn Subject) {
         again(async || update(&*store, &id, "numbers", add).await).await;
     });
     futures::future::join_all(updates).await;
-    let numbers = value(&*store, &id, "numbers").await.and_then(|all| all.as_array().map(Vec::len));
+    let numbers = value(&*store, &id, "numbers")
+        .await
+        .and_then(|all| all.as_array().map(Vec::len));
     assert_eq!(numbers, Some(20));
 }
 
@@ -201,6 +285,15 @@ async fn records_of_a_name(subject: &dyn Subject) {
     }
     let mut found = again(async || store.all("x").await).await;
     found.sort_by(|a, b| a.0.cmp(&b.0));
-    let found: Vec<_> = found.into_iter().map(|(id, record)| (id, record.value)).collect();
-    assert_eq!(found, [(instance("one"), json!("one")), (instance("three"), json!("three"))]);
+    let found: Vec<_> = found
+        .into_iter()
+        .map(|(id, record)| (id, record.value))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (instance("one"), json!("one")),
+            (instance("three"), json!("three"))
+        ]
+    );
 }

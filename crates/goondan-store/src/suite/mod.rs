@@ -28,11 +28,17 @@ pub trait Subject {
 }
 
 /// One thing that a store must do.
-pub type Check = (&'static str, for<'s> fn(&'s dyn Subject) -> LocalBoxFuture<'s, ()>);
+pub type Check = (
+    &'static str,
+    for<'s> fn(&'s dyn Subject) -> LocalBoxFuture<'s, ()>,
+);
 
 /// Everything that a store must do, by name.
 pub fn checks() -> impl Iterator<Item = Check> {
-    [inbox::CHECKS, conversations::CHECKS, instances::CHECKS].into_iter().flatten().copied()
+    [inbox::CHECKS, conversations::CHECKS, instances::CHECKS]
+        .into_iter()
+        .flatten()
+        .copied()
 }
 
 /// Runs every check on a workspace from `fresh`. Panics at the first that fails, with its name.
@@ -40,7 +46,10 @@ pub async fn check(mut fresh: impl FnMut() -> Box<dyn Subject>) {
     for (name, check) in checks() {
         let subject = fresh();
         let outcome = AssertUnwindSafe(check(&*subject)).catch_unwind().await;
-        assert!(outcome.is_ok(), "the store failed the check `{name}`; see above");
+        assert!(
+            outcome.is_ok(),
+            "the store failed the check `{name}`; see above"
+        );
     }
 }
 

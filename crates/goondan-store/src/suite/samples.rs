@@ -28,7 +28,11 @@ pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
         history: Vec::new(),
         metadata: goondan_core::JsonObject::new(),
         instructions: None,
-        trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None, caller: None },
+        trace: EventTrace {
+            trace_id: "0".repeat(32),
+            parent_span_id: None,
+            caller: None,
+        },
         callers: Vec::new(),
         reply_to: None,
         terms: Default::default(),
@@ -37,7 +41,10 @@ pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
 
 /// An event that a turn of `by` made.
 pub fn event_by(id: &str, by: &InstanceId, target: &InstanceId) -> AgentEvent {
-    AgentEvent { callers: vec![by.clone()], ..event(id, target) }
+    AgentEvent {
+        callers: vec![by.clone()],
+        ..event(id, target)
+    }
 }
 
 /// The record that takes it.
@@ -52,7 +59,10 @@ pub fn done(event: &AgentEvent) -> LogRecord {
 
 /// As [`done`], with an answer for another instance.
 pub fn done_with(event: &AgentEvent, answer: Option<AgentEvent>) -> LogRecord {
-    LogRecord::Done(Box::new(FinishedTurn { answer, ..finished(event) }))
+    LogRecord::Done(Box::new(FinishedTurn {
+        answer,
+        ..finished(event)
+    }))
 }
 
 /// A turn that has handled the event.
@@ -81,14 +91,22 @@ pub fn result(event: &AgentEvent) -> TurnResult {
 
 /// The record that takes it back.
 pub fn withdrawn(event: &AgentEvent) -> LogRecord {
-    LogRecord::Withdrawn { event_id: event.id.clone(), reason: "nobody waits".to_owned() }
+    LogRecord::Withdrawn {
+        event_id: event.id.clone(),
+        reason: "nobody waits".to_owned(),
+    }
 }
 
 /// A text message.
 pub fn message(id: &str, role: Role) -> Message {
     Message {
         id: id.to_owned(),
-        data: MessageData { role, content: vec![Part::Text { text: format!("text of {id}") }] },
+        data: MessageData {
+            role,
+            content: vec![Part::Text {
+                text: format!("text of {id}"),
+            }],
+        },
         metadata: goondan_core::JsonObject::new(),
         created_at: DateTime::UNIX_EPOCH,
         source: MessageSource::User,
@@ -97,12 +115,16 @@ pub fn message(id: &str, role: Role) -> Message {
 
 /// Messages with these ids.
 pub fn messages(ids: &[&str]) -> Vec<Arc<Message>> {
-    ids.iter().map(|id| Arc::new(message(id, Role::User))).collect()
+    ids.iter()
+        .map(|id| Arc::new(message(id, Role::User)))
+        .collect()
 }
 
 /// The event that appends a message.
 pub fn append(id: &str) -> MessageEvent {
-    MessageEvent::Append { message: message(id, Role::User) }
+    MessageEvent::Append {
+        message: message(id, Role::User),
+    }
 }
 
 /// What is known of an idle instance.

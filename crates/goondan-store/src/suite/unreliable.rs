@@ -16,8 +16,9 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::MessageEvent;
 use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal};
 use goondan_core::ports::store::{
-    Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
-    Receipt, Record, Records, Recovered, Store, StoreError, StoredConversation, Ticket, Version, Workspace,
+    Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord,
+    OpenConversation, Receipt, Record, Records, Recovered, Store, StoreError, StoredConversation,
+    Ticket, Version, Workspace,
 };
 
 /// Answers each call after a while that differs from call to call, and fails some calls, which then have done nothing. Made
@@ -43,12 +44,28 @@ struct Line {
 impl Unreliable {
     /// `store`, each answer of which takes up to `longest`; one of `fails` calls fails.
     pub fn new(store: Arc<dyn Store>, longest: Duration, fails: u64) -> Self {
-        Unreliable::with_line(store, Line { longest, is_steady: false, fails, calls: AtomicU64::new(0) })
+        Unreliable::with_line(
+            store,
+            Line {
+                longest,
+                is_steady: false,
+                fails,
+                calls: AtomicU64::new(0),
+            },
+        )
     }
 
     /// `store`, each answer of which takes just so long, and no call of which fails.
     pub fn steady(store: Arc<dyn Store>, each: Duration) -> Self {
-        Unreliable::with_line(store, Line { longest: each, is_steady: true, fails: 0, calls: AtomicU64::new(0) })
+        Unreliable::with_line(
+            store,
+            Line {
+                longest: each,
+                is_steady: true,
+                fails: 0,
+                calls: AtomicU64::new(0),
+            },
+        )
     }
 
     fn with_line(store: Arc<dyn Store>, line: Line) -> Self {
@@ -63,13 +80,21 @@ impl Unreliable {
                 }
             }
         });
-        Unreliable { store, line, records: Mutex::new(records), remembered_outside: None }
+        Unreliable {
+            store,
+            line,
+            records: Mutex::new(records),
+            remembered_outside: None,
+        }
     }
 
     /// Wants whoever uses it to remember only so many instances that have nothing to do.
     #[must_use]
     pub fn remembered_outside(self, most: usize) -> Self {
-        Unreliable { remembered_outside: Some(most), ..self }
+        Unreliable {
+            remembered_outside: Some(most),
+            ..self
+        }
     }
 }
 
@@ -78,10 +103,16 @@ impl Line {
     async fn travel(&self) -> Result<(), StoreError> {
         // Scattered, and the same in each run.
         let call = scattered(self.calls.fetch_add(1, Ordering::Relaxed));
-        let part = if self.is_steady { 63 } else { u32::try_from(call % 64).unwrap_or_default() };
+        let part = if self.is_steady {
+            63
+        } else {
+            u32::try_from(call % 64).unwrap_or_default()
+        };
         tokio::time::sleep(self.longest * part / 63).await;
         match self.fails > 0 && (call / 64).is_multiple_of(self.fails) {
-            true => Err(StoreError::Other(Arc::new(io::Error::from(io::ErrorKind::ConnectionReset)))),
+            true => Err(StoreError::Other(Arc::new(io::Error::from(
+                io::ErrorKind::ConnectionReset,
+            )))),
             false => Ok(()),
         }
     }
@@ -106,7 +137,11 @@ impl Log for Unreliable {
     fn append(&self, record: LogRecord) -> Ticket {
         let (receipt, ticket) = Ticket::new();
         // Where the runtime has ended, the ticket says that the store is closed.
-        let _ = self.records.lock().unwrap_or_else(PoisonError::into_inner).send((record, receipt));
+        let _ = self
+            .records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .send((record, receipt));
         ticket
     }
 }
@@ -121,7 +156,10 @@ impl Conversations for Unreliable {
     async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
         self.line.travel().await?;
         let conversation = self.store.open(lease).await?;
-        Ok(Box::new(UnreliableConversation { conversation, line: Arc::clone(&self.line) }))
+        Ok(Box::new(UnreliableConversation {
+            conversation,
+            line: Arc::clone(&self.line),
+        }))
     }
 
     async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
@@ -157,7 +195,12 @@ impl OpenConversation for UnreliableConversation {
         self.conversation.fold(fold).await
     }
 
-    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError> {
+    async fn end_turn(
+        &mut self,
+        turn: FinishedTurn,
+        fold: Fold<'_>,
+        meta: InstanceMeta,
+    ) -> Result<bool, StoreError> {
         self.line.travel().await?;
         self.conversation.end_turn(turn, fold, meta).await
     }
@@ -170,7 +213,10 @@ impl Instances for Unreliable {
         self.store.instances().await
     }
 
-    async fn instances_behind(&self, after: Option<&InstanceId>) -> Result<Vec<InstanceMeta>, StoreError> {
+    async fn instances_behind(
+        &self,
+        after: Option<&InstanceId>,
+    ) -> Result<Vec<InstanceMeta>, StoreError> {
         self.line.travel().await?;
         self.store.instances_behind(after).await
     }
@@ -181,7 +227,8 @@ impl Instances for Unreliable {
     }
 
     fn remembered_outside(&self) -> Option<usize> {
-        self.remembered_outside.or_else(|| self.store.remembered_outside())
+        self.remembered_outside
+            .or_else(|| self.store.remembered_outside())
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
@@ -243,10 +290,17 @@ impl Workspace for Unreliable {
 
 #[async_trait]
 impl Journal for Unreliable {
-    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+    async fn open_journal(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
         self.line.travel().await?;
         let journal = self.store.open_journal(instance, turn_id).await?;
-        Ok(Arc::new(UnreliableJournal { journal, line: Arc::clone(&self.line) }))
+        Ok(Arc::new(UnreliableJournal {
+            journal,
+            line: Arc::clone(&self.line),
+        }))
     }
 
     async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError> {
@@ -262,7 +316,11 @@ struct UnreliableJournal {
 
 #[async_trait]
 impl TurnJournal for UnreliableJournal {
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError> {
+    async fn run_value(
+        &self,
+        effect: Effect,
+        work: BoxFuture<'_, Value>,
+    ) -> Result<Outcome<Arc<Value>>, StoreError> {
         self.line.travel().await?;
         self.journal.run_value(effect, work).await
     }

@@ -10,7 +10,9 @@ use goondan_core::ports::store::{Conversations as _, Fold, Instances as _, Log a
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
-use goondan_store::suite::samples::{accepted, append, event, finished, instance, message, messages, meta};
+use goondan_store::suite::samples::{
+    accepted, append, event, finished, instance, message, messages, meta,
+};
 
 fn open(fs: &SimFs) -> JsonlStore {
     JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap()
@@ -29,7 +31,14 @@ enum Until {
 const RECORD: u64 = 2;
 
 /// A turn that appends `name`, or puts it in the place of `replaces` and of all behind that.
-async fn run(fs: &SimFs, store: &JsonlStore, id: &InstanceId, name: &str, replaces: Option<&str>, until: Until) {
+async fn run(
+    fs: &SimFs,
+    store: &JsonlStore,
+    id: &InstanceId,
+    name: &str,
+    replaces: Option<&str>,
+    until: Until,
+) {
     let event = event(name, id);
     store.append(accepted(&event)).await.unwrap();
     let lease = store.claim(id).await.unwrap();
@@ -37,15 +46,25 @@ async fn run(fs: &SimFs, store: &JsonlStore, id: &InstanceId, name: &str, replac
     conversation.load().await.unwrap();
     let change = match replaces {
         None => append(name),
-        Some(target) => MessageEvent::Replace { target_id: target.to_owned(), message: message(name, Role::User) },
+        Some(target) => MessageEvent::Replace {
+            target_id: target.to_owned(),
+            message: message(name, Role::User),
+        },
     };
     conversation.append(&change).await.unwrap();
     let messages = messages(&[name]);
-    let fold = if replaces.is_some() { Fold::Rewrite(&messages) } else { Fold::Append(&messages) };
+    let fold = if replaces.is_some() {
+        Fold::Rewrite(&messages)
+    } else {
+        Fold::Append(&messages)
+    };
     if let Until::Done = until {
         fs.die_after(RECORD);
     }
-    let is_usable = conversation.end_turn(finished(&event), fold, meta(id)).await.unwrap();
+    let is_usable = conversation
+        .end_turn(finished(&event), fold, meta(id))
+        .await
+        .unwrap();
     assert_eq!(is_usable, matches!(until, Until::Folded));
 }
 
@@ -53,15 +72,33 @@ async fn turn(fs: &SimFs, store: &JsonlStore, id: &InstanceId, name: &str, until
     run(fs, store, id, name, None, until).await;
 }
 
-async fn rewriting_turn(fs: &SimFs, store: &JsonlStore, id: &InstanceId, first: &str, name: &str, until: Until) {
+async fn rewriting_turn(
+    fs: &SimFs,
+    store: &JsonlStore,
+    id: &InstanceId,
+    first: &str,
+    name: &str,
+    until: Until,
+) {
     run(fs, store, id, name, Some(first), until).await;
 }
 
 async fn base(store: &JsonlStore, id: &InstanceId) -> Vec<String> {
     let stored = store.read(id).await.unwrap();
     // Events of a turn that was over may be torn: nobody needs them.
-    assert!(stored.warnings.iter().all(|warning| warning.contains("events.jsonl")), "{:?}", stored.warnings);
-    stored.base.iter().map(|message| message.id.clone()).collect()
+    assert!(
+        stored
+            .warnings
+            .iter()
+            .all(|warning| warning.contains("events.jsonl")),
+        "{:?}",
+        stored.warnings
+    );
+    stored
+        .base
+        .iter()
+        .map(|message| message.id.clone())
+        .collect()
 }
 
 /// The next process after a power failure; the one before it has closed nothing.
@@ -97,7 +134,8 @@ async fn what_is_deleted_while_nothing_runs_does_not_come_back() {
     turn(&fs, &store, &id, "m0", Until::Folded).await;
     turn(&fs, &store, &other, "m1", Until::Folded).await;
     drop(store);
-    fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &id)).unwrap();
+    fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &id))
+        .unwrap();
     let store = open(&fs.kill());
     assert_eq!(base(&store, &id).await, [""; 0]);
     turn(&fs, &store, &other, "m2", Until::Folded).await;
@@ -120,7 +158,11 @@ async fn a_workspace_that_was_closed_survives_a_power_failure() {
             turn(&fs, &store, &id, &names[number], Until::Folded).await;
             drop(store);
             // Some processes end in between, and one after the power came back.
-            fs = if number % 2 == 0 { fs.kill() } else { fs.lose_power(seed) };
+            fs = if number % 2 == 0 {
+                fs.kill()
+            } else {
+                fs.lose_power(seed)
+            };
         }
         assert_eq!(base(&open(&fs), &id).await, names);
     }
@@ -131,11 +173,22 @@ async fn a_workspace_with_much_to_carry_is_settled_when_it_is_closed() {
     let (fs, id) = (SimFs::new(), instance("k"));
     for round in 0..30 {
         let store = open(&fs.kill());
-        turn(&fs, &store, &id, &format!("m{round}-{}", "x".repeat(20_000)), Until::Folded).await;
+        turn(
+            &fs,
+            &store,
+            &id,
+            &format!("m{round}-{}", "x".repeat(20_000)),
+            Until::Folded,
+        )
+        .await;
     }
     let fs = fs.lose_power(None);
     let file = layout::instance_dir(Path::new(WORKSPACE), &id).join(layout::BASE);
-    assert!(fs.contents(&file).is_some_and(|bytes| bytes.len() > 300_000), "most of it is on disk without the inbox");
+    assert!(
+        fs.contents(&file)
+            .is_some_and(|bytes| bytes.len() > 300_000),
+        "most of it is on disk without the inbox"
+    );
     assert_eq!(base(&open(&fs), &id).await.len(), 30);
 }
 
@@ -177,9 +230,24 @@ async fn a_large_base_that_is_rewritten_is_not_undone_by_what_was_carried_before
         let store = open(&fs);
         let long = "x".repeat(4_000);
         for number in 0..10 {
-            turn(&fs, &store, &id, &format!("m{number}-{long}"), Until::Folded).await;
+            turn(
+                &fs,
+                &store,
+                &id,
+                &format!("m{number}-{long}"),
+                Until::Folded,
+            )
+            .await;
         }
-        rewriting_turn(&fs, &store, &id, &format!("m0-{long}"), "summary", Until::Folded).await;
+        rewriting_turn(
+            &fs,
+            &store,
+            &id,
+            &format!("m0-{long}"),
+            "summary",
+            Until::Folded,
+        )
+        .await;
         let (fs, store) = after_power_failure(&fs, store, seed);
         assert_eq!(base(&store, &id).await, ["summary"]);
         turn(&fs, &store, &id, "m2", Until::Folded).await;
@@ -198,12 +266,34 @@ async fn a_large_turn_is_synced_where_it_is() {
     let lease = store.claim(&id).await.unwrap();
     let mut conversation = store.open(lease).await.unwrap();
     for number in 0..1_000 {
-        conversation.append(&append(&format!("large-{number}"))).await.unwrap();
+        conversation
+            .append(&append(&format!("large-{number}")))
+            .await
+            .unwrap();
     }
-    assert!(conversation.end_turn(finished(&event), Fold::Append(&messages(&["large"])), meta(&id)).await.unwrap());
-    let inbox = fs.contents(&Path::new(WORKSPACE).join(layout::INBOX)).unwrap();
-    let last = inbox.trim_ascii().rsplit(|byte| *byte == b'\n').next().unwrap().to_owned();
-    assert!(!String::from_utf8(last).unwrap().contains("\"fold\""), "the record carries nothing");
+    assert!(
+        conversation
+            .end_turn(
+                finished(&event),
+                Fold::Append(&messages(&["large"])),
+                meta(&id)
+            )
+            .await
+            .unwrap()
+    );
+    let inbox = fs
+        .contents(&Path::new(WORKSPACE).join(layout::INBOX))
+        .unwrap();
+    let last = inbox
+        .trim_ascii()
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .unwrap()
+        .to_owned();
+    assert!(
+        !String::from_utf8(last).unwrap().contains("\"fold\""),
+        "the record carries nothing"
+    );
     let (_, store) = after_power_failure(&fs, store, None);
     assert_eq!(base(&store, &id).await, ["m0", "large"]);
 }
@@ -212,7 +302,9 @@ async fn a_large_turn_is_synced_where_it_is() {
 async fn many_conversations_are_settled_while_the_swarm_runs() {
     let fs = SimFs::new();
     let store = open(&fs);
-    let ids: Vec<InstanceId> = (0..600).map(|number| instance(&number.to_string())).collect();
+    let ids: Vec<InstanceId> = (0..600)
+        .map(|number| instance(&number.to_string()))
+        .collect();
     for (number, id) in ids.iter().enumerate() {
         turn(&fs, &store, id, &format!("m{number}"), Until::Folded).await;
     }

@@ -14,76 +14,146 @@ use goondan_store::jsonl::JsonlStore;
 
 /// Runs the events `one` and `two` to their ends, and checks that nothing was lost and nothing done twice.
 pub(crate) async fn check(mut process: Process, fs: &SimFs, world: &World) {
-    let (one, two) = within(async { futures::join!(process.send("one"), process.send("two")) }).await;
+    let (one, two) =
+        within(async { futures::join!(process.send("one"), process.send("two")) }).await;
     for (result, name) in [(one, "one"), (two, "two")] {
         let result = result.unwrap_or_else(|| panic!("{name} was lost"));
         assert_eq!(result.error, None, "{name}");
     }
-    process.wait_for(|messages| answers(messages) >= asked(messages)).await;
+    process
+        .wait_for(|messages| answers(messages) >= asked(messages))
+        .await;
     within(process.runtime.shutdown(Duration::from_secs(60))).await;
     let messages = process.runtime.conversation(&a()).await.unwrap();
     check_conversation(&messages);
     check_world(world, &messages);
     let questions = process.runtime.conversation(&b()).await.unwrap();
-    assert_eq!(inputs(&questions, "question of"), asked(&messages), "{}", tell(&questions));
+    assert_eq!(
+        inputs(&questions, "question of"),
+        asked(&messages),
+        "{}",
+        tell(&questions)
+    );
     drop(process);
-    let left = JsonlStore::on(Arc::new(fs.kill()), Path::new(WORKSPACE)).unwrap().recover().await.unwrap();
+    let left = JsonlStore::on(Arc::new(fs.kill()), Path::new(WORKSPACE))
+        .unwrap()
+        .recover()
+        .await
+        .unwrap();
     assert_eq!((left.pending.len(), left.begun.len()), (0, 0), "{left:#?}");
 }
 
 /// How often `a` was told that its question was taken.
 pub(crate) fn asked(messages: &[Arc<Message>]) -> usize {
     let results = messages.iter().flat_map(|message| message.tool_results());
-    results.filter(|result| result.tool_call_id.starts_with("ask") && result.status == ToolCallStatus::Ok).count()
+    results
+        .filter(|result| {
+            result.tool_call_id.starts_with("ask") && result.status == ToolCallStatus::Ok
+        })
+        .count()
 }
 
 fn inputs(messages: &[Arc<Message>], start: &str) -> usize {
-    messages.iter().filter(|message| message.data.role == Role::User && message.text().starts_with(start)).count()
+    messages
+        .iter()
+        .filter(|message| message.data.role == Role::User && message.text().starts_with(start))
+        .count()
 }
 
 fn tell(messages: &[Arc<Message>]) -> String {
-    messages.iter().map(|message| format!("\n{} {:?} {}", message.id, message.data.role, message.text())).collect()
+    messages
+        .iter()
+        .map(|message| {
+            format!(
+                "\n{} {:?} {}",
+                message.id,
+                message.data.role,
+                message.text()
+            )
+        })
+        .collect()
 }
 
 /// Runs the events `one` and `two` of the agent that waits for answers, and those of the agent that it asks, and checks that what
 /// it was told is what was said, and that the other remembers everything once.
 pub(crate) async fn check_answers(process: Process, world: &World, beside: &[&str]) {
     for event in beside {
-        let result = within(process.send_to(b(), event)).await.unwrap_or_else(|| panic!("{event} was lost"));
+        let result = within(process.send_to(b(), event))
+            .await
+            .unwrap_or_else(|| panic!("{event} was lost"));
         assert_eq!(result.error, None, "{event}");
     }
     for event in ["one", "two"] {
-        let result = within(process.send_to(q(), event)).await.unwrap_or_else(|| panic!("{event} was lost"));
+        let result = within(process.send_to(q(), event))
+            .await
+            .unwrap_or_else(|| panic!("{event} was lost"));
         assert_eq!(result.error, None, "{event}");
     }
     let messages = process.runtime.conversation(&q()).await.unwrap();
     check_world(world, &messages);
     let results = messages.iter().flat_map(|message| message.tool_results());
     let waited = results.filter(|result| result.tool_call_id.starts_with("wait"));
-    let heard: Vec<_> = waited.map(|result| result.output.as_ref().unwrap().as_str().unwrap().to_owned()).collect();
+    let heard: Vec<_> = waited
+        .map(|result| result.output.as_ref().unwrap().as_str().unwrap().to_owned())
+        .collect();
     let asked = process.runtime.conversation(&b()).await.unwrap();
-    let questions = asked.iter().enumerate().filter(|(_, message)| message.text().starts_with("question of"));
-    let said: Vec<_> = questions.map(|(place, _)| asked[place + 1].text()).collect();
+    let questions = asked
+        .iter()
+        .enumerate()
+        .filter(|(_, message)| message.text().starts_with("question of"));
+    let said: Vec<_> = questions
+        .map(|(place, _)| asked[place + 1].text())
+        .collect();
     assert_eq!((said.len(), &heard), (2, &said), "{}", tell(&asked));
-    assert_eq!(asked.len(), 2 * (2 + beside.len()), "each has an input and an answer:{}", tell(&asked));
+    assert_eq!(
+        asked.len(),
+        2 * (2 + beside.len()),
+        "each has an input and an answer:{}",
+        tell(&asked)
+    );
     for event in beside {
-        assert_eq!(inputs(&asked, &format!("input {event}")), 1, "{}", tell(&asked));
+        assert_eq!(
+            inputs(&asked, &format!("input {event}")),
+            1,
+            "{}",
+            tell(&asked)
+        );
     }
 }
 
 pub(crate) fn check_conversation(messages: &[Arc<Message>]) {
     let ids: HashSet<&str> = messages.iter().map(|message| message.id.as_str()).collect();
-    assert_eq!(ids.len(), messages.len(), "a message is there twice: {}", tell(messages));
+    assert_eq!(
+        ids.len(),
+        messages.len(),
+        "a message is there twice: {}",
+        tell(messages)
+    );
     let once = (inputs(messages, "input one"), inputs(messages, "input two"));
-    assert_eq!((once, answers(messages)), ((1, 1), asked(messages)), "{}", tell(messages));
-    let calls = messages.iter().filter(|message| message.tool_calls().next().is_some());
-    let results = messages.iter().filter(|message| message.data.role == Role::Tool);
+    assert_eq!(
+        (once, answers(messages)),
+        ((1, 1), asked(messages)),
+        "{}",
+        tell(messages)
+    );
+    let calls = messages
+        .iter()
+        .filter(|message| message.tool_calls().next().is_some());
+    let results = messages
+        .iter()
+        .filter(|message| message.data.role == Role::Tool);
     for (calls, results) in calls.zip(results) {
         let called: Vec<_> = calls.tool_calls().map(|call| &call.tool_call_id).collect();
-        let answered: Vec<_> = results.tool_results().map(|result| &result.tool_call_id).collect();
+        let answered: Vec<_> = results
+            .tool_results()
+            .map(|result| &result.tool_call_id)
+            .collect();
         assert_eq!(called, answered, "every call has one result");
     }
-    let results = messages.iter().flat_map(|message| message.tool_results()).count();
+    let results = messages
+        .iter()
+        .flat_map(|message| message.tool_results())
+        .count();
     assert_eq!(results, 3 * inputs(messages, "input"), "{}", tell(messages));
 }
 
@@ -100,7 +170,10 @@ pub(crate) fn check_world(world: &World, messages: &[Arc<Message>]) {
                 assert!(times <= 1, "{} ran {times} times", result.tool_call_id);
             }
             // A full disk takes no question; the tool was told, and has told the model.
-            (false, _) => assert!(matches!(code, None | Some("E_STORE")) && times >= 1, "{result:?}"),
+            (false, _) => assert!(
+                matches!(code, None | Some("E_STORE")) && times >= 1,
+                "{result:?}"
+            ),
         }
     }
 }

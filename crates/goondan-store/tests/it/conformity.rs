@@ -48,7 +48,11 @@ struct Far(MemoryStore);
 
 impl Subject for Far {
     fn open(&self) -> Box<dyn Store> {
-        Box::new(Unreliable::new(Arc::new(self.0.clone()), Duration::from_millis(20), 9))
+        Box::new(Unreliable::new(
+            Arc::new(self.0.clone()),
+            Duration::from_millis(20),
+            9,
+        ))
     }
 }
 
@@ -77,7 +81,10 @@ fn one_process_at_a_time_holds_a_workspace() {
     let workspace = OnDisk(tempfile::tempdir().unwrap());
     let first = workspace.open();
     let second = JsonlStore::open(&workspace.0.path().join("workspaces/w"));
-    assert!(matches!(second, Err(OpenWorkspaceError::Locked(LockError::Held { .. }))));
+    assert!(matches!(
+        second,
+        Err(OpenWorkspaceError::Locked(LockError::Held { .. }))
+    ));
     drop(first);
     workspace.open();
 }

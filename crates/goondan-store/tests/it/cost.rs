@@ -7,7 +7,10 @@ use goondan_store::fs::sim::SimFs;
 async fn cost(process: &Process, fs: &SimFs, turns: std::ops::Range<u32>) -> (u64, usize) {
     let before = (fs.changes(), fs.traffic());
     for turn in turns {
-        assert_eq!(process.send(&format!("quiet{turn}")).await.unwrap().error, None);
+        assert_eq!(
+            process.send(&format!("quiet{turn}")).await.unwrap().error,
+            None
+        );
     }
     (fs.changes() - before.0, fs.traffic() - before.1)
 }

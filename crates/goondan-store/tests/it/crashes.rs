@@ -25,7 +25,12 @@ impl End {
 
 /// Runs `work` once for each death, in a process that takes up what the one before it has left. Gives back what lies on the
 /// disk in the end.
-async fn die_at(fs: SimFs, world: &World, deaths: &[(u64, End)], work: impl AsyncFn(&Process)) -> SimFs {
+async fn die_at(
+    fs: SimFs,
+    world: &World,
+    deaths: &[(u64, End)],
+    work: impl AsyncFn(&Process),
+) -> SimFs {
     let mut fs = fs;
     for (changes, end) in deaths {
         fs.die_after(*changes);
@@ -149,7 +154,11 @@ async fn run_forgetful(deaths: &[(u64, End)]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
         for event in LITTLE {
-            if process.send_to(w(), event).await.is_none_or(|result| result.error.is_some()) {
+            if process
+                .send_to(w(), event)
+                .await
+                .is_none_or(|result| result.error.is_some())
+            {
                 break;
             }
         }
@@ -161,7 +170,15 @@ async fn run_forgetful(deaths: &[(u64, End)]) -> u64 {
     }
     let messages = process.runtime.conversation(&w()).await.unwrap();
     let ids: Vec<&str> = messages.iter().map(|message| &*message.id).collect();
-    assert_eq!(ids, ["turn-quiet3-m0", "turn-quiet3-m1", "turn-quiet4-m0", "turn-quiet4-m1"]);
+    assert_eq!(
+        ids,
+        [
+            "turn-quiet3-m0",
+            "turn-quiet3-m1",
+            "turn-quiet4-m0",
+            "turn-quiet4-m1"
+        ]
+    );
     fs.changes()
 }
 
@@ -170,7 +187,11 @@ async fn nor_does_one_while_a_conversation_is_rewritten() {
     let changes = run_forgetful(&[]).await;
     assert!(changes > 50, "the swarm made {changes} changes only");
     for death in 0..changes {
-        for end in [End::Kill, End::PowerFailure(None), End::PowerFailure(Some(death))] {
+        for end in [
+            End::Kill,
+            End::PowerFailure(None),
+            End::PowerFailure(Some(death)),
+        ] {
             run_forgetful(&[(death, end)]).await;
         }
     }

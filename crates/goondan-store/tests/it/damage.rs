@@ -7,7 +7,9 @@ use crate::checks::check;
 use crate::swarm::{Process, WORKSPACE, World, a};
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind};
 use goondan_core::ids::{InstanceId, TraceContext};
-use goondan_core::ports::store::{Conversations as _, EventLog as _, Fold, InstanceStatus, Instances as _, Log as _};
+use goondan_core::ports::store::{
+    Conversations as _, EventLog as _, Fold, InstanceStatus, Instances as _, Log as _,
+};
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
@@ -30,8 +32,18 @@ async fn killed() -> (SimFs, World) {
 #[tokio::test]
 async fn garbage_behind_the_last_line_of_any_file_does_no_harm() {
     let inbox = Path::new(WORKSPACE).join(layout::INBOX);
-    for path in [inbox, file(layout::BASE), file(layout::EVENTS), file(layout::JOURNAL), file(layout::RUNTIME_EVENTS)] {
-        for garbage in [&b"{\"record\":\"accepted\",\"event\":{\"id\":\"torn"[..], &[0; 600], b"\xff\xfe\n\n{}"] {
+    for path in [
+        inbox,
+        file(layout::BASE),
+        file(layout::EVENTS),
+        file(layout::JOURNAL),
+        file(layout::RUNTIME_EVENTS),
+    ] {
+        for garbage in [
+            &b"{\"record\":\"accepted\",\"event\":{\"id\":\"torn"[..],
+            &[0; 600],
+            b"\xff\xfe\n\n{}",
+        ] {
             let (fs, world) = killed().await;
             let mut bytes = fs.contents(&path).unwrap_or_default();
             bytes.extend_from_slice(garbage);
@@ -47,11 +59,19 @@ async fn an_instance_without_readable_metadata_is_listed() {
     for metadata in [None, Some(&b""[..]), Some(b"{\"status\":"), Some(b"\0\0\0")] {
         let (fs, world) = killed().await;
         match metadata {
-            None => fs.rename(&file(layout::METADATA), Path::new("/lost")).unwrap(),
+            None => fs
+                .rename(&file(layout::METADATA), Path::new("/lost"))
+                .unwrap(),
             Some(bytes) => fs.put(&file(layout::METADATA), bytes),
         }
         let process = Process::start(&fs, &world).await.unwrap();
-        let ids: Vec<_> = process.runtime.instances().await.iter().map(|meta| meta.id()).collect();
+        let ids: Vec<_> = process
+            .runtime
+            .instances()
+            .await
+            .iter()
+            .map(|meta| meta.id())
+            .collect();
         assert!(ids.contains(&a()), "{ids:?}");
         check(process, &fs, &world).await;
     }
@@ -65,7 +85,10 @@ async fn metadata_is_made_again_from_the_conversation() {
     for id in [instance("a:b/c"), long] {
         let lease = store.claim(&id).await.unwrap();
         let mut conversation = store.open(lease).await.unwrap();
-        conversation.fold(Fold::Append(&messages(&["m0"]))).await.unwrap();
+        conversation
+            .fold(Fold::Append(&messages(&["m0"])))
+            .await
+            .unwrap();
     }
     let metas = store.instances().await.unwrap();
     // A name that was shortened does not tell its key.
@@ -78,7 +101,8 @@ async fn an_instance_that_is_deleted_while_it_is_in_use_begins_anew() {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
     process.send("quiet").await.unwrap();
-    fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &a())).unwrap();
+    fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &a()))
+        .unwrap();
     // It had its conversation in memory; what it says must not go to files that have no names any more.
     let result = process.send("one").await.unwrap();
     assert_eq!(result.error, None);
@@ -99,7 +123,14 @@ async fn a_torn_acceptance_was_never_acknowledged() {
     assert!(store.append(accepted(&event("two", &a()))).await.is_err());
     drop(store);
     let recovered = open(&fs.kill()).recover().await.unwrap();
-    assert_eq!(recovered.pending.iter().map(|event| &*event.id).collect::<Vec<_>>(), ["one"]);
+    assert_eq!(
+        recovered
+            .pending
+            .iter()
+            .map(|event| &*event.id)
+            .collect::<Vec<_>>(),
+        ["one"]
+    );
     assert_eq!(recovered.warnings.len(), 1, "{:?}", recovered.warnings);
     assert!(recovered.warnings[0].contains("inbox.jsonl:2: dropped a line that was cut off"));
 }
@@ -112,10 +143,18 @@ async fn an_instance_is_not_processing_for_ever() {
     drop(process);
     let fs = fs.kill();
     let text = String::from_utf8(fs.contents(&file(layout::METADATA)).unwrap()).unwrap();
-    fs.put(&file(layout::METADATA), text.replace("idle", "processing").as_bytes());
+    fs.put(
+        &file(layout::METADATA),
+        text.replace("idle", "processing").as_bytes(),
+    );
     let mut process = Process::start(&fs, &world).await.unwrap();
-    process.wait_for(|messages| crate::swarm::answers(messages) >= 1).await;
-    process.runtime.shutdown(std::time::Duration::from_secs(60)).await;
+    process
+        .wait_for(|messages| crate::swarm::answers(messages) >= 1)
+        .await;
+    process
+        .runtime
+        .shutdown(std::time::Duration::from_secs(60))
+        .await;
     let text = String::from_utf8(fs.contents(&file(layout::METADATA)).unwrap()).unwrap();
     let meta: goondan_core::ports::store::InstanceMeta = serde_json::from_str(&text).unwrap();
     assert_eq!(meta.status, InstanceStatus::Idle);
@@ -126,7 +165,10 @@ fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
     let fs = SimFs::new();
     let (bad, good) = (instance("bad"), instance("good"));
     // Where its folder should be lies a file.
-    fs.put(&layout::instance_dir(Path::new(WORKSPACE), &bad), b"in the way");
+    fs.put(
+        &layout::instance_dir(Path::new(WORKSPACE), &bad),
+        b"in the way",
+    );
     let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
     let started = |id: &InstanceId| RuntimeEvent {
         kind: RuntimeEventKind::TurnStarted {

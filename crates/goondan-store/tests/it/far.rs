@@ -22,7 +22,9 @@ fn memory() -> MemoryStore {
 }
 
 async fn start(store: Arc<dyn Store>, world: &World) -> Process {
-    Process::start_with(store, &SimFs::new(), world, Arc::new(SystemClock), "{}").await.unwrap()
+    Process::start_with(store, &SimFs::new(), world, Arc::new(SystemClock), "{}")
+        .await
+        .unwrap()
 }
 
 /// Time is counted and not waited for.
@@ -32,24 +34,43 @@ async fn instances_do_not_wait_for_the_store_of_others() {
     let store = Arc::new(Unreliable::steady(Arc::new(memory()), CALL));
     let process = start(store, &World::default()).await;
     let one = Instant::now();
-    process.send_to(InstanceId::new("b", "alone"), "quiet").await.unwrap();
+    process
+        .send_to(InstanceId::new("b", "alone"), "quiet")
+        .await
+        .unwrap();
     let alone = one.elapsed();
-    assert!(alone >= 3 * CALL, "a turn asks the store several times: {alone:?}");
+    assert!(
+        alone >= 3 * CALL,
+        "a turn asks the store several times: {alone:?}"
+    );
     let many = Instant::now();
-    let keys: Vec<InstanceId> = (0..50).map(|number| InstanceId::new("b", format!("k{number}"))).collect();
+    let keys: Vec<InstanceId> = (0..50)
+        .map(|number| InstanceId::new("b", format!("k{number}")))
+        .collect();
     let names: Vec<String> = (0..50).map(|number| format!("quiet{number}")).collect();
-    let turns = keys.into_iter().zip(&names).map(|(key, name)| process.send_to(key, name));
+    let turns = keys
+        .into_iter()
+        .zip(&names)
+        .map(|(key, name)| process.send_to(key, name));
     let results = futures::future::join_all(turns).await;
-    assert!(results.iter().all(|result| result.as_ref().is_some_and(|result| result.error.is_none())));
+    assert!(
+        results
+            .iter()
+            .all(|result| result.as_ref().is_some_and(|result| result.error.is_none()))
+    );
     // Acceptances travel one after the other on one line, 200 ms each; everything else of fifty turns at the same time.
-    assert!(many.elapsed() <= 50 * CALL + alone, "fifty turns took {:?}, one alone {alone:?}", many.elapsed());
+    assert!(
+        many.elapsed() <= 50 * CALL + alone,
+        "fifty turns took {:?}, one alone {alone:?}",
+        many.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_line_that_fails_now_and_then_loses_and_repeats_nothing() {
     for (fails, remembered) in [(7, 1), (11, 1), (23, 1), (7, 9), (11, 9), (23, 9)] {
-        let store =
-            Unreliable::new(Arc::new(memory()), Duration::from_millis(20), fails).remembered_outside(remembered);
+        let store = Unreliable::new(Arc::new(memory()), Duration::from_millis(20), fails)
+            .remembered_outside(remembered);
         let (store, world) = (Arc::new(store), World::default());
         let Ok(mut process) = tokio::spawn({
             let (store, world) = (Arc::clone(&store), Arc::clone(&world));
@@ -62,9 +83,14 @@ async fn a_line_that_fails_now_and_then_loses_and_repeats_nothing() {
         };
         for event in ["one", "two"] {
             // Sent until it is accepted and over.
-            while within(process.send(event)).await.is_none_or(|result| result.error.is_some()) {}
+            while within(process.send(event))
+                .await
+                .is_none_or(|result| result.error.is_some())
+            {}
         }
-        let messages = process.wait_for(|messages| answers(messages) >= asked(messages)).await;
+        let messages = process
+            .wait_for(|messages| answers(messages) >= asked(messages))
+            .await;
         check_conversation(&messages);
         check_world(&world, &messages);
     }
@@ -84,25 +110,55 @@ async fn who_is_forgotten_is_found_again() {
         };
         let (world, clock) = (World::default(), Arc::new(SystemClock));
         let policy = "{maxInstances: 3}";
-        let process =
-            Process::start_with(Arc::clone(&store), &SimFs::new(), &world, clock.clone(), policy).await.unwrap();
+        let process = Process::start_with(
+            Arc::clone(&store),
+            &SimFs::new(),
+            &world,
+            clock.clone(),
+            policy,
+        )
+        .await
+        .unwrap();
         for key in ["one", "two", "three", "one"] {
-            assert_eq!(process.send_to(b(key), &format!("quiet {key}")).await.and_then(|result| result.error), None);
+            assert_eq!(
+                process
+                    .send_to(b(key), &format!("quiet {key}"))
+                    .await
+                    .and_then(|result| result.error),
+                None
+            );
         }
-        let full = process.runtime.send(ExternalInput::text(b("four"), "quiet")).await;
-        assert_eq!(full.err().map(|refusal| refusal.code()), Some(Code::AGENT_INSTANCE_LIMIT));
+        let full = process
+            .runtime
+            .send(ExternalInput::text(b("four"), "quiet"))
+            .await;
+        assert_eq!(
+            full.err().map(|refusal| refusal.code()),
+            Some(Code::AGENT_INSTANCE_LIMIT)
+        );
         let there = futures::future::join_all(
             ["one", "three", "four"].map(async |key| process.runtime.has_instance(&b(key)).await),
         );
         assert_eq!(there.await, [true, true, false]);
         let ids = async |process: &Process| -> Vec<InstanceId> {
-            process.runtime.instances().await.iter().map(InstanceMeta::id).collect()
+            process
+                .runtime
+                .instances()
+                .await
+                .iter()
+                .map(InstanceMeta::id)
+                .collect()
         };
         assert_eq!(ids(&process).await, [b("one"), b("two"), b("three")]);
         drop(process);
-        let process = Process::start_with(store, &SimFs::new(), &world, clock, policy).await.unwrap();
+        let process = Process::start_with(store, &SimFs::new(), &world, clock, policy)
+            .await
+            .unwrap();
         assert_eq!(ids(&process).await.len(), 3);
-        let full = process.runtime.send(ExternalInput::text(b("four"), "quiet")).await;
+        let full = process
+            .runtime
+            .send(ExternalInput::text(b("four"), "quiet"))
+            .await;
         assert_eq!(
             full.err().map(|refusal| refusal.code()),
             Some(Code::AGENT_INSTANCE_LIMIT),
@@ -110,7 +166,10 @@ async fn who_is_forgotten_is_found_again() {
         );
         process.send_to(b("two"), "quiet again").await.unwrap();
         let heard = process.runtime.conversation(&b("two")).await.unwrap();
-        let heard = heard.iter().filter(|message| message.text().starts_with("input quiet")).count();
+        let heard = heard
+            .iter()
+            .filter(|message| message.text().starts_with("input quiet"))
+            .count();
         assert_eq!(heard, 2, "the conversation goes on");
     }
 }

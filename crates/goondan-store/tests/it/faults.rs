@@ -17,7 +17,12 @@ async fn run_full(room: usize) -> (SimFs, World, Process) {
     if let Some(result) = process.send("one").await
         && let Some(error) = result.error
     {
-        assert_eq!((result.finish_reason, &*error.code), (FinishReason::Error, "E_STORE"), "{}", error.message);
+        assert_eq!(
+            (result.finish_reason, &*error.code),
+            (FinishReason::Error, "E_STORE"),
+            "{}",
+            error.message
+        );
     }
     (fs, world, process)
 }
@@ -57,7 +62,8 @@ async fn or_at_the_next_start() {
 async fn or_by_itself_after_a_while() {
     let (fs, world, mut process) = run_full(3_000).await;
     fs.leave_room(None);
-    let is_over = |event| matches!(event, SwarmEvent::TurnEnded { result, .. } if result.error.is_none());
+    let is_over =
+        |event| matches!(event, SwarmEvent::TurnEnded { result, .. } if result.error.is_none());
     while !is_over(within(process.events.recv()).await.unwrap()) {}
     check(process, &fs, &world).await;
 }
@@ -86,16 +92,36 @@ async fn only_agents_are_not_told_but_go_on_waiting() {
         fs.leave_room(Some(room));
         let first = within(process.send_to(q(), "one")).await;
         fs.leave_room(None);
-        assert!(first.and_then(|result| result.error).is_none_or(|error| error.code == "E_STORE"));
-        while within(process.send_to(q(), "one")).await.is_none_or(|result| result.error.is_some()) {}
+        assert!(
+            first
+                .and_then(|result| result.error)
+                .is_none_or(|error| error.code == "E_STORE")
+        );
+        while within(process.send_to(q(), "one"))
+            .await
+            .is_none_or(|result| result.error.is_some())
+        {}
         let failed = |event: &SwarmEvent| matches!(event, SwarmEvent::TurnEnded { instance, result, .. } if *instance == b() && result.error.is_some());
-        stood_still += std::iter::from_fn(|| process.events.try_recv().ok()).filter(failed).count();
+        stood_still += std::iter::from_fn(|| process.events.try_recv().ok())
+            .filter(failed)
+            .count();
         let messages = process.runtime.conversation(&q()).await.unwrap();
-        let refusals = messages.iter().flat_map(|message| message.tool_results()).filter_map(|one| one.error.as_ref());
+        let refusals = messages
+            .iter()
+            .flat_map(|message| message.tool_results())
+            .filter_map(|one| one.error.as_ref());
         let refusals: Vec<_> = refusals.map(|error| error.code.as_str()).collect();
-        assert!(refusals.iter().all(|code| ["E_STORE", "E_TOOL_INTERRUPTED"].contains(code)), "{room}: {refusals:?}");
+        assert!(
+            refusals
+                .iter()
+                .all(|code| ["E_STORE", "E_TOOL_INTERRUPTED"].contains(code)),
+            "{room}: {refusals:?}"
+        );
     }
-    assert!(stood_still > 0, "no turn of the agent that was asked met the full disk");
+    assert!(
+        stood_still > 0,
+        "no turn of the agent that was asked met the full disk"
+    );
 }
 
 #[tokio::test]
@@ -106,7 +132,9 @@ async fn an_event_that_has_begun_is_not_taken_back_but_cancelled() {
     fs.leave_room(None);
     process.send("two").await.unwrap();
     let one = loop {
-        if let SwarmEvent::TurnEnded { event_id, result, .. } = within(process.events.recv()).await.unwrap()
+        if let SwarmEvent::TurnEnded {
+            event_id, result, ..
+        } = within(process.events.recv()).await.unwrap()
             && event_id == "one"
             && result.finish_reason != FinishReason::Error
         {
@@ -114,12 +142,24 @@ async fn an_event_that_has_begun_is_not_taken_back_but_cancelled() {
         }
     };
     assert_eq!(one.finish_reason, FinishReason::Cancelled);
-    let messages = process.wait_for(|messages| messages.iter().any(|message| message.id == "turn-two-m2")).await;
+    let messages = process
+        .wait_for(|messages| messages.iter().any(|message| message.id == "turn-two-m2"))
+        .await;
     let ids: Vec<_> = messages.iter().map(|message| &*message.id).collect();
-    assert!(ids.starts_with(&["turn-one-m0", "turn-one-m1", "turn-one-m2"]), "{ids:?}");
+    assert!(
+        ids.starts_with(&["turn-one-m0", "turn-one-m1", "turn-one-m2"]),
+        "{ids:?}"
+    );
     // What comes next is no answer of the model to the cancelled turn, but the next event.
-    assert_eq!((messages[2].data.role, messages[3].data.role), (Role::Tool, Role::User));
-    assert_eq!(world.lock().unwrap()["once-one"], 1, "what had happened was taken up, not repeated");
+    assert_eq!(
+        (messages[2].data.role, messages[3].data.role),
+        (Role::Tool, Role::User)
+    );
+    assert_eq!(
+        world.lock().unwrap()["once-one"],
+        1,
+        "what had happened was taken up, not repeated"
+    );
 }
 
 #[tokio::test]

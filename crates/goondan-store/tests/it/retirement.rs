@@ -45,13 +45,16 @@ impl Retiring {
     /// A forgetful one remembers only one instance that has nothing to do.
     async fn start(policy: &str, is_forgetful: bool) -> Self {
         let (fs, world, clock) = (SimFs::new(), World::default(), Arc::new(Forward::default()));
-        let store: Arc<dyn Store> = Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap());
+        let store: Arc<dyn Store> =
+            Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap());
         let store = match is_forgetful {
             true => Arc::new(Unreliable::steady(store, Duration::ZERO).remembered_outside(1)),
             false => store,
         };
         let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
-        let process = Process::start_with(store, &fs, &world, shared, policy).await.unwrap();
+        let process = Process::start_with(store, &fs, &world, shared, policy)
+            .await
+            .unwrap();
         Retiring { fs, clock, process }
     }
 
@@ -72,11 +75,14 @@ impl Retiring {
     /// Runs `one` and what comes of it, until nothing is left to do.
     async fn run_one(&mut self) {
         self.process.send("one").await.unwrap();
-        self.process.wait_for(|messages| answers(messages) == 1).await;
+        self.process
+            .wait_for(|messages| answers(messages) == 1)
+            .await;
     }
 
     async fn until_retired(&self) {
-        self.until(|meta| meta.is_some_and(|meta| meta.status == InstanceStatus::Retired)).await;
+        self.until(|meta| meta.is_some_and(|meta| meta.status == InstanceStatus::Retired))
+            .await;
     }
 
     fn folder(&self) -> PathBuf {
@@ -100,7 +106,10 @@ async fn a_retired_instance_comes_back_with_an_event_as_it_was() {
         assert_eq!(messages[0].text(), "input one");
         let metas = swarm.process.runtime.instances().await;
         let meta = metas.iter().find(|meta| meta.id() == a()).unwrap();
-        assert_eq!(meta.retired_at.is_some(), meta.status == InstanceStatus::Retired);
+        assert_eq!(
+            meta.retired_at.is_some(),
+            meta.status == InstanceStatus::Retired
+        );
     }
 }
 
@@ -128,8 +137,15 @@ async fn what_is_retired_stays_so_over_a_restart() {
         swarm.clock.by(1);
         swarm.until_retired().await;
         within(async {
-            let says_so =
-                || String::from_utf8(swarm.fs.contents(&swarm.folder().join(layout::METADATA)).unwrap()).unwrap();
+            let says_so = || {
+                String::from_utf8(
+                    swarm
+                        .fs
+                        .contents(&swarm.folder().join(layout::METADATA))
+                        .unwrap(),
+                )
+                .unwrap()
+            };
             while !says_so().contains("retiredAt") {
                 tokio::task::yield_now().await;
             }
@@ -138,6 +154,11 @@ async fn what_is_retired_stays_so_over_a_restart() {
         drop(swarm.process);
         let store = JsonlStore::on(Arc::new(swarm.fs.kill()), Path::new(WORKSPACE)).unwrap();
         let metas = store.instances().await.unwrap();
-        assert!(metas.iter().any(|meta| meta.id() == a() && meta.status == InstanceStatus::Retired), "{metas:?}");
+        assert!(
+            metas
+                .iter()
+                .any(|meta| meta.id() == a() && meta.status == InstanceStatus::Retired),
+            "{metas:?}"
+        );
     }
 }

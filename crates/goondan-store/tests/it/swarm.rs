@@ -20,10 +20,13 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, Role};
 use goondan_core::ports::approval::ApproveAll;
 use goondan_core::ports::clock::{Clock, SystemClock};
-use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan_core::ports::model::{
+    ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
+};
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::{
-    AgentEventInput, OpenError, RequestOptions, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    AgentEventInput, OpenError, RequestOptions, ToolContext, ToolError, ToolHandler, ToolOutput,
+    ToolSet, ToolSource,
 };
 use goondan_core::ports::tracing::PassOn;
 use goondan_core::reserved::INTER_AGENT_RESPONSE;
@@ -106,7 +109,8 @@ pub(crate) struct Process {
 impl Process {
     /// Starts on what lies on `fs`. `None` where the process dies of it.
     pub(crate) async fn start(fs: &SimFs, world: &World) -> Option<Process> {
-        let store: Arc<dyn Store> = Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).ok()?);
+        let store: Arc<dyn Store> =
+            Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).ok()?);
         Process::start_with(store, fs, world, Arc::new(SystemClock), "{}").await
     }
 
@@ -118,15 +122,26 @@ impl Process {
         clock: Arc<dyn Clock>,
         policy: &str,
     ) -> Option<Process> {
-        let tools = Tools { fs: fs.clone(), world: Arc::clone(world) };
-        let ports = PlanPorts { tools: Arc::new(tools), extensions: Arc::new(()), models: Arc::new(Models) };
+        let tools = Tools {
+            fs: fs.clone(),
+            world: Arc::clone(world),
+        };
+        let ports = PlanPorts {
+            tools: Arc::new(tools),
+            extensions: Arc::new(()),
+            models: Arc::new(Models),
+        };
         let bundle = Arc::new(bundle(policy));
         let swarm = bundle.choose_swarm(None).unwrap();
         let node = NodeParts {
             tracing: Arc::new(PassOn),
             has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),
-            generation: Arc::new(plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.ok()?),
+            generation: Arc::new(
+                plan(&bundle, swarm, 1, &ports, &Environment::default(), None)
+                    .await
+                    .ok()?,
+            ),
             store,
             clock,
             workdir: Some(std::env::temp_dir()),
@@ -151,12 +166,23 @@ impl Process {
 
     /// As [`Process::send`], for another instance.
     pub(crate) async fn send_to(&self, target: InstanceId, id: &str) -> Option<TurnResult> {
-        let input = ExternalInput { id: Some(id.to_owned()), ..ExternalInput::text(target, format!("input {id}")) };
-        within(self.runtime.send(input)).await.ok()?.result.await.ok()
+        let input = ExternalInput {
+            id: Some(id.to_owned()),
+            ..ExternalInput::text(target, format!("input {id}"))
+        };
+        within(self.runtime.send(input))
+            .await
+            .ok()?
+            .result
+            .await
+            .ok()
     }
 
     /// Waits until the conversation of `a` is as `is_complete` wants it.
-    pub(crate) async fn wait_for(&mut self, is_complete: impl Fn(&[Arc<Message>]) -> bool) -> Vec<Arc<Message>> {
+    pub(crate) async fn wait_for(
+        &mut self,
+        is_complete: impl Fn(&[Arc<Message>]) -> bool,
+    ) -> Vec<Arc<Message>> {
         loop {
             let messages = within(async {
                 loop {
@@ -170,19 +196,27 @@ impl Process {
             if is_complete(&messages) {
                 return messages;
             }
-            while !matches!(within(self.events.recv()).await.unwrap(), SwarmEvent::TurnEnded { .. }) {}
+            while !matches!(
+                within(self.events.recv()).await.unwrap(),
+                SwarmEvent::TurnEnded { .. }
+            ) {}
         }
     }
 }
 
 /// Fails instead of hanging.
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_secs(60), work)
+        .await
+        .expect("it hangs")
 }
 
 /// How many answers of `b` are in a conversation.
 pub(crate) fn answers(messages: &[Arc<Message>]) -> usize {
-    messages.iter().filter(|message| message.metadata.contains_key(INTER_AGENT_RESPONSE)).count()
+    messages
+        .iter()
+        .filter(|message| message.metadata.contains_key(INTER_AGENT_RESPONSE))
+        .count()
 }
 
 fn bundle(policy: &str) -> Bundle {
@@ -195,14 +229,30 @@ fn bundle(policy: &str) -> Bundle {
     };
     let world = ToolManifest {
         name: "world".to_owned(),
-        exports: vec![export("once", false), export("again", true), export("ask", true), export("wait", true)].into(),
+        exports: vec![
+            export("once", false),
+            export("again", true),
+            export("ask", true),
+            export("wait", true),
+        ]
+        .into(),
         ..ToolManifest::default()
     };
     let extensions = vec![("message-window".to_owned(), JsonObject::new())];
-    let base = BasePackage { tools: vec![world], extensions, ..BasePackage::default() };
+    let base = BasePackage {
+        tools: vec![world],
+        extensions,
+        ..BasePackage::default()
+    };
     let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.replace("POLICY", policy));
-    let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
-    loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
+    let loaded = load(LoadInput {
+        root: Path::new("/p"),
+        files: &files,
+        base: &base,
+    });
+    loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
 }
 
 struct Tools {
@@ -214,10 +264,23 @@ struct Tools {
 impl ToolSource for Tools {
     async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, OpenError> {
         let handler = |export: &ExportSpec| {
-            let asks = ["ask", "wait"].contains(&&*export.name).then(|| export.name == "wait");
-            Arc::new(Handler { fs: self.fs.clone(), world: Arc::clone(&self.world), asks }) as Arc<dyn ToolHandler>
+            let asks = ["ask", "wait"]
+                .contains(&&*export.name)
+                .then(|| export.name == "wait");
+            Arc::new(Handler {
+                fs: self.fs.clone(),
+                world: Arc::clone(&self.world),
+                asks,
+            }) as Arc<dyn ToolHandler>
         };
-        Ok(ToolSet { exports: tool.spec.exports.iter().map(|export| (export.clone(), handler(export))).collect() })
+        Ok(ToolSet {
+            exports: tool
+                .spec
+                .exports
+                .iter()
+                .map(|export| (export.clone(), handler(export)))
+                .collect(),
+        })
     }
 }
 
@@ -235,10 +298,28 @@ impl ToolHandler for Handler {
             // The dead do nothing to the world, and tell nobody.
             std::future::pending::<()>().await;
         }
-        *self.world.lock().unwrap().entry(ctx.tool_call_id.clone()).or_default() += 1;
+        *self
+            .world
+            .lock()
+            .unwrap()
+            .entry(ctx.tool_call_id.clone())
+            .or_default() += 1;
         if let Some(waits) = self.asks {
-            let input = AgentEventInput { input: format!("question of {}", ctx.turn_id), ..AgentEventInput::default() };
-            let asked = ctx.runtime.request("b", input, RequestOptions { timeout_ms: None, async_: !waits }).await?;
+            let input = AgentEventInput {
+                input: format!("question of {}", ctx.turn_id),
+                ..AgentEventInput::default()
+            };
+            let asked = ctx
+                .runtime
+                .request(
+                    "b",
+                    input,
+                    RequestOptions {
+                        timeout_ms: None,
+                        async_: !waits,
+                    },
+                )
+                .await?;
             if let Some(answer) = asked.response {
                 return Ok(ToolOutput::from(answer));
             }
@@ -264,13 +345,26 @@ impl ModelFactory for Models {
 impl ModelClient for Models {
     /// An input is answered with calls first, and then with text; everything else, and what begins with `quiet`, with text.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let mut chunks = match (&*request.instance.agent, unanswered_input(&request.messages)) {
+        let mut chunks = match (
+            &*request.instance.agent,
+            unanswered_input(&request.messages),
+        ) {
             ("q", Some(event)) => vec![call("wait", &event)],
             ("q", None) => behind_the_answer(&request.messages),
             // It never says the same again.
-            ("b", _) => vec![ModelChunk::Text(format!("answer {}", SAID.fetch_add(1, Ordering::Relaxed)))],
-            (_, Some(event)) => vec![call("once", &event), call("again", &event), call("ask", &event)],
-            (_, None) => vec![ModelChunk::Text(format!("answer to {}", request.messages.last().unwrap().id))],
+            ("b", _) => vec![ModelChunk::Text(format!(
+                "answer {}",
+                SAID.fetch_add(1, Ordering::Relaxed)
+            ))],
+            (_, Some(event)) => vec![
+                call("once", &event),
+                call("again", &event),
+                call("ask", &event),
+            ],
+            (_, None) => vec![ModelChunk::Text(format!(
+                "answer to {}",
+                request.messages.last().unwrap().id
+            ))],
         };
         chunks.push(ModelChunk::Finish { usage: None });
         Ok(futures::stream::iter(chunks.into_iter().map(Ok)).boxed())
@@ -278,13 +372,21 @@ impl ModelClient for Models {
 }
 
 fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
-    let turn = messages.iter().rev().take_while(|message| message.data.role == Role::User);
-    let mut inputs = turn.filter_map(|message| message.text().strip_prefix("input ").map(str::to_owned));
+    let turn = messages
+        .iter()
+        .rev()
+        .take_while(|message| message.data.role == Role::User);
+    let mut inputs =
+        turn.filter_map(|message| message.text().strip_prefix("input ").map(str::to_owned));
     inputs.next().filter(|event| !event.starts_with("quiet"))
 }
 
 fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<ModelChunk> {
-    let last = messages.iter().rev().find_map(|message| message.tool_results().next()).unwrap();
+    let last = messages
+        .iter()
+        .rev()
+        .find_map(|message| message.tool_results().next())
+        .unwrap();
     match last.tool_call_id.strip_prefix("wait-") {
         Some(event) => vec![call("once", event)],
         None => vec![ModelChunk::Text("done".to_owned())],

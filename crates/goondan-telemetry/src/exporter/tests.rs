@@ -10,14 +10,26 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use super::*;
 
 fn settings(variables: &[(&str, &str)]) -> Settings {
-    let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let get = |name: &str| {
+        variables
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned())
+    };
     Settings::read(get).unwrap()
 }
 
 fn start(variables: &[(&str, &str)]) -> (Telemetry, UnboundedSender<SwarmEvent>) {
     let (sender, events) = unbounded_channel();
-    let identity = Identity { version: "1".into(), swarm: Some("s".into()), instance: "i".into() };
-    (Telemetry::start(settings(variables), &identity, events).unwrap(), sender)
+    let identity = Identity {
+        version: "1".into(),
+        swarm: Some("s".into()),
+        instance: "i".into(),
+    };
+    (
+        Telemetry::start(settings(variables), &identity, events).unwrap(),
+        sender,
+    )
 }
 
 fn ended(turn: &str) -> SwarmEvent {
@@ -41,23 +53,38 @@ fn ended(turn: &str) -> SwarmEvent {
 
 async fn names(server: &MockServer) -> Vec<String> {
     let requests = server.received_requests().await.unwrap();
-    let bodies = requests.iter().map(|request| TracesRequest::decode(&*request.body).unwrap());
-    let spans = bodies.flat_map(|body| body.resource_spans).flat_map(|spans| spans.scope_spans);
-    spans.flat_map(|spans| spans.spans).map(|span| span.name).collect()
+    let bodies = requests
+        .iter()
+        .map(|request| TracesRequest::decode(&*request.body).unwrap());
+    let spans = bodies
+        .flat_map(|body| body.resource_spans)
+        .flat_map(|spans| spans.scope_spans);
+    spans
+        .flat_map(|spans| spans.spans)
+        .map(|span| span.name)
+        .collect()
 }
 
 #[tokio::test]
 async fn a_receiver_that_is_busy_gets_the_same_spans_again() {
     let server = MockServer::start().await;
     let busy = ResponseTemplate::new(503).insert_header("Retry-After", "0");
-    Mock::given(method("POST")).respond_with(busy).up_to_n_times(2).mount(&server).await;
+    Mock::given(method("POST"))
+        .respond_with(busy)
+        .up_to_n_times(2)
+        .mount(&server)
+        .await;
     let (taken, wait) = tokio::sync::oneshot::channel();
     let taken = std::sync::Mutex::new(Some(taken));
     let answer = move |_: &wiremock::Request| {
         taken.lock().unwrap().take().map(|taken| taken.send(()));
         ResponseTemplate::new(200)
     };
-    Mock::given(path("/v1/traces")).and(header("x-key", "a b")).respond_with(answer).mount(&server).await;
+    Mock::given(path("/v1/traces"))
+        .and(header("x-key", "a b"))
+        .respond_with(answer)
+        .mount(&server)
+        .await;
     let (telemetry, sender) = start(&[
         ("OTEL_EXPORTER_OTLP_ENDPOINT", &server.uri()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=a%20b"),
@@ -73,7 +100,10 @@ async fn a_receiver_that_is_busy_gets_the_same_spans_again() {
 #[tokio::test]
 async fn what_a_receiver_refuses_is_dropped_and_counted() {
     let server = MockServer::start().await;
-    Mock::given(method("POST")).respond_with(ResponseTemplate::new(400)).mount(&server).await;
+    Mock::given(method("POST"))
+        .respond_with(ResponseTemplate::new(400))
+        .mount(&server)
+        .await;
     let (telemetry, sender) = start(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &server.uri())]);
     sender.send(ended("a")).unwrap();
     sender.send(ended("b")).unwrap();
@@ -84,7 +114,10 @@ async fn what_a_receiver_refuses_is_dropped_and_counted() {
 
 #[tokio::test]
 async fn without_a_receiver_the_queue_stays_short() {
-    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"), ("OTEL_BSP_MAX_QUEUE_SIZE", "4")];
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "4"),
+    ];
     let (telemetry, sender) = start(&variables);
     (0..100).for_each(|_| sender.send(ended("a")).unwrap());
     telemetry.end().await;
@@ -96,7 +129,10 @@ async fn a_receiver_that_never_answers_does_not_hold_the_end() {
     // It accepts connections and says nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
-    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str()), ("OTEL_EXPORTER_OTLP_TIMEOUT", "50")];
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str()),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "50"),
+    ];
     let (telemetry, sender) = start(&variables);
     sender.send(ended("a")).unwrap();
     telemetry.end().await;
@@ -111,8 +147,10 @@ async fn json_has_ids_in_hex_and_large_numbers_as_text() {
         .mount(&server)
         .await;
     let address = server.uri();
-    let (telemetry, sender) =
-        start(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &address), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")]);
+    let (telemetry, sender) = start(&[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &address),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+    ]);
     sender.send(ended("a")).unwrap();
     telemetry.end().await;
     assert_eq!(telemetry.dropped(), 0);
@@ -120,15 +158,23 @@ async fn json_has_ids_in_hex_and_large_numbers_as_text() {
     let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
     let span = &body["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
     assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c");
-    assert_eq!((&span["kind"], &span["endTimeUnixNano"]), (&1.into(), &"0".into()));
+    assert_eq!(
+        (&span["kind"], &span["endTimeUnixNano"]),
+        (&1.into(), &"0".into())
+    );
     assert!(span.get("parentSpanId").is_none());
     let steps = serde_json::json!({"key": "goondan.turn.steps", "value": {"intValue": "1"}});
-    assert!(span["attributes"].as_array().unwrap().contains(&steps), "{span}");
+    assert!(
+        span["attributes"].as_array().unwrap().contains(&steps),
+        "{span}"
+    );
 }
 
 #[test]
 fn waits_double_up_to_a_bound() {
-    let waits: Vec<_> = (1..9).map(|failures| back_off(failures).as_secs()).collect();
+    let waits: Vec<_> = (1..9)
+        .map(|failures| back_off(failures).as_secs())
+        .collect();
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
     assert_eq!(back_off(500), LONGEST_WAIT);
 }

@@ -20,7 +20,10 @@ pub struct TracesRequest {
 impl TracesRequest {
     /// All spans in it.
     pub fn spans(&self) -> impl Iterator<Item = &Span> {
-        self.resource_spans.iter().flat_map(|spans| &spans.scope_spans).flat_map(|spans| &spans.spans)
+        self.resource_spans
+            .iter()
+            .flat_map(|spans| &spans.scope_spans)
+            .flat_map(|spans| &spans.spans)
     }
 }
 

@@ -60,7 +60,12 @@ pub struct ArrayValue {
 
 /// The attribute of that name.
 pub fn attribute(key: &str, value: impl Into<Value>) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value.into()) }) }
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue {
+            value: Some(value.into()),
+        }),
+    }
 }
 
 impl From<&str> for Value {

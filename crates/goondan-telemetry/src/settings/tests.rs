@@ -8,7 +8,9 @@ fn read(variables: &[(&str, &str)]) -> Option<Settings> {
 }
 
 fn url(variables: &[(&str, &str)]) -> Option<String> {
-    read(variables)?.traces.map(|endpoint| endpoint.url.to_string())
+    read(variables)?
+        .traces
+        .map(|endpoint| endpoint.url.to_string())
 }
 
 #[test]
@@ -16,7 +18,10 @@ fn nothing_goes_anywhere_without_an_address() {
     let settings = read(&[]).unwrap();
     assert!(settings.traces.is_none());
     assert!(settings.problems.is_empty());
-    assert!(url(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]).is_none(), "empty is not set");
+    assert!(
+        url(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]).is_none(),
+        "empty is not set"
+    );
     assert!(url(&[("OTEL_TRACES_EXPORTER", "otlp")]).is_none());
 }
 
@@ -25,7 +30,10 @@ fn the_address_of_a_signal_is_whole_and_the_other_a_base() {
     let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host:4318");
     let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://other/my/path");
     assert_eq!(url(&[base]).unwrap(), "http://host:4318/v1/traces");
-    assert_eq!(url(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://host/in/")]).unwrap(), "https://host/in/v1/traces");
+    assert_eq!(
+        url(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://host/in/")]).unwrap(),
+        "https://host/in/v1/traces"
+    );
     assert_eq!(url(&[base, own]).unwrap(), "http://other/my/path");
 }
 
@@ -44,32 +52,50 @@ fn what_is_not_understood_is_told_and_sends_nothing() {
         ("OTEL_TRACES_EXPORTER", "zipkin"),
     ] {
         let settings = read(
-            &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", ""), ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host")]
-                .into_iter()
-                .filter(|(given, _)| *given != name)
-                .chain([(name, value)])
-                .collect::<Vec<_>>(),
+            &[
+                ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", ""),
+                ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host"),
+            ]
+            .into_iter()
+            .filter(|(given, _)| *given != name)
+            .chain([(name, value)])
+            .collect::<Vec<_>>(),
         )
         .unwrap();
         assert!(settings.traces.is_none(), "{name}={value}");
-        assert!(settings.problems[0].contains(name), "{:?}", settings.problems);
+        assert!(
+            settings.problems[0].contains(name),
+            "{:?}",
+            settings.problems
+        );
     }
 }
 
 #[test]
 fn headers_are_decoded_and_their_values_are_secret() {
     let address = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host");
-    let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic%20abc123, x-other = 1 ,broken");
+    let headers = (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "authorization=Basic%20abc123, x-other = 1 ,broken",
+    );
     let settings = read(&[address, headers]).unwrap();
     let secrets: Vec<_> = settings.secrets().collect();
-    assert_eq!(secrets.iter().map(Secret::expose).collect::<Vec<_>>(), ["Basic abc123", "1"]);
+    assert_eq!(
+        secrets.iter().map(Secret::expose).collect::<Vec<_>>(),
+        ["Basic abc123", "1"]
+    );
     assert_eq!(settings.problems.len(), 1);
-    assert!(!settings.problems[0].contains("broken") && !format!("{settings:?}").contains("abc123"));
+    assert!(
+        !settings.problems[0].contains("broken") && !format!("{settings:?}").contains("abc123")
+    );
 }
 
 #[test]
 fn a_resource_and_its_name_come_from_the_environment() {
-    let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a,deployment.environment.name=b%20c");
+    let attributes = (
+        "OTEL_RESOURCE_ATTRIBUTES",
+        "service.name=a,deployment.environment.name=b%20c",
+    );
     let settings = read(&[attributes, ("OTEL_SERVICE_NAME", "d")]).unwrap();
     assert_eq!(settings.resource["service.name"], "d");
     assert_eq!(settings.resource["deployment.environment.name"], "b c");
@@ -77,21 +103,46 @@ fn a_resource_and_its_name_come_from_the_environment() {
 
 #[test]
 fn numbers_that_are_none_count_as_not_set() {
-    let settings = read(&[("OTEL_BSP_MAX_QUEUE_SIZE", "many"), ("OTEL_BSP_SCHEDULE_DELAY", "20")]).unwrap();
-    assert_eq!((settings.queue, settings.delay), (2_048, Duration::from_millis(20)));
+    let settings = read(&[
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "many"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "20"),
+    ])
+    .unwrap();
+    assert_eq!(
+        (settings.queue, settings.delay),
+        (2_048, Duration::from_millis(20))
+    );
     assert_eq!(settings.problems.len(), 1);
-    assert_eq!(read(&[("OTEL_BSP_MAX_QUEUE_SIZE", "10")]).unwrap().batch, 10, "a batch fits in the queue");
+    assert_eq!(
+        read(&[("OTEL_BSP_MAX_QUEUE_SIZE", "10")]).unwrap().batch,
+        10,
+        "a batch fits in the queue"
+    );
 }
 
 #[test]
 fn a_share_of_the_traces_is_the_same_everywhere() {
-    let sampler =
-        |name, share| read(&[("OTEL_TRACES_SAMPLER", name), ("OTEL_TRACES_SAMPLER_ARG", share)]).unwrap().sampler;
-    assert_eq!(sampler("parentbased_traceidratio", "0.25"), Sampler::Share(0.25));
+    let sampler = |name, share| {
+        read(&[
+            ("OTEL_TRACES_SAMPLER", name),
+            ("OTEL_TRACES_SAMPLER_ARG", share),
+        ])
+        .unwrap()
+        .sampler
+    };
+    assert_eq!(
+        sampler("parentbased_traceidratio", "0.25"),
+        Sampler::Share(0.25)
+    );
     assert_eq!(sampler("always_off", ""), Sampler::None);
-    let (low, high) = (format!("{}3fffffffffffff", "f".repeat(18)), format!("{}40000000000000", "0".repeat(18)));
+    let (low, high) = (
+        format!("{}3fffffffffffff", "f".repeat(18)),
+        format!("{}40000000000000", "0".repeat(18)),
+    );
     assert!(Sampler::Share(0.25).takes(&low) && !Sampler::Share(0.25).takes(&high));
-    assert!(Sampler::Share(1.0).takes(&"f".repeat(32)) && !Sampler::Share(0.0).takes(&"0".repeat(32)));
+    assert!(
+        Sampler::Share(1.0).takes(&"f".repeat(32)) && !Sampler::Share(0.0).takes(&"0".repeat(32))
+    );
 }
 
 #[test]
@@ -100,8 +151,14 @@ fn a_caller_decides_for_its_trace_unless_told_otherwise() {
         let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
         let caller = goondan_core::caller::Caller::read(&traceparent, []).map(std::sync::Arc::new);
         let trace = TraceContext::root(&"f".repeat(32), None, "t").called_by(caller);
-        read(&[("OTEL_TRACES_SAMPLER", sampler)]).unwrap().takes(&trace)
+        read(&[("OTEL_TRACES_SAMPLER", sampler)])
+            .unwrap()
+            .takes(&trace)
     };
     assert!(takes("", "01") && !takes("", "00"));
-    assert!(takes("parentbased_always_off", "01") && takes("always_on", "00") && !takes("always_off", "01"));
+    assert!(
+        takes("parentbased_always_off", "01")
+            && takes("always_on", "00")
+            && !takes("always_off", "01")
+    );
 }

@@ -29,7 +29,11 @@ fn turn() -> TraceContext {
 }
 
 fn turn_started() -> Kind {
-    Kind::TurnStarted { turn_id: "t".into(), event_id: "e".into(), event_type: "user.input".into() }
+    Kind::TurnStarted {
+        turn_id: "t".into(),
+        event_id: "e".into(),
+        event_type: "user.input".into(),
+    }
 }
 
 fn turn_completed() -> Kind {
@@ -39,12 +43,20 @@ fn turn_completed() -> Kind {
         duration: 30,
         finish_reason: FinishReason::TextResponse,
         token_usage: Some(usage()),
-        cost: Some(Cost { amount: 0.5, currency: "EUR".into() }),
+        cost: Some(Cost {
+            amount: 0.5,
+            currency: "EUR".into(),
+        }),
     }
 }
 
 fn usage() -> TokenUsage {
-    TokenUsage { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15, cached_tokens: 4 }
+    TokenUsage {
+        prompt_tokens: 10,
+        completion_tokens: 5,
+        total_tokens: 15,
+        cached_tokens: 4,
+    }
 }
 
 fn model_completed() -> Kind {
@@ -60,7 +72,10 @@ fn model_completed() -> Kind {
         cost: None,
         said: None,
     };
-    Kind::ModelCompleted { turn_id: "t".into(), call: Box::new(call) }
+    Kind::ModelCompleted {
+        turn_id: "t".into(),
+        call: Box::new(call),
+    }
 }
 
 fn tool_called() -> Kind {
@@ -80,9 +95,17 @@ fn tool_completed(error: Option<ShownError>) -> Kind {
         tool_name: "bash__exec".into(),
         step_id: "t-step-0".into(),
         turn_id: "t".into(),
-        status: if error.is_some() { ToolCallStatus::Error } else { ToolCallStatus::Ok },
+        status: if error.is_some() {
+            ToolCallStatus::Error
+        } else {
+            ToolCallStatus::Ok
+        },
         duration: 3,
-        shown: Box::new(ShownResult { output: json!("a file"), error, ..ShownResult::default() }),
+        shown: Box::new(ShownResult {
+            output: json!("a file"),
+            error,
+            ..ShownResult::default()
+        }),
     }
 }
 
@@ -104,7 +127,11 @@ fn text(span: &Span, key: &str) -> String {
 fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step() {
     let mut assembler = Assembler::new(false);
     let step = turn().child("t-step-0");
-    let started = Kind::StepStarted { step_id: "t-step-0".into(), step_index: 0, turn_id: "t".into() };
+    let started = Kind::StepStarted {
+        step_id: "t-step-0".into(),
+        step_index: 0,
+        turn_id: "t".into(),
+    };
     let completed = Kind::StepCompleted {
         step_id: "t-step-0".into(),
         step_index: 0,
@@ -115,24 +142,56 @@ fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step()
     };
     assert!(assembler.note(&event(0, &turn(), turn_started())).is_none());
     assert!(assembler.note(&event(9, &step, started)).is_none());
-    let chat = assembler.note(&event(15, &step.child("model"), model_completed())).unwrap();
+    let chat = assembler
+        .note(&event(15, &step.child("model"), model_completed()))
+        .unwrap();
     let step = assembler.note(&event(20, &step, completed)).unwrap();
-    let turn = assembler.note(&event(30, &turn(), turn_completed())).unwrap();
+    let turn = assembler
+        .note(&event(30, &turn(), turn_completed()))
+        .unwrap();
 
-    assert_eq!((chat.name.as_str(), chat.kind), ("chat big", SpanKind::Client as i32));
-    assert_eq!((chat.start_time_unix_nano, chat.end_time_unix_nano), (nanos(at(10)), nanos(at(15))));
-    assert_eq!((&chat.parent_span_id, &step.parent_span_id), (&step.span_id, &turn.span_id));
-    assert_eq!(text(&chat, "gen_ai.provider.name"), "x_ai");
-    assert_eq!(value(&chat.attributes, "gen_ai.response.time_to_first_chunk"), Some(Attribute::Double(0.002)));
-    assert_eq!(value(&chat.attributes, "gen_ai.usage.cache_read.input_tokens"), Some(Attribute::Int(4)));
-
-    assert_eq!((turn.trace_id.len(), turn.span_id.len(), turn.parent_span_id.len()), (16, 8, 0));
     assert_eq!(
-        (text(&turn, "gen_ai.provider.name"), text(&turn, "gen_ai.request.model")),
+        (chat.name.as_str(), chat.kind),
+        ("chat big", SpanKind::Client as i32)
+    );
+    assert_eq!(
+        (chat.start_time_unix_nano, chat.end_time_unix_nano),
+        (nanos(at(10)), nanos(at(15)))
+    );
+    assert_eq!(
+        (&chat.parent_span_id, &step.parent_span_id),
+        (&step.span_id, &turn.span_id)
+    );
+    assert_eq!(text(&chat, "gen_ai.provider.name"), "x_ai");
+    assert_eq!(
+        value(&chat.attributes, "gen_ai.response.time_to_first_chunk"),
+        Some(Attribute::Double(0.002))
+    );
+    assert_eq!(
+        value(&chat.attributes, "gen_ai.usage.cache_read.input_tokens"),
+        Some(Attribute::Int(4))
+    );
+
+    assert_eq!(
+        (
+            turn.trace_id.len(),
+            turn.span_id.len(),
+            turn.parent_span_id.len()
+        ),
+        (16, 8, 0)
+    );
+    assert_eq!(
+        (
+            text(&turn, "gen_ai.provider.name"),
+            text(&turn, "gen_ai.request.model")
+        ),
         ("x_ai".into(), "big".into())
     );
     assert_eq!(text(&turn, "gen_ai.conversation.id"), "boss:k");
-    assert_eq!(value(&turn.attributes, "goondan.cost.amount"), Some(Attribute::Double(0.5)));
+    assert_eq!(
+        value(&turn.attributes, "goondan.cost.amount"),
+        Some(Attribute::Double(0.5))
+    );
     assert!(turn.status.is_none());
     assert!(assembler.open.is_empty());
 }
@@ -141,7 +200,8 @@ fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step()
 fn a_failed_call_has_its_code_and_the_questions_that_were_asked_about_it() {
     let mut assembler = Assembler::new(false);
     let tool = turn().child("tool");
-    let (approval_id, tool_call_id, tool_name) = ("a".to_owned(), "c".to_owned(), "bash__exec".to_owned());
+    let (approval_id, tool_call_id, tool_name) =
+        ("a".to_owned(), "c".to_owned(), "bash__exec".to_owned());
     assembler.note(&event(0, &tool, tool_called()));
     let requested = Kind::ApprovalRequested {
         approval_id: approval_id.clone(),
@@ -149,16 +209,44 @@ fn a_failed_call_has_its_code_and_the_questions_that_were_asked_about_it() {
         tool_name: tool_name.clone(),
     };
     let answer = "deny".to_owned();
-    let resolved = Kind::ApprovalResolved { approval_id, tool_call_id, tool_name, answer, scope: None, covers: None };
+    let resolved = Kind::ApprovalResolved {
+        approval_id,
+        tool_call_id,
+        tool_name,
+        answer,
+        scope: None,
+        covers: None,
+    };
     assembler.note(&event(1, &tool, requested));
     assembler.note(&event(2, &tool, resolved));
-    let error = ShownError { code: "E_TOOL_DENIED".into(), message: "no".into() };
-    let span = assembler.note(&event(3, &tool, tool_completed(Some(error)))).unwrap();
+    let error = ShownError {
+        code: "E_TOOL_DENIED".into(),
+        message: "no".into(),
+    };
+    let span = assembler
+        .note(&event(3, &tool, tool_completed(Some(error))))
+        .unwrap();
     assert_eq!(text(&span, "error.type"), "E_TOOL_DENIED");
-    assert_eq!(span.status, Some(Status { message: "no".into(), code: Status::ERROR }));
-    let events: Vec<_> = span.events.iter().map(|event| event.name.as_str()).collect();
-    assert_eq!(events, ["goondan.approval.requested", "goondan.approval.resolved"]);
-    assert_eq!(value(&span.events[1].attributes, "goondan.approval.answer"), Some(Attribute::Text("deny".into())));
+    assert_eq!(
+        span.status,
+        Some(Status {
+            message: "no".into(),
+            code: Status::ERROR
+        })
+    );
+    let events: Vec<_> = span
+        .events
+        .iter()
+        .map(|event| event.name.as_str())
+        .collect();
+    assert_eq!(
+        events,
+        ["goondan.approval.requested", "goondan.approval.resolved"]
+    );
+    assert_eq!(
+        value(&span.events[1].attributes, "goondan.approval.answer"),
+        Some(Attribute::Text("deny".into()))
+    );
 }
 
 #[test]
@@ -167,17 +255,30 @@ fn what_was_said_goes_along_only_when_asked_for() {
     for content in [false, true] {
         let mut assembler = Assembler::new(content);
         assembler.note(&event(0, &tool, tool_called()));
-        let span = assembler.note(&event(3, &tool, tool_completed(None))).unwrap();
+        let span = assembler
+            .note(&event(3, &tool, tool_completed(None)))
+            .unwrap();
         let arguments = value(&span.attributes, "gen_ai.tool.call.arguments");
-        assert_eq!(arguments, content.then(|| Attribute::Text(r#"{"command":"ls"}"#.into())));
-        assert_eq!(value(&span.attributes, "gen_ai.tool.call.result").is_some(), content);
+        assert_eq!(
+            arguments,
+            content.then(|| Attribute::Text(r#"{"command":"ls"}"#.into()))
+        );
+        assert_eq!(
+            value(&span.attributes, "gen_ai.tool.call.result").is_some(),
+            content
+        );
     }
 }
 
 #[test]
 fn an_end_without_a_beginning_begins_its_duration_earlier() {
-    let span = Assembler::new(false).note(&event(40, &turn(), turn_completed())).unwrap();
-    assert_eq!((span.start_time_unix_nano, span.end_time_unix_nano), (nanos(at(10)), nanos(at(40))));
+    let span = Assembler::new(false)
+        .note(&event(40, &turn(), turn_completed()))
+        .unwrap();
+    assert_eq!(
+        (span.start_time_unix_nano, span.end_time_unix_nano),
+        (nanos(at(10)), nanos(at(40)))
+    );
 }
 
 #[test]
@@ -185,7 +286,9 @@ fn a_turn_that_starts_twice_began_the_first_time() {
     let mut assembler = Assembler::new(false);
     assembler.note(&event(0, &turn(), turn_started()));
     assembler.note(&event(20, &turn(), turn_started()));
-    let span = assembler.note(&event(40, &turn(), turn_completed())).unwrap();
+    let span = assembler
+        .note(&event(40, &turn(), turn_completed()))
+        .unwrap();
     assert_eq!(span.start_time_unix_nano, nanos(at(0)));
     assert_eq!(text(&span, "goondan.event.id"), "e");
 }
@@ -194,7 +297,15 @@ fn a_turn_that_starts_twice_began_the_first_time() {
 fn turns_that_never_end_take_no_room_for_ever() {
     let mut assembler = Assembler::new(false);
     for millis in 0..=MOST_OPEN as u64 {
-        assembler.note(&event(millis, &turn().child(&millis.to_string()), turn_started()));
+        assembler.note(&event(
+            millis,
+            &turn().child(&millis.to_string()),
+            turn_started(),
+        ));
     }
-    assert!(assembler.open.len() <= MOST_OPEN / 2 + 1, "{}", assembler.open.len());
+    assert!(
+        assembler.open.len() <= MOST_OPEN / 2 + 1,
+        "{}",
+        assembler.open.len()
+    );
 }

@@ -15,7 +15,9 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use super::{How, Kind};
 
 /// No link in the last part, no waiting for the other end of a pipe.
-const COMMON: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_CLOEXEC).union(OFlag::O_NONBLOCK);
+const COMMON: OFlag = OFlag::O_NOFOLLOW
+    .union(OFlag::O_CLOEXEC)
+    .union(OFlag::O_NONBLOCK);
 /// A folder rather than anything else.
 const FOLDER: OFlag = COMMON.union(OFlag::O_DIRECTORY);
 
@@ -40,8 +42,15 @@ pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
     {
         use nix::fcntl::{AT_FDCWD, OpenHow, ResolveFlag, openat2};
         // The mode belongs to files that may be made; with any other it is an error.
-        let mode = if flags.contains(OFlag::O_CREAT) { MODE } else { Mode::empty() };
-        let exactly = OpenHow::new().flags(flags).mode(mode).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let mode = if flags.contains(OFlag::O_CREAT) {
+            MODE
+        } else {
+            Mode::empty()
+        };
+        let exactly = OpenHow::new()
+            .flags(flags)
+            .mode(mode)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
         match openat2(AT_FDCWD, path, exactly) {
             // The kernel is older, or a container hides the call.
             Err(Errno::ENOSYS | Errno::EPERM) => {}
@@ -57,21 +66,25 @@ pub(crate) struct Folder(OwnedFd);
 impl Folder {
     /// The folder `path`, which lies below `base` or is it.
     pub(crate) fn open(base: &Path, path: &Path) -> io::Result<Folder> {
-        walk(base, path, |folder, part| Ok(openat(folder, part, FOLDER, Mode::empty())?))
+        walk(base, path, |folder, part| {
+            Ok(openat(folder, part, FOLDER, Mode::empty())?)
+        })
     }
 
     /// The same, made where it does not exist, with the folders above it.
     pub(crate) fn make(base: &Path, path: &Path) -> io::Result<Folder> {
-        walk(base, path, |folder, part| match openat(folder, part, FOLDER, Mode::empty()) {
-            Err(Errno::ENOENT) => {
-                match mkdirat(folder, part, Mode::from_bits_truncate(0o777)) {
-                    // Somebody else was faster.
-                    Ok(()) | Err(Errno::EEXIST) => {}
-                    Err(error) => return Err(error.into()),
+        walk(base, path, |folder, part| {
+            match openat(folder, part, FOLDER, Mode::empty()) {
+                Err(Errno::ENOENT) => {
+                    match mkdirat(folder, part, Mode::from_bits_truncate(0o777)) {
+                        // Somebody else was faster.
+                        Ok(()) | Err(Errno::EEXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    Ok(openat(folder, part, FOLDER, Mode::empty())?)
                 }
-                Ok(openat(folder, part, FOLDER, Mode::empty())?)
+                opened => Ok(opened?),
             }
-            opened => Ok(opened?),
         })
     }
 
@@ -111,7 +124,11 @@ impl Folder {
 }
 
 /// Goes from `base` along the parts of `path`.
-fn walk(base: &Path, path: &Path, step: impl Fn(&OwnedFd, &OsStr) -> io::Result<OwnedFd>) -> io::Result<Folder> {
+fn walk(
+    base: &Path,
+    path: &Path,
+    step: impl Fn(&OwnedFd, &OsStr) -> io::Result<OwnedFd>,
+) -> io::Result<Folder> {
     let below = path.strip_prefix(base).map_err(io::Error::other)?;
     let mut folder = OwnedFd::from(File::open(base)?);
     for part in below.components() {
@@ -143,8 +160,10 @@ mod tests {
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -164,12 +183,19 @@ mod tests {
         folder.put("new".as_ref(), b"new", None).unwrap();
         folder.put("old".as_ref(), b"newer", None).unwrap();
         folder.put_new("made".as_ref(), b"made").unwrap();
-        folder.open_file("old".as_ref(), How::Append).unwrap().write_all(b"!").unwrap();
+        folder
+            .open_file("old".as_ref(), How::Append)
+            .unwrap()
+            .write_all(b"!")
+            .unwrap();
         folder.make_folder("below".as_ref()).unwrap();
         folder.remove_file("new".as_ref()).unwrap();
 
         assert_eq!(names(&base.join("aside")), ["below", "made", "old"]);
-        assert_eq!(fs::read_to_string(base.join("aside/old")).unwrap(), "newer!");
+        assert_eq!(
+            fs::read_to_string(base.join("aside/old")).unwrap(),
+            "newer!"
+        );
         assert_eq!(
             (names(&out), fs::read_to_string(out.join("old")).unwrap()),
             (vec!["old".to_owned()], "theirs".to_owned())
@@ -197,7 +223,10 @@ mod tests {
         folder.put("link".as_ref(), b"mine", None).unwrap();
         assert_eq!(fs::read_to_string(base.join("link")).unwrap(), "mine");
         folder.remove_file("leave".as_ref()).unwrap();
-        assert_eq!((names(&base), names(&out)), (vec!["link".to_owned()], vec!["file".to_owned()]));
+        assert_eq!(
+            (names(&base), names(&out)),
+            (vec!["link".to_owned()], vec!["file".to_owned()])
+        );
         assert_eq!(fs::read_to_string(out.join("file")).unwrap(), "theirs");
     }
 }

@@ -35,7 +35,9 @@ impl Folder {
     pub(crate) fn make(base: &Path, path: &Path) -> io::Result<Folder> {
         match fs::create_dir_all(path) {
             // Systems call a file in the way by several names.
-            Err(_) if path.ancestors().any(Path::is_file) => Err(io::ErrorKind::NotADirectory.into()),
+            Err(_) if path.ancestors().any(Path::is_file) => {
+                Err(io::ErrorKind::NotADirectory.into())
+            }
             made => made.and_then(|()| Folder::open(base, path)),
         }
     }

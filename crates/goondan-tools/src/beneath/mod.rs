@@ -56,7 +56,12 @@ impl Folder {
     }
 
     /// Puts `content` under `name` in one step: whoever reads meanwhile sees the old or the new file, never a part.
-    pub(crate) fn put(&self, name: &OsStr, content: &[u8], mode: Option<Permissions>) -> io::Result<()> {
+    pub(crate) fn put(
+        &self,
+        name: &OsStr,
+        content: &[u8],
+        mode: Option<Permissions>,
+    ) -> io::Result<()> {
         let (mut draft, file) = Draft::new(self)?;
         fill(file, content, mode)?;
         self.rename(draft.name.as_ref(), name)?;
@@ -96,7 +101,16 @@ impl<'a> Draft<'a> {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
             let name = format!(".tmp-{}-{number}", std::process::id());
             match folder.open_file(name.as_ref(), How::Create) {
-                Ok(file) => return Ok((Draft { folder, name, gone: false }, file)),
+                Ok(file) => {
+                    return Ok((
+                        Draft {
+                            folder,
+                            name,
+                            gone: false,
+                        },
+                        file,
+                    ));
+                }
                 // Left by a program with the same number that ended early.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),

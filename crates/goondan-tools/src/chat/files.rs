@@ -51,8 +51,11 @@ impl Fetch {
     pub(super) fn check(&self, ctx: &ToolContext) -> Result<(), ToolError> {
         match self.save_path {
             Some(_) if !ctx.granted.contains(&Permission::Write) => {
-                let error = ToolError::new("files may not be written here, so `savePath` can't be used");
-                Err(error.code(Code::TOOL_DENIED).suggest("leave `savePath` out"))
+                let error =
+                    ToolError::new("files may not be written here, so `savePath` can't be used");
+                Err(error
+                    .code(Code::TOOL_DENIED)
+                    .suggest("leave `savePath` out"))
             }
             _ => Ok(()),
         }
@@ -81,15 +84,29 @@ impl Fetch {
         }
         if response.truncated {
             let error = ToolError::new(format!("the file has more than {} bytes", self.max_bytes));
-            return Err(error.code(Code::TOOL_TOO_LARGE).suggest("raise `maxBytes`, up to 20,000,000"));
+            return Err(error
+                .code(Code::TOOL_TOO_LARGE)
+                .suggest("raise `maxBytes`, up to 20,000,000"));
         }
-        let header = |name: &str| response.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let header = |name: &str| {
+            response
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned)
+        };
         let media_type = header("content-type");
-        let picture = media_type.clone().filter(|media_type| media_type.starts_with("image/"));
+        let picture = media_type
+            .clone()
+            .filter(|media_type| media_type.starts_with("image/"));
         let data_url = media_type.as_ref().filter(|_| self.include_data_url);
         // A third larger than the file: only for who wants it.
         let is_wanted = self.include_base64 || data_url.is_some() || picture.is_some();
-        let encoded = if is_wanted { STANDARD.encode(&response.body) } else { String::new() };
+        let encoded = if is_wanted {
+            STANDARD.encode(&response.body)
+        } else {
+            String::new()
+        };
         let own = json!({
             "ok": true,
             "contentType": media_type,
@@ -102,12 +119,20 @@ impl Fetch {
         });
         facts.extend(own.as_object().cloned().unwrap_or_default());
         let mut output = titled("Fetched a file", Value::Object(facts));
-        output.attachments.extend(picture.map(|media_type| Attachment { media_type, data: encoded, name: None }));
+        output
+            .attachments
+            .extend(picture.map(|media_type| Attachment {
+                media_type,
+                data: encoded,
+                name: None,
+            }));
         Ok(output)
     }
 
     async fn save(&self, ctx: &ToolContext, content: Vec<u8>) -> Result<Option<String>, ToolError> {
-        let Some(path) = self.save_path.clone() else { return Ok(None) };
+        let Some(path) = self.save_path.clone() else {
+            return Ok(None);
+        };
         let root = Root::of(ctx)?;
         blocking(move || {
             let place = root.resolve(&path)?;
@@ -131,20 +156,28 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// Reads the file `path` of the working directory; `name` is what it is to be called instead of its own.
-    pub(super) async fn read(ctx: &ToolContext, path: String, name: Option<String>) -> Result<Outgoing, ToolError> {
+    pub(super) async fn read(
+        ctx: &ToolContext,
+        path: String,
+        name: Option<String>,
+    ) -> Result<Outgoing, ToolError> {
         let root = Root::of(ctx)?;
         blocking(move || {
             let place = root.resolve(&path)?;
             let (file, metadata) = root.open(&place)?;
             let too_large = || {
                 let error = ToolError::new(format!("`{path}` has more than {LARGEST_SENT} bytes"));
-                error.code(Code::TOOL_TOO_LARGE).suggest("send a smaller file, or a part of it")
+                error
+                    .code(Code::TOOL_TOO_LARGE)
+                    .suggest("send a smaller file, or a part of it")
             };
             if metadata.len() > LARGEST_SENT {
                 return Err(too_large());
             }
             if metadata.len() == 0 {
-                return Err(errors::invalid(format!("`{path}` is empty, and no platform takes an empty file")));
+                return Err(errors::invalid(format!(
+                    "`{path}` is empty, and no platform takes an empty file"
+                )));
             }
             let mut content = Vec::new();
             let read = file.take(LARGEST_SENT + 1).read_to_end(&mut content);
@@ -153,8 +186,14 @@ impl Outgoing {
             if content.len() as u64 > LARGEST_SENT {
                 return Err(too_large());
             }
-            let own = place.path.file_name().map(|name| name.to_string_lossy().into_owned());
-            Ok(Outgoing { name: name.or(own).unwrap_or_else(|| "file".to_owned()), content })
+            let own = place
+                .path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+            Ok(Outgoing {
+                name: name.or(own).unwrap_or_else(|| "file".to_owned()),
+                content,
+            })
         })
         .await
     }

@@ -35,9 +35,18 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
         "token",
         "the token of the bot, a value source such as `{valueFrom: {env: MY_BOT}}`; without it and `apiBaseUrl`, a variable has it (see above)",
     ),
-    ("apiBaseUrl", "the address of the API, where it is not the platform's own"),
-    ("allowPrivateNetwork", "`true` to allow an API at private, loopback and link-local addresses"),
-    ("allowHosts", "a list of hosts that are allowed at any address, such as `bots.internal`"),
+    (
+        "apiBaseUrl",
+        "the address of the API, where it is not the platform's own",
+    ),
+    (
+        "allowPrivateNetwork",
+        "`true` to allow an API at private, loopback and link-local addresses",
+    ),
+    (
+        "allowHosts",
+        "a list of hosts that are allowed at any address, such as `bots.internal`",
+    ),
 ];
 
 /// What `spec.config` may say.
@@ -93,7 +102,10 @@ pub(crate) fn variables_of(tool: &str) -> &'static [&'static str] {
         ("slack", &slack::PLATFORM),
         ("telegram", &telegram::PLATFORM),
     ];
-    platforms.iter().find(|(name, _)| *name == tool).map_or(&[], |(_, platform)| platform.variables)
+    platforms
+        .iter()
+        .find(|(name, _)| *name == tool)
+        .map_or(&[], |(_, platform)| platform.variables)
 }
 
 impl Bot {
@@ -105,13 +117,28 @@ impl Bot {
             // It belongs to the platform, not to whoever listens at another address.
             None if config.api_base_url.is_some() => None,
             None => {
-                let held = platform.variables.iter().filter_map(|name| opening.environment.get(name));
-                held.map(str::trim).find(|token| !token.is_empty()).map(Secret::new)
+                let held = platform
+                    .variables
+                    .iter()
+                    .filter_map(|name| opening.environment.get(name));
+                held.map(str::trim)
+                    .find(|token| !token.is_empty())
+                    .map(Secret::new)
             }
         };
-        let base = config.api_base_url.as_deref().unwrap_or(platform.base).trim_end_matches('/').to_owned();
+        let base = config
+            .api_base_url
+            .as_deref()
+            .unwrap_or(platform.base)
+            .trim_end_matches('/')
+            .to_owned();
         let http = HttpClient::new(Guard::new(config.allow_private_network, config.allow_hosts));
-        Ok(Bot { platform, token, base, http })
+        Ok(Bot {
+            platform,
+            token,
+            base,
+            http,
+        })
     }
 
     fn token(&self) -> Result<&str, ToolError> {
@@ -127,17 +154,34 @@ impl Bot {
     /// An address of the API. No part of it can lead elsewhere.
     fn address(&self, parts: &[&str]) -> Result<Url, ToolError> {
         if let Some(odd) = parts.iter().find(|part| matches!(**part, "" | "." | "..")) {
-            return Err(errors::invalid(format!("`{odd}` can't be part of an address")));
+            return Err(errors::invalid(format!(
+                "`{odd}` can't be part of an address"
+            )));
         }
-        let broken = || errors::invalid(format!("the address of the API of {} is none", self.platform.name));
+        let broken = || {
+            errors::invalid(format!(
+                "the address of the API of {} is none",
+                self.platform.name
+            ))
+        };
         let mut url = Url::parse(&self.base).map_err(|_| broken())?;
-        url.path_segments_mut().map_err(|()| broken())?.pop_if_empty().extend(parts);
+        url.path_segments_mut()
+            .map_err(|()| broken())?
+            .pop_if_empty()
+            .extend(parts);
         Ok(url)
     }
 
     /// Posts `body` as JSON; gives back the status and the JSON of the answer.
-    async fn post(&self, url: String, signed: bool, body: Value, timeout_ms: TimeLimit) -> Result<Answer, ToolError> {
-        self.ask((Method::POST, url, signed), Body::Json(body), timeout_ms).await
+    async fn post(
+        &self,
+        url: String,
+        signed: bool,
+        body: Value,
+        timeout_ms: TimeLimit,
+    ) -> Result<Answer, ToolError> {
+        self.ask((Method::POST, url, signed), Body::Json(body), timeout_ms)
+            .await
     }
 
     /// Sends a request, with the token in its header where it is `signed`; gives back the status and the JSON of the answer.
@@ -151,18 +195,41 @@ impl Bot {
         let body = match body {
             Body::Empty => None,
             Body::Json(body) => {
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+                headers.insert(
+                    CONTENT_TYPE,
+                    HeaderValue::from_static("application/json; charset=utf-8"),
+                );
                 Some(body.to_string().into())
             }
             Body::Fields(fields) => {
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-                Some(form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish().into())
+                headers.insert(
+                    CONTENT_TYPE,
+                    HeaderValue::from_static("application/x-www-form-urlencoded"),
+                );
+                Some(
+                    form_urlencoded::Serializer::new(String::new())
+                        .extend_pairs(fields)
+                        .finish()
+                        .into(),
+                )
             }
             Body::Form(form) => Some(Content::Form(form)),
         };
         let timeout = timeout_ms.duration();
-        let response = self.send(Request { method, url, headers, body, timeout, max_bytes: ANSWER }).await?;
-        Ok((response.status, serde_json::from_slice(&response.body).unwrap_or_default()))
+        let response = self
+            .send(Request {
+                method,
+                url,
+                headers,
+                body,
+                timeout,
+                max_bytes: ANSWER,
+            })
+            .await?;
+        Ok((
+            response.status,
+            serde_json::from_slice(&response.body).unwrap_or_default(),
+        ))
     }
 
     /// Calls an API that says by the status whether all went well; gives back the answer. `what` is what it would refuse.
@@ -173,7 +240,9 @@ impl Bot {
         body: Body,
         timeout_ms: TimeLimit,
     ) -> Result<Value, ToolError> {
-        let (status, answer) = self.ask((method, url.into(), true), body, timeout_ms).await?;
+        let (status, answer) = self
+            .ask((method, url.into(), true), body, timeout_ms)
+            .await?;
         match status.is_success() {
             true => Ok(answer),
             false => Err(self.refused(what, status, answer["message"].as_str())),
@@ -182,14 +251,21 @@ impl Bot {
 
     fn headers(&self, signed: bool) -> Result<HeaderMap, ToolError> {
         let named = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
         };
         let mut headers: HeaderMap = self.platform.headers.iter().map(named).collect();
         if signed {
-            let value = HeaderValue::try_from(format!("{} {}", self.platform.scheme, self.token()?));
+            let value =
+                HeaderValue::try_from(format!("{} {}", self.platform.scheme, self.token()?));
             let mut value = value.map_err(|_| {
-                ToolError::new(format!("the token for {} can't be sent in a header", self.platform.name))
-                    .code(Code::TOOL_HTTP)
+                ToolError::new(format!(
+                    "the token for {} can't be sent in a header",
+                    self.platform.name
+                ))
+                .code(Code::TOOL_HTTP)
             })?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
@@ -209,8 +285,13 @@ impl Bot {
     /// The platform did not do what it was asked for.
     fn refused(&self, method: &str, status: StatusCode, said: Option<&str>) -> ToolError {
         let said: String = said.unwrap_or_default().chars().take(LONGEST).collect();
-        let said = if said.is_empty() { format!("it answered with {status}") } else { said };
-        let error = ToolError::new(format!("{} refused {method}: {said}", self.platform.name)).code(Code::TOOL_HTTP);
+        let said = if said.is_empty() {
+            format!("it answered with {status}")
+        } else {
+            said
+        };
+        let error = ToolError::new(format!("{} refused {method}: {said}", self.platform.name))
+            .code(Code::TOOL_HTTP);
         match status {
             StatusCode::TOO_MANY_REQUESTS => error.suggest("try again in a while"),
             _ => error,
@@ -224,7 +305,12 @@ type Answer = (StatusCode, Value);
 /// `fields` without those that are `null`.
 fn given(fields: Value) -> Value {
     match fields {
-        Value::Object(fields) => Value::Object(fields.into_iter().filter(|(_, value)| !value.is_null()).collect()),
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .collect(),
+        ),
         other => other,
     }
 }
@@ -232,7 +318,12 @@ fn given(fields: Value) -> Value {
 /// What was given as one and as several, each once, in order.
 fn emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    for emoji in one.iter().chain(&several).map(|emoji| clean(emoji.trim())).filter(|emoji| !emoji.is_empty()) {
+    for emoji in one
+        .iter()
+        .chain(&several)
+        .map(|emoji| clean(emoji.trim()))
+        .filter(|emoji| !emoji.is_empty())
+    {
         if !all.iter().any(|known| known == emoji) {
             all.push(emoji.to_owned());
         }

@@ -35,15 +35,22 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: CONFIG,
     open: |opening| {
         let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
-        let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
+        let mut download =
+            Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
         download.spec.optional_permissions.insert(Permission::Write);
         Ok(vec![
             Export::new::<Send>("send", &bot).needs(Permission::Network),
-            Export::new::<Read>("read", &bot).needs(Permission::Network).read_only(),
-            Export::new::<Edit>("edit", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<Read>("read", &bot)
+                .needs(Permission::Network)
+                .read_only(),
+            Export::new::<Edit>("edit", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
             Export::new::<Delete>("delete", &bot).needs(Permission::Network),
             Export::new::<React>("react", &bot).needs(Permission::Network),
-            Export::new::<SendFile>("sendFile", &bot).needs(Permission::Network).needs(Permission::Read),
+            Export::new::<SendFile>("sendFile", &bot)
+                .needs(Permission::Network)
+                .needs(Permission::Read),
             download,
         ])
     },
@@ -51,8 +58,23 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 };
 
 /// Calls a method of the Web API; gives back the answer.
-async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: TimeLimit) -> Result<Value, ToolError> {
-    said(bot, method, bot.post(format!("{}/{method}", bot.base), true, given(body), timeout_ms).await?)
+async fn call(
+    bot: &Bot,
+    method: &str,
+    body: Value,
+    timeout_ms: TimeLimit,
+) -> Result<Value, ToolError> {
+    said(
+        bot,
+        method,
+        bot.post(
+            format!("{}/{method}", bot.base),
+            true,
+            given(body),
+            timeout_ms,
+        )
+        .await?,
+    )
 }
 
 /// The answer where it says that all went well.
@@ -103,7 +125,8 @@ impl Operation for Send {
         let sent = call(bot, "chat.postMessage", body, self.timeout_ms).await?;
         let channel = sent["channel"].as_str().unwrap_or(&self.channel_id);
         let text = sent["message"]["text"].as_str().unwrap_or(&self.text);
-        let output = json!({"ok": true, "channelId": channel, "messageTs": sent["ts"], "text": text});
+        let output =
+            json!({"ok": true, "channelId": channel, "messageTs": sent["ts"], "text": text});
         Ok(titled(format!("Sent a message to {channel}"), output))
     }
 }
@@ -139,7 +162,11 @@ impl Operation for Read {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let one = self.message_ts.as_deref();
-        let method = if self.thread_ts.is_some() { "conversations.replies" } else { "conversations.history" };
+        let method = if self.thread_ts.is_some() {
+            "conversations.replies"
+        } else {
+            "conversations.history"
+        };
         let body = json!({
             "channel": self.channel_id,
             "ts": self.thread_ts,
@@ -152,7 +179,9 @@ impl Operation for Read {
         let answer = call(bot, method, body, self.timeout_ms).await?;
         let messages = answer["messages"].as_array().cloned().unwrap_or_default();
         let found = one.and_then(|ts| messages.iter().find(|message| message["ts"] == ts));
-        let cursor = answer["response_metadata"]["next_cursor"].as_str().filter(|cursor| !cursor.is_empty());
+        let cursor = answer["response_metadata"]["next_cursor"]
+            .as_str()
+            .filter(|cursor| !cursor.is_empty());
         let output = json!({
             "ok": true,
             "channelId": self.channel_id,
@@ -195,7 +224,10 @@ impl Operation for Edit {
         let body = json!({"channel": self.channel_id, "ts": self.message_ts, "text": self.text, "mrkdwn": self.mrkdwn});
         call(bot, "chat.update", body, self.timeout_ms).await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageTs": self.message_ts, "edited": true});
-        Ok(titled(format!("Edited a message in {}", self.channel_id), output))
+        Ok(titled(
+            format!("Edited a message in {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -217,9 +249,18 @@ impl Operation for Delete {
     type Shared = Bot;
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        call(bot, "chat.delete", json!({"channel": self.channel_id, "ts": self.message_ts}), self.timeout_ms).await?;
+        call(
+            bot,
+            "chat.delete",
+            json!({"channel": self.channel_id, "ts": self.message_ts}),
+            self.timeout_ms,
+        )
+        .await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageTs": self.message_ts, "deleted": true});
-        Ok(titled(format!("Deleted a message in {}", self.channel_id), output))
+        Ok(titled(
+            format!("Deleted a message in {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -252,16 +293,22 @@ impl Operation for React {
             return Err(no_emoji());
         }
         if let Some(wrong) = names.iter().find(|name| name.contains(char::is_whitespace)) {
-            return Err(errors::invalid(format!("`{wrong}` is not the name of an emoji: there is a space in it")));
+            return Err(errors::invalid(format!(
+                "`{wrong}` is not the name of an emoji: there is a space in it"
+            )));
         }
         for name in &names {
-            let body = json!({"channel": self.channel_id, "timestamp": self.message_ts, "name": name});
+            let body =
+                json!({"channel": self.channel_id, "timestamp": self.message_ts, "name": name});
             call(bot, "reactions.add", body, self.timeout_ms).await?;
         }
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageTs": self.message_ts, "reactionCount": names.len(), "emojis": names,
         });
-        Ok(titled(format!("Reacted to a message in {}", self.channel_id), output))
+        Ok(titled(
+            format!("Reacted to a message in {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -294,18 +341,36 @@ impl Operation for SendFile {
         let file = Outgoing::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
         // This method takes a form alone.
-        let fields = Body::Fields(vec![("filename", name.clone()), ("length", size.to_string())]);
+        let fields = Body::Fields(vec![
+            ("filename", name.clone()),
+            ("length", size.to_string()),
+        ]);
         let method = "files.getUploadURLExternal";
         let request = (Method::POST, format!("{}/{method}", bot.base), true);
-        let room = said(bot, method, bot.ask(request, fields, self.timeout_ms).await?)?;
+        let room = said(
+            bot,
+            method,
+            bot.ask(request, fields, self.timeout_ms).await?,
+        )?;
         let (Some(url), Some(id)) = (room["upload_url"].as_str(), room["file_id"].as_str()) else {
-            return Err(ToolError::new("Slack did not say where the file goes").code(Code::TOOL_HTTP));
+            return Err(
+                ToolError::new("Slack did not say where the file goes").code(Code::TOOL_HTTP)
+            );
         };
         if !is_of_slack(url, &bot.base) {
-            return Err(ToolError::new("Slack named an address for the file that is not its own").code(Code::TOOL_HTTP));
+            return Err(
+                ToolError::new("Slack named an address for the file that is not its own")
+                    .code(Code::TOOL_HTTP),
+            );
         }
         let form = Form::new().part("file", file.part());
-        let (status, _) = bot.ask((Method::POST, url.to_owned(), false), Body::Form(form), self.timeout_ms).await?;
+        let (status, _) = bot
+            .ask(
+                (Method::POST, url.to_owned(), false),
+                Body::Form(form),
+                self.timeout_ms,
+            )
+            .await?;
         if !status.is_success() {
             return Err(bot.refused("the upload", status, None));
         }
@@ -317,7 +382,10 @@ impl Operation for SendFile {
         });
         call(bot, "files.completeUploadExternal", body, self.timeout_ms).await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "fileId": id, "name": name, "sizeBytes": size});
-        Ok(titled(format!("Sent {name} to {}", self.channel_id), output))
+        Ok(titled(
+            format!("Sent {name} to {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -342,20 +410,26 @@ impl Operation for DownloadFile {
     async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         self.fetch.check(ctx)?;
         if !is_of_slack(&self.url, &bot.base) {
-            let error =
-                errors::invalid("`url` is not the address of a file in Slack, and nobody else may see the token");
+            let error = errors::invalid(
+                "`url` is not the address of a file in Slack, and nobody else may see the token",
+            );
             return Err(error.suggest("use http-fetch for other addresses"));
         }
         let facts = [("url".to_owned(), json!(self.url))].into_iter().collect();
-        self.fetch.fetch(ctx, bot, (self.url, true), self.timeout_ms, facts).await
+        self.fetch
+            .fetch(ctx, bot, (self.url, true), self.timeout_ms, facts)
+            .await
     }
 }
 
 /// Whether the token may be sent there: to Slack itself over TLS, or to where the API is.
 fn is_of_slack(url: &str, base: &str) -> bool {
-    let (Ok(url), Ok(base)) = (Url::parse(url), Url::parse(base)) else { return false };
+    let (Ok(url), Ok(base)) = (Url::parse(url), Url::parse(base)) else {
+        return false;
+    };
     let is_slack = |host: &str| host == "slack.com" || host.ends_with(".slack.com");
-    url.origin() == base.origin() || (url.scheme() == "https" && url.host_str().is_some_and(is_slack))
+    url.origin() == base.origin()
+        || (url.scheme() == "https" && url.host_str().is_some_and(is_slack))
 }
 
 #[cfg(test)]
@@ -364,7 +438,11 @@ mod tests {
 
     #[test]
     fn the_token_goes_to_slack_alone() {
-        for mine in ["https://files.slack.com/a.png", "https://slack.com/x", "https://SLACK.com:443/x"] {
+        for mine in [
+            "https://files.slack.com/a.png",
+            "https://slack.com/x",
+            "https://SLACK.com:443/x",
+        ] {
             assert!(is_of_slack(mine, PLATFORM.base), "{mine}");
         }
         let others = [
@@ -378,6 +456,9 @@ mod tests {
             assert!(!is_of_slack(other, PLATFORM.base), "{other}");
         }
         assert!(is_of_slack("http://127.0.0.1:80/f", "http://127.0.0.1/api"));
-        assert!(!is_of_slack("http://127.0.0.1:81/f", "http://127.0.0.1/api"));
+        assert!(!is_of_slack(
+            "http://127.0.0.1:81/f",
+            "http://127.0.0.1/api"
+        ));
     }
 }

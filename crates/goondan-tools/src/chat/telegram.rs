@@ -33,15 +33,24 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: CONFIG,
     open: |opening| {
         let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
-        let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
+        let mut download =
+            Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
         download.spec.optional_permissions.insert(Permission::Write);
         Ok(vec![
             Export::new::<Send>("send", &bot).needs(Permission::Network),
-            Export::new::<Edit>("edit", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<Edit>("edit", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
             Export::new::<Delete>("delete", &bot).needs(Permission::Network),
-            Export::new::<React>("react", &bot).needs(Permission::Network).idempotent(),
-            Export::new::<SetChatAction>("setChatAction", &bot).needs(Permission::Network).idempotent(),
-            Export::new::<SendFile>("sendFile", &bot).needs(Permission::Network).needs(Permission::Read),
+            Export::new::<React>("react", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
+            Export::new::<SetChatAction>("setChatAction", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
+            Export::new::<SendFile>("sendFile", &bot)
+                .needs(Permission::Network)
+                .needs(Permission::Read),
             download,
         ])
     },
@@ -92,9 +101,18 @@ enum ParseMode {
 }
 
 /// Calls a method of the Bot API; gives back its `result`.
-async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: TimeLimit) -> Result<Value, ToolError> {
+async fn call(
+    bot: &Bot,
+    method: &str,
+    body: Value,
+    timeout_ms: TimeLimit,
+) -> Result<Value, ToolError> {
     let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
-    said(bot, method, bot.post(url, false, given(body), timeout_ms).await?)
+    said(
+        bot,
+        method,
+        bot.post(url, false, given(body), timeout_ms).await?,
+    )
 }
 
 /// The `result` of an answer that says that all went well.
@@ -133,7 +151,10 @@ impl Operation for Send {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let chat = self.chat_id.chat()?;
-        let reply_to = self.reply_to_message_id.map(|id| id.message("replyToMessageId")).transpose()?;
+        let reply_to = self
+            .reply_to_message_id
+            .map(|id| id.message("replyToMessageId"))
+            .transpose()?;
         let body = json!({
             "chat_id": chat,
             "text": self.text,
@@ -205,7 +226,13 @@ impl Operation for Delete {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let (chat, message) = (self.chat_id.chat()?, self.message_id.message("messageId")?);
-        call(bot, "deleteMessage", json!({"chat_id": chat, "message_id": message}), self.timeout_ms).await?;
+        call(
+            bot,
+            "deleteMessage",
+            json!({"chat_id": chat, "message_id": message}),
+            self.timeout_ms,
+        )
+        .await?;
         let output = json!({"ok": true, "chatId": chat, "messageId": message, "deleted": true});
         Ok(titled(format!("Deleted a message in {chat}"), output))
     }
@@ -238,11 +265,18 @@ impl Operation for React {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let (chat, message) = (self.chat_id.chat()?, self.message_id.message("messageId")?);
-        let emojis = if self.clear { Vec::new() } else { emojis(self.emoji, self.emojis, str::trim) };
+        let emojis = if self.clear {
+            Vec::new()
+        } else {
+            emojis(self.emoji, self.emojis, str::trim)
+        };
         if emojis.is_empty() && !self.clear {
             return Err(no_emoji().suggest("to take the reactions away, pass `clear: true`"));
         }
-        let reaction: Vec<Value> = emojis.iter().map(|emoji| json!({"type": "emoji", "emoji": emoji})).collect();
+        let reaction: Vec<Value> = emojis
+            .iter()
+            .map(|emoji| json!({"type": "emoji", "emoji": emoji}))
+            .collect();
         let body = json!({"chat_id": chat, "message_id": message, "reaction": reaction, "is_big": self.is_big});
         call(bot, "setMessageReaction", body, self.timeout_ms).await?;
         let output = json!({
@@ -300,10 +334,22 @@ impl Operation for SetChatAction {
     type Shared = Bot;
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let (chat, action) = (self.chat_id.chat()?, json!(self.action.or(self.status).unwrap_or_default()));
-        call(bot, "sendChatAction", json!({"chat_id": chat, "action": action}), self.timeout_ms).await?;
+        let (chat, action) = (
+            self.chat_id.chat()?,
+            json!(self.action.or(self.status).unwrap_or_default()),
+        );
+        call(
+            bot,
+            "sendChatAction",
+            json!({"chat_id": chat, "action": action}),
+            self.timeout_ms,
+        )
+        .await?;
         let output = json!({"ok": true, "chatId": chat, "status": action, "action": action});
-        Ok(titled(format!("Showed {} in {chat}", action.as_str().unwrap_or_default()), output))
+        Ok(titled(
+            format!("Showed {} in {chat}", action.as_str().unwrap_or_default()),
+            output,
+        ))
     }
 }
 
@@ -346,14 +392,19 @@ impl Operation for SendFile {
 
     async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let chat = self.chat_id.chat()?;
-        let reply_to = self.reply_to_message_id.map(|id| id.message("replyToMessageId")).transpose()?;
+        let reply_to = self
+            .reply_to_message_id
+            .map(|id| id.message("replyToMessageId"))
+            .transpose()?;
         let (method, field) = match self.shown_as {
             ShownAs::Document => ("sendDocument", "document"),
             ShownAs::Photo => ("sendPhoto", "photo"),
         };
         let file = Outgoing::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
-        let mut form = Form::new().text("chat_id", chat.clone()).part(field, file.part());
+        let mut form = Form::new()
+            .text("chat_id", chat.clone())
+            .part(field, file.part());
         if let Some(text) = self.text {
             form = form.text("caption", text);
         }
@@ -361,10 +412,15 @@ impl Operation for SendFile {
             form = form.text("reply_to_message_id", reply_to.to_string());
         }
         let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
-        let answer = bot.ask((Method::POST, url, false), Body::Form(form), self.timeout_ms).await?;
+        let answer = bot
+            .ask(
+                (Method::POST, url, false),
+                Body::Form(form),
+                self.timeout_ms,
+            )
+            .await?;
         let sent = said(bot, method, answer)?;
-        let output =
-            json!({"ok": true, "chatId": chat, "messageId": sent["message_id"], "name": name, "sizeBytes": size});
+        let output = json!({"ok": true, "chatId": chat, "messageId": sent["message_id"], "name": name, "sizeBytes": size});
         Ok(titled(format!("Sent {name} to {chat}"), output))
     }
 }
@@ -389,15 +445,31 @@ impl Operation for DownloadFile {
 
     async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         self.fetch.check(ctx)?;
-        let file = call(bot, "getFile", json!({"file_id": self.file_id}), self.timeout_ms).await?;
+        let file = call(
+            bot,
+            "getFile",
+            json!({"file_id": self.file_id}),
+            self.timeout_ms,
+        )
+        .await?;
         let Some(path) = file["file_path"].as_str() else {
-            return Err(ToolError::new("Telegram did not say where the file is").code(Code::TOOL_HTTP));
+            return Err(
+                ToolError::new("Telegram did not say where the file is").code(Code::TOOL_HTTP)
+            );
         };
         let facts = json!({
             "fileId": file["file_id"], "fileUniqueId": file["file_unique_id"], "filePath": path, "fileSize": file["file_size"],
         });
         // The address holds the token: nobody is told it.
         let url = format!("{}/file/bot{}/{path}", bot.base, bot.token()?);
-        self.fetch.fetch(ctx, bot, (url, false), self.timeout_ms, facts.as_object().cloned().unwrap_or_default()).await
+        self.fetch
+            .fetch(
+                ctx,
+                bot,
+                (url, false),
+                self.timeout_ms,
+                facts.as_object().cloned().unwrap_or_default(),
+            )
+            .await
     }
 }

@@ -11,10 +11,20 @@ use super::{ANY, Contained, Launcher, Layer, Places, layer, start};
 use crate::tool_chains;
 
 /// What programs read below the home folder beside tool chains. Where keys lie is not among it.
-const HOMES: [&str; 4] = [".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/uv/tools"];
+const HOMES: [&str; 4] = [
+    ".local/bin",
+    ".local/lib",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
+];
 
 /// What git reads there. It does nothing without, and some keep a password in it.
-const GIT_HOMES: [&str; 4] = [".gitconfig", ".config/git/attributes", ".config/git/config", ".config/git/ignore"];
+const GIT_HOMES: [&str; 4] = [
+    ".gitconfig",
+    ".config/git/attributes",
+    ".config/git/config",
+    ".config/git/ignore",
+];
 
 impl Launcher {
     /// `command`, which starts `found` and may start the programs `beside` it, in the sandbox that `containments` ask
@@ -27,11 +37,17 @@ impl Launcher {
         beside: &[Found],
         containments: &[Containment],
     ) -> Result<Contained, ToolError> {
-        let path = command.as_std().get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, path)| path);
+        let path = command
+            .as_std()
+            .get_envs()
+            .find(|(name, _)| *name == "PATH")
+            .and_then(|(_, path)| path);
         let path = path.unwrap_or_default().to_owned();
         let is_there = !containments.is_empty() && start::is_there();
         let wanted = containments.iter().filter(|_| is_there);
-        let layers = wanted.map(|one| layer_of(one, ctx, found, beside, &path)).collect();
+        let layers = wanted
+            .map(|one| layer_of(one, ctx, found, beside, &path))
+            .collect();
         self.confine_with(command, ctx, None, layers)
     }
 }
@@ -41,7 +57,9 @@ impl Launcher {
     /// callers, and those that `containments` ask for where this system has any.
     pub(crate) fn layers(&self, ctx: &ToolContext, containments: &[Containment]) -> Vec<Layer> {
         let of_agents = self.sandbox().into_iter().chain(&ctx.sandboxes);
-        let mut layers: Vec<Layer> = of_agents.map(|sandbox| layer(sandbox, Places::of(ctx), None)).collect();
+        let mut layers: Vec<Layer> = of_agents
+            .map(|sandbox| layer(sandbox, Places::of(ctx), None))
+            .collect();
         let wanted = containments.iter().filter(|_| start::is_there());
         layers.extend(wanted.map(|one| common_layer(one, ctx)));
         layers
@@ -52,14 +70,17 @@ impl Launcher {
 fn common_layer(containment: &Containment, ctx: &ToolContext) -> Layer {
     let mut layer = layer(&containment.sandbox, Places::of(ctx), None);
     if !is_in_project(ctx) {
-        let project = std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
+        let project =
+            std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
         layer.read.retain(|folder| *folder != project);
     }
     if !containment.writes {
         layer.write.retain(|folder| *folder != ctx.workdir);
     }
     if let Some(home) = std::env::home_dir() {
-        layer.read.extend(HOMES.iter().map(|below| home.join(below)));
+        layer
+            .read
+            .extend(HOMES.iter().map(|below| home.join(below)));
     }
     layer.read.extend(tool_chains::readable());
     layer
@@ -67,10 +88,18 @@ fn common_layer(containment: &Containment, ctx: &ToolContext) -> Layer {
 
 /// Whether the working folder, which is free of links, lies in the project.
 fn is_in_project(ctx: &ToolContext) -> bool {
-    ctx.project_dir.canonicalize().is_ok_and(|project| ctx.workdir.starts_with(project))
+    ctx.project_dir
+        .canonicalize()
+        .is_ok_and(|project| ctx.workdir.starts_with(project))
 }
 
-fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside: &[Found], path: &OsStr) -> Layer {
+fn layer_of(
+    containment: &Containment,
+    ctx: &ToolContext,
+    found: &Found,
+    beside: &[Found],
+    path: &OsStr,
+) -> Layer {
     let mut layer = common_layer(containment, ctx);
     layer.read.push(found.path.clone());
     let repository = repository(&ctx.workdir).filter(|_| is_git(found) && is_in_project(ctx));
@@ -81,13 +110,22 @@ fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside:
     layer.read.extend(programs::folders(path, &[]));
     let all = || std::iter::once(found).chain(beside);
     if all().any(|one| one.is_launcher || is_git(one)) {
-        layer.read.extend(std::env::home_dir().into_iter().flat_map(|home| GIT_HOMES.map(|below| home.join(below))));
+        layer.read.extend(
+            std::env::home_dir()
+                .into_iter()
+                .flat_map(|home| GIT_HOMES.map(|below| home.join(below))),
+        );
     }
     let stated = containment.sandbox.programs.as_deref().unwrap_or_default();
-    if stated.iter().any(|one| one == ANY) || (stated.is_empty() && all().any(|one| one.is_launcher)) {
+    if stated.iter().any(|one| one == ANY)
+        || (stated.is_empty() && all().any(|one| one.is_launcher))
+    {
         layer.execute = None;
     } else {
-        layer.execute.get_or_insert_default().extend(all().flat_map(Found::files));
+        layer
+            .execute
+            .get_or_insert_default()
+            .extend(all().flat_map(Found::files));
     }
     layer
 }
@@ -99,5 +137,9 @@ fn is_git(found: &Found) -> bool {
 /// What git keeps of the repository that `folder` lies in, where that is above it.
 fn repository(folder: &Path) -> Option<PathBuf> {
     let above = folder.ancestors().skip(1).map(|folder| folder.join(".git"));
-    if folder.join(".git").exists() { None } else { above.into_iter().find(|git| git.is_dir()) }
+    if folder.join(".git").exists() {
+        None
+    } else {
+        above.into_iter().find(|git| git.is_dir())
+    }
 }

@@ -12,7 +12,9 @@ pub fn enter(restrictions: &str, command: &[OsString]) -> ExitCode {
         return watcher::watch();
     }
     let entered = serde_json::from_str::<Restrictions>(restrictions).map_err(NotEntered::from);
-    let entered = entered.and_then(|restrictions| restrict(&restrictions)).and_then(|()| execute(command));
+    let entered = entered
+        .and_then(|restrictions| restrict(&restrictions))
+        .and_then(|()| execute(command));
     if let Err(reason) = entered {
         use std::io::Write as _;
         let _ = writeln!(std::io::stderr(), "{MARK}{reason}");
@@ -58,7 +60,9 @@ fn restrict(restrictions: &Restrictions) -> Result<(), NotEntered> {
     limit(restrictions)?;
     let mut layers = restrictions.layers.clone();
     // This process becomes the program, so what is its own here stays its own.
-    layers.iter_mut().for_each(|layer| layer.read.push("/proc/self".into()));
+    layers
+        .iter_mut()
+        .for_each(|layer| layer.read.push("/proc/self".into()));
     Ok(super::linux::sandbox(&layers)?)
 }
 
@@ -84,7 +88,11 @@ fn limit(restrictions: &Restrictions) -> Result<(), NotEntered> {
     let wanted = [
         (Resource::RLIMIT_CPU, limits.cpu_seconds, "cpuSeconds"),
         (Resource::RLIMIT_AS, limits.memory_mib.map(mib), "memoryMib"),
-        (Resource::RLIMIT_FSIZE, limits.file_size_mib.map(mib), "fileSizeMib"),
+        (
+            Resource::RLIMIT_FSIZE,
+            limits.file_size_mib.map(mib),
+            "fileSizeMib",
+        ),
         #[cfg(any(target_os = "linux", target_os = "freebsd"))]
         (Resource::RLIMIT_NPROC, limits.processes, "processes"),
     ];
@@ -108,7 +116,10 @@ fn execute(command: &[OsString]) -> Result<(), NotEntered> {
 
     let (program, arguments) = command.split_first().ok_or(NotEntered::NoProgram)?;
     let cause = std::process::Command::new(program).args(arguments).exec();
-    Err(NotEntered::NotStarted { program: program.to_string_lossy().into_owned(), cause })
+    Err(NotEntered::NotStarted {
+        program: program.to_string_lossy().into_owned(),
+        cause,
+    })
 }
 
 #[cfg(not(unix))]

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
-    RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use nix::libc;
 use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 
 use super::Layer;
@@ -26,7 +26,13 @@ const NEEDED: ABI = ABI::V3;
 const WANTED: ABI = ABI::V6;
 
 /// Devices that hold nothing. No terminal is among them: a program could write over a question on it, and answer it.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
 
 /// Puts a character into the input of a terminal.
 const TIOCSTI: u32 = 0x5412;
@@ -41,8 +47,15 @@ const X32: i64 = 0x4000_0000;
 /// Whether this system can contain anything. Found out once, on a thread that ends with it.
 pub(crate) fn is_there() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    let layers = [Layer { network: false, ..Layer::default() }];
-    *FOUND.get_or_init(|| std::thread::spawn(move || sandbox(&layers).is_ok()).join().unwrap_or(false))
+    let layers = [Layer {
+        network: false,
+        ..Layer::default()
+    }];
+    *FOUND.get_or_init(|| {
+        std::thread::spawn(move || sandbox(&layers).is_ok())
+            .join()
+            .unwrap_or(false)
+    })
 }
 
 /// Puts all layers on this thread, and so on what it starts from now on; what one of them forbids is forbidden.
@@ -95,25 +108,37 @@ fn rules(layer: &Layer) -> Result<RulesetCreated, NoSandbox> {
     static MADE: Mutex<VecDeque<Rules>> = Mutex::new(VecDeque::new());
     let files: Vec<Identity> = layer.paths().map(|path| identity(path)).collect();
     let mut made = lock(&MADE);
-    if let Some(known) = made.iter().find(|known| known.layer == *layer && known.files == files) {
+    if let Some(known) = made
+        .iter()
+        .find(|known| known.layer == *layer && known.files == files)
+    {
         return Ok(known.made.try_clone()?);
     }
     let new = make(layer)?;
     made.retain(|known| known.layer != *layer);
     made.truncate(KEPT - 1);
-    made.push_front(Rules { layer: layer.clone(), files, made: new.try_clone()? });
+    made.push_front(Rules {
+        layer: layer.clone(),
+        files,
+        made: new.try_clone()?,
+    });
     Ok(new)
 }
 
 fn identity(path: &Path) -> Identity {
-    path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    path.metadata()
+        .ok()
+        .map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 fn make(layer: &Layer) -> Result<RulesetCreated, RulesetError> {
     let all = AccessFs::from_all(WANTED);
     let (read, write) = match &layer.execute {
         None => (AccessFs::from_read(WANTED), all),
-        Some(_) => (AccessFs::from_read(WANTED) & !AccessFs::Execute, all & !AccessFs::Execute),
+        Some(_) => (
+            AccessFs::from_read(WANTED) & !AccessFs::Execute,
+            all & !AccessFs::Execute,
+        ),
     };
     let programs = layer.execute.iter().flatten();
     Ruleset::default()
@@ -134,7 +159,8 @@ fn make(layer: &Layer) -> Result<RulesetCreated, RulesetError> {
 /// container engine, or of whatever starts services). Pairs of connected sockets are always left.
 fn calls(has_network: bool) -> Result<BpfProgram, BackendError> {
     let with = |argument: u8, value: u64| {
-        let is_value = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
+        let is_value =
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
         SeccompRule::new(vec![is_value])
     };
     let typing = vec![with(1, u64::from(TIOCSTI))?, with(1, u64::from(TIOCLINUX))?];
@@ -146,15 +172,31 @@ fn calls(has_network: bool) -> Result<BpfProgram, BackendError> {
     let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
         let is_kind = SeccompCmpOp::MaskedEq(0xf);
         let kind = u64::from(kind.cast_unsigned());
-        SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, is_kind, kind)?])
+        SeccompRule::new(vec![SeccompCondition::new(
+            1,
+            SeccompCmpArgLen::Dword,
+            is_kind,
+            kind,
+        )?])
     });
-    rules.insert(libc::SYS_socketpair, pairs.into_iter().collect::<Result<_, _>>()?);
+    rules.insert(
+        libc::SYS_socketpair,
+        pairs.into_iter().collect::<Result<_, _>>()?,
+    );
     // Limits of other processes, such as this program's.
     let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]);
-    rules.insert(libc::SYS_socket, if has_network { vec![local] } else { Vec::new() });
+    rules.insert(
+        libc::SYS_socket,
+        if has_network { vec![local] } else { Vec::new() },
+    );
     #[cfg(target_arch = "x86_64")]
-    rules.extend(rules.clone().into_iter().map(|(call, rules)| (call | X32, rules)));
+    rules.extend(
+        rules
+            .clone()
+            .into_iter()
+            .map(|(call, rules)| (call | X32, rules)),
+    );
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?.try_into()

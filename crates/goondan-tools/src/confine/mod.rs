@@ -102,7 +102,10 @@ pub(crate) struct Layer {
 impl Layer {
     /// All that it tells of.
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.read.iter().chain(&self.write).chain(self.execute.iter().flatten())
+        self.read
+            .iter()
+            .chain(&self.write)
+            .chain(self.execute.iter().flatten())
     }
 }
 
@@ -116,7 +119,10 @@ pub(crate) struct Helper {
 impl Helper {
     /// Nothing is started yet.
     pub(crate) fn new(command: HelperCommand) -> Arc<Self> {
-        Arc::new(Helper { watcher: Arc::new(Watcher::new(command.clone())), command })
+        Arc::new(Helper {
+            watcher: Arc::new(Watcher::new(command.clone())),
+            command,
+        })
     }
 }
 
@@ -151,7 +157,12 @@ impl Launcher {
     /// With the settings of a tool.
     pub(crate) fn new(settings: Settings, helper: Option<&Arc<Helper>>) -> Self {
         let sandbox = settings.sandbox.and_then(|sandbox| sandbox.0);
-        Launcher { env: settings.env, sandbox, limits: settings.limits, helper: helper.cloned() }
+        Launcher {
+            env: settings.env,
+            sandbox,
+            limits: settings.limits,
+            helper: helper.cloned(),
+        }
     }
 
     /// `command` with what the tool, the agent and its callers want of it. `program` is what it runs, if that lies
@@ -185,30 +196,56 @@ impl Launcher {
         program: Option<&Path>,
         more: Vec<Layer>,
     ) -> Result<Contained, ToolError> {
-        let watcher = self.helper.as_ref().map(|helper| Arc::clone(&helper.watcher));
+        let watcher = self
+            .helper
+            .as_ref()
+            .map(|helper| Arc::clone(&helper.watcher));
         let sandboxes = self.sandbox.iter().chain(places.sandboxes);
-        let mut layers: Vec<Layer> = sandboxes.map(|sandbox| layer(sandbox, places, program)).collect();
+        let mut layers: Vec<Layer> = sandboxes
+            .map(|sandbox| layer(sandbox, places, program))
+            .collect();
         layers.extend(more);
         if !layers.is_empty() {
             // The common one can't be written.
             command.env("TMPDIR", places.workdir);
         }
         if self.limits == ProcessLimits::default() {
-            return Ok(Contained { command, watcher, layers });
+            return Ok(Contained {
+                command,
+                watcher,
+                layers,
+            });
         }
         let Some(helper) = &self.helper else {
-            return Err(refused("this program can't start the helper that it takes")
-                .suggest("give `SwarmBuilder::sandbox_helper` a command, or run the swarm with `gdn`"));
+            return Err(
+                refused("this program can't start the helper that it takes").suggest(
+                    "give `SwarmBuilder::sandbox_helper` a command, or run the swarm with `gdn`",
+                ),
+            );
         };
-        let restrictions = serde_json::to_string(&Restrictions { limits: self.limits, layers })
-            .map_err(|error| refused(&format!("its restrictions can't be told: {error}")))?;
-        Ok(Contained { command: wrapped(&helper.command, &restrictions, command), watcher, layers: Vec::new() })
+        let restrictions = serde_json::to_string(&Restrictions {
+            limits: self.limits,
+            layers,
+        })
+        .map_err(|error| refused(&format!("its restrictions can't be told: {error}")))?;
+        Ok(Contained {
+            command: wrapped(&helper.command, &restrictions, command),
+            watcher,
+            layers: Vec::new(),
+        })
     }
 
     /// `command` without any of that, for a program that only passes on what runs elsewhere. It ends with this one.
     pub(crate) fn plain(&self, command: Command) -> Contained {
-        let watcher = self.helper.as_ref().map(|helper| Arc::clone(&helper.watcher));
-        Contained { command, watcher, layers: Vec::new() }
+        let watcher = self
+            .helper
+            .as_ref()
+            .map(|helper| Arc::clone(&helper.watcher));
+        Contained {
+            command,
+            watcher,
+            layers: Vec::new(),
+        }
     }
 
     /// What the tool itself wants.
@@ -219,7 +256,9 @@ impl Launcher {
     /// What came of a program, unless the helper refused to run it.
     pub(crate) fn judge(&self, finished: Finished) -> Result<Finished, ToolError> {
         match finished.stderr.strip_prefix(MARK) {
-            Some(reason) if process::exit_code(finished.status) == REFUSED => Err(refused(reason.trim())),
+            Some(reason) if process::exit_code(finished.status) == REFUSED => {
+                Err(refused(reason.trim()))
+            }
             _ => Ok(finished),
         }
     }
@@ -237,9 +276,18 @@ pub(crate) fn refused(reason: &str) -> ToolError {
 fn wrapped(helper: &HelperCommand, restrictions: &str, command: Command) -> Command {
     let inner = command.as_std();
     let mut outer = Command::new(&helper.program);
-    outer.args(&helper.args).arg(restrictions).arg("--").arg(inner.get_program()).args(inner.get_args());
+    outer
+        .args(&helper.args)
+        .arg(restrictions)
+        .arg("--")
+        .arg(inner.get_program())
+        .args(inner.get_args());
     outer.env_clear();
-    outer.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    outer.envs(
+        inner
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     if let Some(folder) = inner.get_current_dir() {
         outer.current_dir(folder);
     }
@@ -263,7 +311,12 @@ pub(crate) struct Places<'a> {
 impl<'a> Places<'a> {
     /// Those of a call.
     fn of(ctx: &'a ToolContext) -> Self {
-        Places { project: &ctx.project_dir, workdir: &ctx.workdir, sandboxes: &ctx.sandboxes, runtime: None }
+        Places {
+            project: &ctx.project_dir,
+            workdir: &ctx.workdir,
+            sandboxes: &ctx.sandboxes,
+            runtime: None,
+        }
     }
 }
 
@@ -280,16 +333,39 @@ fn layer(sandbox: &Sandbox, places: Places<'_>, program: Option<&Path>) -> Layer
     read.extend(sandbox.read.iter().map(place));
     let mut write = vec![places.workdir.to_owned()];
     write.extend(sandbox.write.iter().map(place));
-    let programs = sandbox.programs.as_ref().filter(|programs| !programs.iter().any(|one| one == ANY));
-    let execute = programs.map(|programs| programs.iter().flat_map(|name| programs::named(name, &project)));
+    let programs = sandbox
+        .programs
+        .as_ref()
+        .filter(|programs| !programs.iter().any(|one| one == ANY));
+    let execute = programs.map(|programs| {
+        programs
+            .iter()
+            .flat_map(|name| programs::named(name, &project))
+    });
     let mut execute: Option<Vec<PathBuf>> = execute.map(Iterator::collect);
     if let Some(runtime) = places.runtime {
         read.extend(runtime.reads.iter().cloned().chain(tool_chains::readable()));
         let real = |program: &PathBuf| program.canonicalize().ok();
-        read.extend(runtime.starts.iter().cloned().chain(runtime.starts.iter().filter_map(real)));
+        read.extend(
+            runtime
+                .starts
+                .iter()
+                .cloned()
+                .chain(runtime.starts.iter().filter_map(real)),
+        );
         if let Some(execute) = &mut execute {
-            execute.extend(runtime.starts.iter().flat_map(|program| programs::Found::at(program.clone()).files()));
+            execute.extend(
+                runtime
+                    .starts
+                    .iter()
+                    .flat_map(|program| programs::Found::at(program.clone()).files()),
+            );
         }
     }
-    Layer { network: sandbox.network, read, write, execute }
+    Layer {
+        network: sandbox.network,
+        read,
+        write,
+        execute,
+    }
 }

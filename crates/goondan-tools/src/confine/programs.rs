@@ -97,14 +97,20 @@ pub(crate) struct Found {
 impl Found {
     /// The program in the file at `path`.
     pub(crate) fn at(path: PathBuf) -> Found {
-        let named = path.file_name().and_then(OsStr::to_str).is_some_and(is_launcher);
+        let named = path
+            .file_name()
+            .and_then(OsStr::to_str)
+            .is_some_and(is_launcher);
         let is_launcher = named || starts_with(&path, b"#!");
         Found { path, is_launcher }
     }
 
     /// The files and folders that it needs to start, and of which it starts parts of itself.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        let real = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        let real = self
+            .path
+            .canonicalize()
+            .unwrap_or_else(|_| self.path.clone());
         let mut files = vec![self.path.clone()];
         files.extend(loader(&real));
         for path in [&self.path, &real] {
@@ -123,39 +129,57 @@ fn is_launcher(name: &str) -> bool {
 
 /// Where parts of a program lie that it starts by itself, as `git` does: `../libexec/git-core`.
 fn own_folders(program: &Path) -> Vec<PathBuf> {
-    let names = program.file_name().and_then(OsStr::to_str).zip(program.parent().and_then(Path::parent));
-    let Some((name, prefix)) = names else { return Vec::new() };
-    let folders = ["lib", "libexec"]
-        .into_iter()
-        .flat_map(|folder| [name.to_owned(), format!("{name}-core")].map(|name| prefix.join(folder).join(name)));
+    let names = program
+        .file_name()
+        .and_then(OsStr::to_str)
+        .zip(program.parent().and_then(Path::parent));
+    let Some((name, prefix)) = names else {
+        return Vec::new();
+    };
+    let folders = ["lib", "libexec"].into_iter().flat_map(|folder| {
+        [name.to_owned(), format!("{name}-core")].map(|name| prefix.join(folder).join(name))
+    });
     folders.filter(|folder| folder.is_dir()).collect()
 }
 
 /// The file of a program called `name` on one of the folders of `path` that nobody but the owner of this machine fills:
 /// they are absolute, and not below one of `places`.
 pub(crate) fn on_path(name: &str, path: &OsStr, places: &[&Path]) -> Option<PathBuf> {
-    folders(path, places).map(|folder| folder.join(name)).find(|file| is_program(file))
+    folders(path, places)
+        .map(|folder| folder.join(name))
+        .find(|file| is_program(file))
 }
 
 /// The folders of a `PATH` that are absolute and not below one of `places`.
-pub(crate) fn folders<'a>(path: &'a OsStr, places: &'a [&Path]) -> impl Iterator<Item = PathBuf> + 'a {
+pub(crate) fn folders<'a>(
+    path: &'a OsStr,
+    places: &'a [&Path],
+) -> impl Iterator<Item = PathBuf> + 'a {
     std::env::split_paths(path).filter(|folder| {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-        folder.is_absolute() && !places.iter().any(|place| folder.starts_with(place) || real.starts_with(place))
+        folder.is_absolute()
+            && !places
+                .iter()
+                .any(|place| folder.starts_with(place) || real.starts_with(place))
     })
 }
 
 /// The files of what a sandbox names: a program on the `PATH` of this process, or a path seen from the project.
 pub(super) fn named(name: &str, project: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let file = if name.contains('/') { Some(project.join(name)) } else { on_path(name, &path, &[project]) };
+    let file = if name.contains('/') {
+        Some(project.join(name))
+    } else {
+        on_path(name, &path, &[project])
+    };
     file.map(|file| Found::at(file).files()).unwrap_or_default()
 }
 
 #[cfg(unix)]
 pub(crate) fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
@@ -165,7 +189,10 @@ pub(crate) fn is_program(file: &Path) -> bool {
 
 fn starts_with(file: &Path, expected: &[u8]) -> bool {
     let mut start = vec![0; expected.len()];
-    File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == expected
+    File::open(file)
+        .and_then(|mut file| file.read_exact(&mut start))
+        .is_ok()
+        && start == expected
 }
 
 /// The program that loads an ELF file, as the file names it.
@@ -177,18 +204,33 @@ fn loader(program: &Path) -> Option<PathBuf> {
     if &head[..6] != b"\x7fELF\x02\x01" {
         return None;
     }
-    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-    let (table, size, count) = (number(&head[32..40]), number(&head[54..56]), number(&head[56..58]));
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |number: u64, byte| number << 8 | u64::from(*byte))
+    };
+    let (table, size, count) = (
+        number(&head[32..40]),
+        number(&head[54..56]),
+        number(&head[56..58]),
+    );
     if size < 56 {
         return None;
     }
     for index in 0..count {
         let mut entry = [0; 56];
-        file.seek(SeekFrom::Start(table.checked_add(index.checked_mul(size)?)?)).ok()?;
+        file.seek(SeekFrom::Start(
+            table.checked_add(index.checked_mul(size)?)?,
+        ))
+        .ok()?;
         file.read_exact(&mut entry).ok()?;
         const INTERPRETER: u64 = 3;
         if number(&entry[..4]) == INTERPRETER {
-            let (at, length) = (number(&entry[8..16]), number(&entry[32..40]).min(LONGEST_NAME));
+            let (at, length) = (
+                number(&entry[8..16]),
+                number(&entry[32..40]).min(LONGEST_NAME),
+            );
             file.seek(SeekFrom::Start(at)).ok()?;
             let mut name = Vec::new();
             file.take(length).read_to_end(&mut name).ok()?;

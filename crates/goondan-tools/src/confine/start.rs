@@ -37,7 +37,10 @@ pub fn is_there() -> bool {
 
 /// Does `work`, which starts a program or opens files for one, inside all `layers`. A sandbox can't be taken off again, so it is put on a thread
 /// that is made for it.
-pub(crate) fn inside<T: Send>(layers: &[Layer], work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+pub(crate) fn inside<T: Send>(
+    layers: &[Layer],
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
     if layers.is_empty() {
         return work();
     }
@@ -49,7 +52,11 @@ pub(crate) fn inside<T: Send>(layers: &[Layer], work: impl FnOnce() -> io::Resul
     };
     std::thread::scope(|scope| {
         let starting = std::thread::Builder::new().spawn_scoped(scope, restricted)?;
-        starting.join().unwrap_or_else(|_| Err(io::Error::other("the thread that a sandbox was put on ended early")))
+        starting.join().unwrap_or_else(|_| {
+            Err(io::Error::other(
+                "the thread that a sandbox was put on ended early",
+            ))
+        })
     })
 }
 

@@ -33,7 +33,10 @@ struct State {
 impl Watcher {
     /// One that is started before the first group.
     pub(crate) fn new(helper: HelperCommand) -> Self {
-        Watcher { helper, state: Mutex::default() }
+        Watcher {
+            helper,
+            state: Mutex::default(),
+        }
     }
 
     /// Makes sure that it is there. Called before a group begins, so that hardly a moment passes between that and its
@@ -53,25 +56,41 @@ impl Watcher {
         if !state.tell(&format!("+{group}\n")) {
             self.start(&mut state);
         }
-        Watched { watcher: Arc::clone(self), group }
+        Watched {
+            watcher: Arc::clone(self),
+            group,
+        }
     }
 
     /// Starts the watcher and tells it of all groups. Where that fails programs run all the same: they are ended as long as
     /// this program is there to do it.
     fn start(&self, state: &mut State) {
         let mut command = Command::new(&self.helper.program);
-        command.args(&self.helper.args).args([WATCH, "--", "groups"]).env_clear().current_dir("/");
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(&self.helper.args)
+            .args([WATCH, "--", "groups"])
+            .env_clear()
+            .current_dir("/");
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         // What a terminal sends to this program and all around it is not for the watcher.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         match command.spawn() {
             Ok(mut child) => {
                 state.pipe = child.stdin.take();
-                let all: String = state.groups.iter().map(|group| format!("+{group}\n")).collect();
+                let all: String = state
+                    .groups
+                    .iter()
+                    .map(|group| format!("+{group}\n"))
+                    .collect();
                 state.tell(&all);
             }
-            Err(error) => tracing::warn!(%error, "what tools run would be left behind if this program was killed"),
+            Err(error) => {
+                tracing::warn!(%error, "what tools run would be left behind if this program was killed")
+            }
         }
     }
 }
@@ -79,7 +98,10 @@ impl Watcher {
 impl State {
     /// Whether the watcher has heard it.
     fn tell(&mut self, lines: &str) -> bool {
-        let heard = self.pipe.as_mut().is_some_and(|pipe| pipe.write_all(lines.as_bytes()).is_ok());
+        let heard = self
+            .pipe
+            .as_mut()
+            .is_some_and(|pipe| pipe.write_all(lines.as_bytes()).is_ok());
         if !heard {
             self.pipe = None;
         }
@@ -107,7 +129,10 @@ impl Drop for Watched {
 fn left(lines: impl BufRead) -> BTreeSet<i32> {
     let mut groups = BTreeSet::new();
     for line in lines.lines().map_while(Result::ok) {
-        match (line.get(..1), line.get(1..).and_then(|group| group.parse::<i32>().ok())) {
+        match (
+            line.get(..1),
+            line.get(1..).and_then(|group| group.parse::<i32>().ok()),
+        ) {
             // 1 and below are no groups of ours.
             (Some("+"), Some(group @ 2..)) => groups.insert(group),
             (Some("-"), Some(group)) => groups.remove(&group),
@@ -124,7 +149,12 @@ pub(super) fn watch() -> std::process::ExitCode {
     use nix::unistd::Pid;
 
     let groups = left(std::io::stdin().lock());
-    let all = |signal| groups.iter().filter(|group| killpg(Pid::from_raw(**group), signal).is_ok()).count();
+    let all = |signal| {
+        groups
+            .iter()
+            .filter(|group| killpg(Pid::from_raw(**group), signal).is_ok())
+            .count()
+    };
     if all(Signal::SIGTERM) > 0 {
         std::thread::sleep(crate::process::GRACE);
         all(Signal::SIGKILL);
@@ -146,7 +176,10 @@ mod tests {
     #[test]
     fn what_is_left_began_and_did_not_end() {
         let said = "+10\n+11\n-10\n+0\n+1\n+-5\n-12\n+x\n\u{e9}\n\n+13\n+13\n";
-        assert_eq!(left(said.as_bytes()).into_iter().collect::<Vec<_>>(), [11, 13]);
+        assert_eq!(
+            left(said.as_bytes()).into_iter().collect::<Vec<_>>(),
+            [11, 13]
+        );
         assert!(left(&b"+7\n-7"[..]).is_empty());
     }
 }

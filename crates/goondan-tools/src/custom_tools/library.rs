@@ -40,11 +40,20 @@ pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, T
     let of_name = |name: &str| set.exports.iter().find(|(export, _)| export.name == name);
     let (export, handler) = match set.exports.as_slice() {
         [only] => only,
-        _ => of_name(name).or_else(|| of_name(&name.replace('-', "_"))).ok_or_else(|| {
-            let exports: Vec<&str> = set.exports.iter().map(|(export, _)| export.name.as_str()).collect();
-            let message = format!("the library has the exports {}, and none is named `{name}`", exports.join(", "));
-            ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN)
-        })?,
+        _ => of_name(name)
+            .or_else(|| of_name(&name.replace('-', "_")))
+            .ok_or_else(|| {
+                let exports: Vec<&str> = set
+                    .exports
+                    .iter()
+                    .map(|(export, _)| export.name.as_str())
+                    .collect();
+                let message = format!(
+                    "the library has the exports {}, and none is named `{name}`",
+                    exports.join(", ")
+                );
+                ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN)
+            })?,
     };
     let schema = ArgumentSchema::new(export.parameters.clone());
     let arguments = schema
@@ -54,17 +63,25 @@ pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, T
     let called = tokio::time::timeout(run.limit, handler.call(ctx, arguments)).await;
     let output = called.map_err(|_| {
         let message = format!("`{name}` did not finish within {} s", run.limit.as_secs());
-        ToolError::new(message).code(Code::TOOL_TIMEOUT).suggest("ask for less at once, or give a longer `timeout`")
+        ToolError::new(message)
+            .code(Code::TOOL_TIMEOUT)
+            .suggest("ask for less at once, or give a longer `timeout`")
     })??;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result = json!({"tool": name, "output": output.output, "durationMs": duration});
-    Ok(ToolOutput { output: result, ..output })
+    Ok(ToolOutput {
+        output: result,
+        ..output
+    })
 }
 
 async fn open(run: &Run<'_>) -> Result<Arc<ToolSet>, ToolError> {
     let broken = |message: String| ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
-    let source = run.source.ok_or_else(|| broken("libraries cannot be loaded here".to_owned()))?;
-    let (Some(folder), Some(file)) = (run.tool.program.parent(), run.tool.program.file_name()) else {
+    let source = run
+        .source
+        .ok_or_else(|| broken("libraries cannot be loaded here".to_owned()))?;
+    let (Some(folder), Some(file)) = (run.tool.program.parent(), run.tool.program.file_name())
+    else {
         return Err(broken("the library has no name".to_owned()));
     };
     let resource = Resource {
@@ -72,11 +89,16 @@ async fn open(run: &Run<'_>) -> Result<Arc<ToolSet>, ToolError> {
         labels: Default::default(),
         annotations: Default::default(),
         origin: None,
-        spec: Tool { timeout: run.limit, ..Tool::new(Entry::Library(file.to_string_lossy().into_owned())) },
+        spec: Tool {
+            timeout: run.limit,
+            ..Tool::new(Entry::Library(file.to_string_lossy().into_owned()))
+        },
     };
     let opened = source.open(&resource, folder).await.map_err(|error| {
         let cause = broken(error.cause.to_string());
-        error.suggestion.map_or(cause.clone(), |suggestion| cause.suggest(suggestion))
+        error
+            .suggestion
+            .map_or(cause.clone(), |suggestion| cause.suggest(suggestion))
     })?;
     let set = Arc::new(opened);
     lock(&run.loaded.sets).insert(run.tool.program.clone(), Arc::clone(&set));

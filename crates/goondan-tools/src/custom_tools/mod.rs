@@ -40,17 +40,30 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             `~/.goondan/tools`. Each call reads the folders again, so a new or changed tool is available at once. See \
             [custom tools](custom-tools.md).",
     config: &[
-        ("dir", "the folder to use instead of `~/.goondan/tools`, relative to the project; `~/` is the home folder"),
-        ("env", "a list of more environment variables that the programs may see"),
+        (
+            "dir",
+            "the folder to use instead of `~/.goondan/tools`, relative to the project; `~/` is the home folder",
+        ),
+        (
+            "env",
+            "a list of more environment variables that the programs may see",
+        ),
         ("sandbox", "a sandbox for the programs, as for `bash`"),
-        ("limits", "the resources that the programs may use, as for `bash`"),
+        (
+            "limits",
+            "the resources that the programs may use, as for `bash`",
+        ),
     ],
     error_message_limit: Some(2000),
     // Longer than the longest `timeout` of a run.
     timeout: Some(Duration::from_secs(3_660)),
     open: |opening| {
         let config: Config = opening.config()?;
-        let shell = shell::Settings { env: config.env, sandbox: config.sandbox, limits: config.limits };
+        let shell = shell::Settings {
+            env: config.env,
+            sandbox: config.sandbox,
+            limits: config.limits,
+        };
         let settings = Arc::new(Shelf {
             dir: config.dir,
             launcher: Launcher::new(shell, opening.state.helper.as_ref()),
@@ -58,10 +71,16 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             loaded: Arc::clone(&opening.state.loaded),
         });
         Ok(vec![
-            Export::new::<Create>("create", &settings).needs(Permission::Write).needs(Permission::Execute),
+            Export::new::<Create>("create", &settings)
+                .needs(Permission::Write)
+                .needs(Permission::Execute),
             Export::new::<Run>("run", &settings).needs(Permission::Execute),
-            Export::new::<List>("list", &settings).needs(Permission::Read).read_only(),
-            Export::new::<Delete>("delete", &settings).needs(Permission::Write).needs(Permission::Execute),
+            Export::new::<List>("list", &settings)
+                .needs(Permission::Read)
+                .read_only(),
+            Export::new::<Delete>("delete", &settings)
+                .needs(Permission::Write)
+                .needs(Permission::Execute),
         ])
     },
     ..Builtin::BLANK
@@ -99,7 +118,10 @@ struct Shelf {
 impl Shelf {
     /// The folders that hold tools, the project's first.
     fn folders(&self, ctx: &ToolContext) -> Vec<PathBuf> {
-        [Some(ctx.project_dir.join(FOLDER)), self.users(ctx)].into_iter().flatten().collect()
+        [Some(ctx.project_dir.join(FOLDER)), self.users(ctx)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// The folder of the user's own tools, which all projects find. Nothing where there is no home folder.
@@ -133,7 +155,11 @@ impl Shelf {
             return Ok(found.swap_remove(index));
         }
         let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
-        let names = if names.is_empty() { "there is none".to_owned() } else { names.join(", ") };
+        let names = if names.is_empty() {
+            "there is none".to_owned()
+        } else {
+            names.join(", ")
+        };
         Err(ToolError::new(format!("there is no custom tool `{name}`"))
             .code(Code::TOOL_CUSTOM_TOOL_NOT_FOUND)
             .suggest(format!("custom tools: {names}")))
@@ -177,7 +203,11 @@ struct Create {
 impl Operation for Create {
     type Shared = Shelf;
 
-    async fn preview(self, ctx: &ToolContext, settings: &Shelf) -> Result<Option<String>, ToolError> {
+    async fn preview(
+        self,
+        ctx: &ToolContext,
+        settings: &Shelf,
+    ) -> Result<Option<String>, ToolError> {
         is_name(&self.name)?;
         let shelf = match self.scope {
             Scope::Project => FOLDER.to_owned(),
@@ -193,7 +223,12 @@ impl Operation for Create {
 
     async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         is_name(&self.name)?;
-        if settings.scan(ctx).await?.iter().any(|found| found.name == self.name) {
+        if settings
+            .scan(ctx)
+            .await?
+            .iter()
+            .any(|found| found.name == self.name)
+        {
             return Err(exists(&self.name));
         }
         let shelf = settings.folder_of(ctx, self.scope)?;
@@ -210,7 +245,12 @@ impl Create {
             Scope::Project => (Root::at(project)?, format!("{FOLDER}/")),
             Scope::User => {
                 let made = std::fs::create_dir_all(shelf);
-                made.map_err(|error| errors::io(format_args!("make the folder `{}`", shelf.display()), &error))?;
+                made.map_err(|error| {
+                    errors::io(
+                        format_args!("make the folder `{}`", shelf.display()),
+                        &error,
+                    )
+                })?;
                 (Root::at(shelf)?, String::new())
             }
         };
@@ -246,12 +286,15 @@ fn exists(name: &str) -> ToolError {
 fn is_name(name: &str) -> Result<(), ToolError> {
     let plain = name.len() <= 63
         && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-'));
+        && name
+            .chars()
+            .all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-'));
     if plain {
         return Ok(());
     }
     let message = format!("`{name}` cannot be the name of a tool");
-    Err(errors::invalid(message).suggest("use lower-case letters, digits and hyphens, beginning with a letter"))
+    Err(errors::invalid(message)
+        .suggest("use lower-case letters, digits and hyphens, beginning with a letter"))
 }
 
 /// Run a custom tool. Its exit code and what it prints come back; `custom-tools__list` names the tools and their
@@ -275,29 +318,58 @@ impl Operation for Run {
     type Shared = Shelf;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn preview(self, ctx: &ToolContext, settings: &Shelf) -> Result<Option<String>, ToolError> {
+    async fn preview(
+        self,
+        ctx: &ToolContext,
+        settings: &Shelf,
+    ) -> Result<Option<String>, ToolError> {
         let found = settings.find(ctx, &self.tool_name).await?;
         let arguments = Value::Object(self.arguments);
-        Ok(Some(format!("runs the program of {} with {arguments}", found.folder.display())))
+        Ok(Some(format!(
+            "runs the program of {} with {arguments}",
+            found.folder.display()
+        )))
     }
 
     async fn programs(self, ctx: &ToolContext, settings: &Shelf) -> Vec<PathBuf> {
-        let Ok(Found { folder, tool: Ok(tool), .. }) = settings.find(ctx, &self.tool_name).await else {
+        let Ok(Found {
+            folder,
+            tool: Ok(tool),
+            ..
+        }) = settings.find(ctx, &self.tool_name).await
+        else {
             return Vec::new();
         };
         vec![folder.join(MANIFEST), tool.program]
     }
 
     async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
-        let tool = settings.find(ctx, &self.tool_name).await?.tool.map_err(|reason| {
-            ToolError::new(format!("the tool `{}` cannot be run: {reason}", self.tool_name))
+        let tool = settings
+            .find(ctx, &self.tool_name)
+            .await?
+            .tool
+            .map_err(|reason| {
+                ToolError::new(format!(
+                    "the tool `{}` cannot be run: {reason}",
+                    self.tool_name
+                ))
                 .code(Code::TOOL_CUSTOM_TOOL_BROKEN)
-        })?;
+            })?;
         let limit = Some(Duration::from_secs(self.timeout));
         if tool.is_library {
             let (source, loaded) = (settings.libraries.as_ref(), &*settings.loaded);
             let (arguments, limit) = (self.arguments, Duration::from_secs(self.timeout));
-            return library::run(ctx, library::Run { source, loaded, tool: &tool, arguments, limit }).await;
+            return library::run(
+                ctx,
+                library::Run {
+                    source,
+                    loaded,
+                    tool: &tool,
+                    arguments,
+                    limit,
+                },
+            )
+            .await;
         }
         let output = program::run(ctx, &tool, self.arguments, &settings.launcher, limit).await?;
         Ok(titled(format!("Ran {}", self.tool_name), output))
@@ -314,7 +386,10 @@ impl Operation for List {
 
     async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let tools: Vec<Value> = settings.scan(ctx).await?.into_iter().map(shown).collect();
-        Ok(titled(format!("{} custom tools", tools.len()), json!({"count": tools.len(), "tools": tools})))
+        Ok(titled(
+            format!("{} custom tools", tools.len()),
+            json!({"count": tools.len(), "tools": tools}),
+        ))
     }
 }
 
@@ -354,7 +429,10 @@ impl Operation for Delete {
             let failed = |error| errors::io(format_args!("delete `{}`", found.name), &error);
             let metadata = found.folder.symlink_metadata().map_err(failed)?;
             if metadata.is_symlink() {
-                let message = format!("`{}` is a link to another folder, which stays: delete it there", found.name);
+                let message = format!(
+                    "`{}` is a link to another folder, which stays: delete it there",
+                    found.name
+                );
                 return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
             }
             // The manifest goes first: a folder that is removed by halves is no tool any more.

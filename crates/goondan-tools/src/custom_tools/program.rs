@@ -35,9 +35,14 @@ pub(crate) async fn run(
     let environment = shell::environment(&launcher.env, workspace(ctx))?;
     let mut command = process::command(&tool.program, &ctx.workdir, environment);
     command.args(flags(&tool.manifest, &arguments));
-    let work = Work::Program(Box::new(launcher.confine(command, ctx, Some(&tool.program))?));
+    let work = Work::Program(Box::new(launcher.confine(
+        command,
+        ctx,
+        Some(&tool.program),
+    )?));
     let finished = process::run(work, limit, KEEP, &ctx.cancellation).await;
-    let finished = finished.map_err(|failure| failure.into_error(&format!("`{}`", tool.manifest.entrypoint)))?;
+    let finished = finished
+        .map_err(|failure| failure.into_error(&format!("`{}`", tool.manifest.entrypoint)))?;
     let finished = launcher.judge(finished)?;
     Ok(json!({
         "tool": tool.manifest.name,
@@ -54,7 +59,11 @@ pub(crate) async fn run(
 fn workspace(ctx: &ToolContext) -> JsonObject {
     let path = |path: &PathBuf| json!(path.display().to_string());
     // Names and order are those of the YAML.
-    let granted: Vec<String> = ctx.granted.iter().filter_map(|one| Some(json!(one).as_str()?.to_owned())).collect();
+    let granted: Vec<String> = ctx
+        .granted
+        .iter()
+        .filter_map(|one| Some(json!(one).as_str()?.to_owned()))
+        .collect();
     JsonObject::from_iter([
         ("GOONDAN_PERMISSIONS".to_owned(), json!(granted.join(","))),
         ("GOONDAN_WORKSPACE".to_owned(), path(&ctx.workdir)),
@@ -66,7 +75,10 @@ fn workspace(ctx: &ToolContext) -> JsonObject {
 /// Arguments as `--key=value`, in the order in which the tool declares them.
 fn flags(tool: &CustomTool, arguments: &JsonObject) -> Vec<String> {
     let flag = |name: &String| Some(format!("--{name}={}", scalar(arguments.get(name)?)?));
-    tool.parameters.iter().filter_map(|parameter| flag(&parameter.name)).collect()
+    tool.parameters
+        .iter()
+        .filter_map(|parameter| flag(&parameter.name))
+        .collect()
 }
 
 #[cfg(test)]
@@ -76,10 +88,14 @@ mod tests {
     use super::*;
 
     fn tool(parameters: &[String]) -> CustomTool {
-        let parameters: Vec<Value> =
-            parameters.iter().map(|name| json!({"name": name, "type": "string", "required": false})).collect();
-        let manifest = json!({"name": "t", "description": "d", "entrypoint": "t", "parameters": parameters});
-        CustomTool::parse(&manifest.to_string(), "tool.yaml").unwrap_or_else(|problems| panic!("{problems:?}"))
+        let parameters: Vec<Value> = parameters
+            .iter()
+            .map(|name| json!({"name": name, "type": "string", "required": false}))
+            .collect();
+        let manifest =
+            json!({"name": "t", "description": "d", "entrypoint": "t", "parameters": parameters});
+        CustomTool::parse(&manifest.to_string(), "tool.yaml")
+            .unwrap_or_else(|problems| panic!("{problems:?}"))
     }
 
     proptest! {

@@ -49,13 +49,20 @@ pub(crate) struct Ready {
 pub(super) fn scan(folders: &[PathBuf]) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for folder in folders {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        let entries = std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
         for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_tool = entry.path().join(MANIFEST).symlink_metadata().is_ok();
             if is_tool && !found.iter().any(|other| other.name == name) {
                 let tool = named(&entry.path(), &name);
-                found.push(Found { name, folder: entry.path(), tool });
+                found.push(Found {
+                    name,
+                    folder: entry.path(),
+                    tool,
+                });
             }
         }
     }
@@ -67,7 +74,10 @@ pub(super) fn scan(folders: &[PathBuf]) -> Vec<Found> {
 fn named(folder: &Path, name: &str) -> Result<Ready, Unfit> {
     let ready = inspect(folder)?;
     if ready.manifest.name != name {
-        return Err(Unfit::OtherName { stated: ready.manifest.name, folder: name.to_owned() });
+        return Err(Unfit::OtherName {
+            stated: ready.manifest.name,
+            folder: name.to_owned(),
+        });
     }
     Ok(ready)
 }
@@ -85,12 +95,20 @@ pub(crate) fn inspect(folder: &Path) -> Result<Ready, Unfit> {
     if !is_library && !is_executable(&program) {
         return Err(Unfit::NotExecutable(manifest.entrypoint));
     }
-    Ok(Ready { manifest, program, is_library })
+    Ok(Ready {
+        manifest,
+        program,
+        is_library,
+    })
 }
 
 /// Whether a file is named like a dynamic library of any platform.
 fn is_library(program: &Path) -> bool {
-    program.extension().is_some_and(|extension| ["so", "dylib", "dll"].iter().any(|known| extension == *known))
+    program.extension().is_some_and(|extension| {
+        ["so", "dylib", "dll"]
+            .iter()
+            .any(|known| extension == *known)
+    })
 }
 
 /// All that is wrong with a `tool.yaml`, in one line.
@@ -105,7 +123,9 @@ fn explain(problems: &[Diagnostic]) -> String {
 #[cfg(unix)]
 fn is_executable(program: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    program.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
+    program
+        .metadata()
+        .is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]

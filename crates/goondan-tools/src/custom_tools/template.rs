@@ -30,18 +30,32 @@ pub(super) struct Scaffold {
 pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Scaffold {
     let (entrypoint, source, build) = match template {
         Template::Sh => (format!("{name}.sh"), (format!("{name}.sh"), SH, true), None),
-        Template::Python => (format!("{name}.py"), (format!("{name}.py"), PYTHON, true), None),
-        Template::Go => {
-            (name.to_owned(), (format!("{name}.go"), GO, false), Some(format!("go build -o {name} {name}.go")))
-        }
+        Template::Python => (
+            format!("{name}.py"),
+            (format!("{name}.py"), PYTHON, true),
+            None,
+        ),
+        Template::Go => (
+            name.to_owned(),
+            (format!("{name}.go"), GO, false),
+            Some(format!("go build -o {name} {name}.go")),
+        ),
         Template::RustLib => {
             let library = library_file(name);
             let source = ("src/lib.rs".to_owned(), RUST_LIB, false);
-            (format!("target/release/{library}"), source, Some("cargo build --release".to_owned()))
+            (
+                format!("target/release/{library}"),
+                source,
+                Some("cargo build --release".to_owned()),
+            )
         }
         Template::Rust => {
             let program = format!("target/release/{name}");
-            (program, ("src/main.rs".to_owned(), RUST, false), Some("cargo build --release".to_owned()))
+            (
+                program,
+                ("src/main.rs".to_owned(), RUST, false),
+                Some("cargo build --release".to_owned()),
+            )
         }
     };
     let filled = |text: &str| {
@@ -53,20 +67,30 @@ pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Sca
             .replace("__ABOUT__", &one_line(description))
     };
     let mut files = vec![
-        ("tool.yaml".to_owned(), filled(MANIFEST).replace("{{entrypoint}}", &entrypoint), false),
+        (
+            "tool.yaml".to_owned(),
+            filled(MANIFEST).replace("{{entrypoint}}", &entrypoint),
+            false,
+        ),
         (source.0.clone(), filled(source.1), source.2),
     ];
     match template {
         Template::Rust => files.push(("Cargo.toml".to_owned(), filled(CARGO), false)),
         Template::RustLib => {
-            files.push(("Cargo.toml".to_owned(), filled(CARGO_LIB).replace("__SDK__", &sdk::dependency()), false));
+            files.push((
+                "Cargo.toml".to_owned(),
+                filled(CARGO_LIB).replace("__SDK__", &sdk::dependency()),
+                false,
+            ));
         }
         Template::Go | Template::Sh | Template::Python => {}
     }
     let mut next = vec![
         format!("write what it does into {}", source.0),
         match template {
-            Template::RustLib => "its parameters are the fields of the struct there; tool.yaml needs none".to_owned(),
+            Template::RustLib => {
+                "its parameters are the fields of the struct there; tool.yaml needs none".to_owned()
+            }
             _ => "declare its parameters in tool.yaml: they arrive as --name=value".to_owned(),
         },
     ];

@@ -68,7 +68,10 @@ impl Operation for Edit {
             let diff = crate::diff::unified(&before, &after, 2);
             let metadata = Stat::of_hunks(&diff).metadata();
             let output = json!({"path": root.relative(&place.path), "line": line, "diff": diff});
-            Ok(ToolOutput { metadata, ..titled(format!("Edited {}", place.given), output) })
+            Ok(ToolOutput {
+                metadata,
+                ..titled(format!("Edited {}", place.given), output)
+            })
         })
         .await
     }
@@ -77,14 +80,23 @@ impl Operation for Edit {
 /// `text` with the one occurrence of `old` replaced by `new`, and the line on which it begins.
 fn edited(path: &str, text: &str, old: &str, new: &str) -> Result<(String, usize), ToolError> {
     if old.is_empty() || old == new {
-        return Err(errors::invalid("old_text must not be empty, and new_text must differ from it"));
+        return Err(errors::invalid(
+            "old_text must not be empty, and new_text must differ from it",
+        ));
     }
     // A file with Windows line ends is shown without them, so they are put back into what the model gives.
     let windows = text.contains("\r\n") && !old.contains("\r\n");
-    let (old, new) = if windows { (windows_lines(old), windows_lines(new)) } else { (old.to_owned(), new.to_owned()) };
+    let (old, new) = if windows {
+        (windows_lines(old), windows_lines(new))
+    } else {
+        (old.to_owned(), new.to_owned())
+    };
     match occurrences(text, &old).as_slice() {
         [] => Err(missing(path, text, &old)),
-        [at] => Ok((format!("{}{new}{}", &text[..*at], &text[at + old.len()..]), line_of(text, *at))),
+        [at] => Ok((
+            format!("{}{new}{}", &text[..*at], &text[at + old.len()..]),
+            line_of(text, *at),
+        )),
         several => Err(ambiguous(path, text, several)),
     }
 }
@@ -111,8 +123,16 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 fn ambiguous(path: &str, text: &str, found: &[usize]) -> ToolError {
-    let lines: Vec<String> = found.iter().take(MOST_LINES).map(|at| line_of(text, *at).to_string()).collect();
-    let and_more = if found.len() > MOST_LINES { " and more" } else { "" };
+    let lines: Vec<String> = found
+        .iter()
+        .take(MOST_LINES)
+        .map(|at| line_of(text, *at).to_string())
+        .collect();
+    let and_more = if found.len() > MOST_LINES {
+        " and more"
+    } else {
+        ""
+    };
     let (count, lines) = (found.len(), lines.join(", "));
     ToolError::new(format!(
         "old_text occurs {count} times in `{path}`, on lines {lines}{and_more}; nothing was changed"
@@ -123,16 +143,23 @@ fn ambiguous(path: &str, text: &str, found: &[usize]) -> ToolError {
 
 /// What to say if the text is not there: where it is if white space does not count.
 fn missing(path: &str, text: &str, old: &str) -> ToolError {
-    let error = ToolError::new(format!("old_text does not occur in `{path}`; nothing was changed"))
-        .code(Code::TOOL_EDIT_NOT_FOUND);
+    let error = ToolError::new(format!(
+        "old_text does not occur in `{path}`; nothing was changed"
+    ))
+    .code(Code::TOOL_EDIT_NOT_FOUND);
     let wanted: Vec<&str> = old.lines().map(str::trim).collect();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    match lines.windows(wanted.len()).position(|window| window == wanted) {
+    match lines
+        .windows(wanted.len())
+        .position(|window| window == wanted)
+    {
         Some(index) => error.suggest(format!(
             "line {} has it with other white space: read that part again and copy it exactly",
             index + 1
         )),
-        None => error.suggest("read the file again, and copy the text exactly, without line numbers"),
+        None => {
+            error.suggest("read the file again, and copy the text exactly, without line numbers")
+        }
     }
 }
 
@@ -144,26 +171,52 @@ mod tests {
 
     #[test]
     fn one_occurrence_is_replaced() {
-        assert_eq!(edited("f", "a\nb\nc\n", "b", "x\ny").unwrap(), ("a\nx\ny\nc\n".to_owned(), 2));
+        assert_eq!(
+            edited("f", "a\nb\nc\n", "b", "x\ny").unwrap(),
+            ("a\nx\ny\nc\n".to_owned(), 2)
+        );
         assert_eq!(edited("f", "\u{FEFF}a", "a", "").unwrap().0, "\u{FEFF}");
     }
 
     #[test]
     fn line_ends_stay_as_they_are() {
-        assert_eq!(edited("f", "a\r\nb\r\n", "a\nb", "x\ny").unwrap().0, "x\r\ny\r\n");
-        assert_eq!(edited("f", "a\r\nb\r\n", "a\r\nb", "x\r\ny").unwrap().0, "x\r\ny\r\n");
+        assert_eq!(
+            edited("f", "a\r\nb\r\n", "a\nb", "x\ny").unwrap().0,
+            "x\r\ny\r\n"
+        );
+        assert_eq!(
+            edited("f", "a\r\nb\r\n", "a\r\nb", "x\r\ny").unwrap().0,
+            "x\r\ny\r\n"
+        );
         assert_eq!(edited("f", "a\nb\n", "a\nb", "x\ny").unwrap().0, "x\ny\n");
     }
 
     #[test]
     fn several_or_no_occurrences_are_errors_that_help() {
         let several = edited("f", "two\none\ntwo\n", "two", "2").unwrap_err();
-        assert!(several.message.contains("2 times") && several.message.contains("lines 1, 3"), "{several}");
-        assert!(edited("f", "aaa", "aa", "b").unwrap_err().message.contains("2 times"));
+        assert!(
+            several.message.contains("2 times") && several.message.contains("lines 1, 3"),
+            "{several}"
+        );
+        assert!(
+            edited("f", "aaa", "aa", "b")
+                .unwrap_err()
+                .message
+                .contains("2 times")
+        );
         let spaced = edited("f", "fn a() {\n    b();\n}\n", "fn a() {\n  b();", "x").unwrap_err();
         assert!(spaced.suggestion.unwrap().contains("line 1"));
-        assert!(edited("f", "a", "b", "c").unwrap_err().suggestion.unwrap().contains("read the file again"));
-        assert_eq!(edited("f", "a", "a", "a").unwrap_err().code.as_deref(), Some(Code::TOOL_INVALID_ARGS.as_str()));
+        assert!(
+            edited("f", "a", "b", "c")
+                .unwrap_err()
+                .suggestion
+                .unwrap()
+                .contains("read the file again")
+        );
+        assert_eq!(
+            edited("f", "a", "a", "a").unwrap_err().code.as_deref(),
+            Some(Code::TOOL_INVALID_ARGS.as_str())
+        );
     }
 
     proptest! {

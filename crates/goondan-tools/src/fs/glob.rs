@@ -45,11 +45,17 @@ impl Operation for Glob {
                 .map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
             let fits = |file: &Path| glob.fits(file.strip_prefix(&place.path).unwrap_or(file));
             let fitting = files(&root, &place.path, &cancellation, fits);
-            let mut found: Vec<(Reverse<SystemTime>, PathBuf)> =
-                fitting.into_iter().map(|file| (Reverse(age(&file)), file)).collect();
+            let mut found: Vec<(Reverse<SystemTime>, PathBuf)> = fitting
+                .into_iter()
+                .map(|file| (Reverse(age(&file)), file))
+                .collect();
             found.sort();
             let total = found.len();
-            let newest: Vec<_> = found.iter().take(MOST).map(|(_, file)| root.relative(file)).collect();
+            let newest: Vec<_> = found
+                .iter()
+                .take(MOST)
+                .map(|(_, file)| root.relative(file))
+                .collect();
             let output = json!({"count": total, "files": newest, "truncated": total > MOST});
             Ok(titled(format!("Found {total} files"), output))
         })
@@ -59,5 +65,7 @@ impl Operation for Glob {
 
 /// When a file was changed last; long ago if that cannot be said.
 fn age(file: &Path) -> SystemTime {
-    file.symlink_metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+    file.symlink_metadata()
+        .and_then(|metadata| metadata.modified())
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }

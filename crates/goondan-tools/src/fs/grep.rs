@@ -65,7 +65,9 @@ impl Grep {
         let matcher = RegexMatcherBuilder::new()
             .line_terminator(Some(b'\n'))
             .build(&self.pattern)
-            .map_err(|error| errors::invalid(format!("the pattern `{}` is wrong: {error}", self.pattern)))?;
+            .map_err(|error| {
+                errors::invalid(format!("the pattern `{}` is wrong: {error}", self.pattern))
+            })?;
         let include = self.include.as_deref().map(PathGlob::new).transpose()?;
         let place = root.resolve(&self.path)?;
         let metadata = std::fs::symlink_metadata(&place.path);
@@ -73,7 +75,11 @@ impl Grep {
         let fits = |file: &Path| {
             let below = file.strip_prefix(&place.path).unwrap_or(file);
             // A file that was named itself has nothing below it.
-            let below = if below.as_os_str().is_empty() { root.relative(file) } else { below };
+            let below = if below.as_os_str().is_empty() {
+                root.relative(file)
+            } else {
+                below
+            };
             include.as_ref().is_none_or(|glob| glob.fits(below))
         };
         let hits = Mutex::new(Hits::new(self.max_matches));
@@ -87,7 +93,10 @@ impl Grep {
                 }
             }
         });
-        let mut found = Found { most: self.max_matches, ..Found::default() };
+        let mut found = Found {
+            most: self.max_matches,
+            ..Found::default()
+        };
         for (file, lines) in lock(&hits).files() {
             if !found.take(&root.relative(file).display().to_string(), lines) {
                 break;
@@ -102,8 +111,11 @@ impl Grep {
         }
         let mut text = found.text;
         if found.full {
-            let _ =
-                write!(text, "[There may be more: stopped after {} matching lines. Narrow the search.]", found.matches);
+            let _ = write!(
+                text,
+                "[There may be more: stopped after {} matching lines. Narrow the search.]",
+                found.matches
+            );
         }
         text
     }

@@ -13,7 +13,10 @@ pub(super) struct Line {
 
 /// The next line, of which at most `keep` bytes are kept; none at the end.
 pub(super) fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Option<Line>> {
-    let mut line = Line { bytes: Vec::new(), cut: 0 };
+    let mut line = Line {
+        bytes: Vec::new(),
+        cut: 0,
+    };
     let mut any = false;
     loop {
         let buffer = reader.fill_buf()?;

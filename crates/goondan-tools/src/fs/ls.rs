@@ -37,14 +37,23 @@ impl Operation for Ls {
                 true => Err(io::ErrorKind::NotADirectory.into()),
                 false => fs::read_dir(&place.path),
             };
-            let entries = entries.map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
-            let mut entries: Vec<(bool, String, Value)> = entries.filter_map(Result::ok).map(entry).collect();
+            let entries = entries
+                .map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
+            let mut entries: Vec<(bool, String, Value)> =
+                entries.filter_map(Result::ok).map(entry).collect();
             entries.sort_by(|left, right| (!left.0, &left.1).cmp(&(!right.0, &right.1)));
             let total = entries.len();
-            let shown: Vec<Value> = entries.into_iter().take(MOST).map(|(_, _, entry)| entry).collect();
-            let mut output = json!({"path": root.relative(&place.path), "count": total, "entries": shown});
+            let shown: Vec<Value> = entries
+                .into_iter()
+                .take(MOST)
+                .map(|(_, _, entry)| entry)
+                .collect();
+            let mut output =
+                json!({"path": root.relative(&place.path), "count": total, "entries": shown});
             if total > MOST {
-                output["note"] = json!(format!("the first {MOST} of {total} entries; use fs__glob to find the others"));
+                output["note"] = json!(format!(
+                    "the first {MOST} of {total} entries; use fs__glob to find the others"
+                ));
             }
             Ok(titled(format!("Listed {} ({total})", self.path), output))
         })
@@ -58,9 +67,15 @@ fn entry(entry: DirEntry) -> (bool, String, Value) {
     let metadata = entry.metadata().ok();
     let shown = match &metadata {
         Some(metadata) if metadata.is_dir() => json!({"name": name, "type": "dir"}),
-        Some(metadata) if metadata.is_file() => json!({"name": name, "type": "file", "size": metadata.len()}),
+        Some(metadata) if metadata.is_file() => {
+            json!({"name": name, "type": "file", "size": metadata.len()})
+        }
         Some(metadata) if metadata.is_symlink() => json!({"name": name, "type": "link"}),
         _ => json!({"name": name, "type": "other"}),
     };
-    (metadata.is_some_and(|metadata| metadata.is_dir()), name, shown)
+    (
+        metadata.is_some_and(|metadata| metadata.is_dir()),
+        name,
+        shown,
+    )
 }

@@ -29,12 +29,20 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     open: |opening| {
         let roots: Arc<Roots> = Arc::new(opening.config()?);
         Ok(vec![
-            Export::new::<read::Read>("read", &roots).needs(Read).read_only(),
-            Export::new::<write::Write>("write", &roots).needs(Write).idempotent(),
+            Export::new::<read::Read>("read", &roots)
+                .needs(Read)
+                .read_only(),
+            Export::new::<write::Write>("write", &roots)
+                .needs(Write)
+                .idempotent(),
             Export::new::<edit::Edit>("edit", &roots).needs(Write),
             Export::new::<patch::ApplyPatch>("apply_patch", &roots).needs(Write),
-            Export::new::<grep::Grep>("grep", &roots).needs(Read).read_only(),
-            Export::new::<glob::Glob>("glob", &roots).needs(Read).read_only(),
+            Export::new::<grep::Grep>("grep", &roots)
+                .needs(Read)
+                .read_only(),
+            Export::new::<glob::Glob>("glob", &roots)
+                .needs(Read)
+                .read_only(),
             Export::new::<ls::Ls>("ls", &roots).needs(Read).read_only(),
         ])
     },

@@ -59,7 +59,10 @@ impl Operation for Read {
                 (_, kind) => return describe(&place, reader, metadata.len(), kind),
             }
             let page = self.page(&mut reader).map_err(failed)?;
-            Ok(titled(format!("Read {}", place.given), self.text(&place, page)?.into()))
+            Ok(titled(
+                format!("Read {}", place.given),
+                self.text(&place, page)?.into(),
+            ))
         })
         .await
     }
@@ -81,7 +84,11 @@ struct Page {
 impl Read {
     /// Passes over `offset` lines and reads until the page or the file is full.
     fn page(&self, reader: &mut impl BufRead) -> std::io::Result<Page> {
-        let size = if self.limit.is_some() { LARGEST_PAGE } else { PAGE };
+        let size = if self.limit.is_some() {
+            LARGEST_PAGE
+        } else {
+            PAGE
+        };
         let mut page = Page::default();
         while page.seen < self.offset {
             if next_line(reader, 0)?.is_none() {
@@ -104,14 +111,23 @@ impl Read {
 
     /// The page as the model sees it, with a word about what follows.
     fn text(&self, place: &Place, page: Page) -> Result<String, ToolError> {
-        let Page { mut text, seen, count, more } = page;
+        let Page {
+            mut text,
+            seen,
+            count,
+            more,
+        } = page;
         if more {
             let _ = write!(text, "\n[There are more lines: go on with offset {seen}.]");
         } else if count == 0 && self.offset == 0 {
             text = "[The file is empty.]".to_owned();
         } else if count == 0 {
-            let message = format!("`{}` has {seen} lines: there is no line at offset {}", place.given, self.offset);
-            return Err(errors::invalid(message).suggest("offset is the number of lines to pass over, from 0"));
+            let message = format!(
+                "`{}` has {seen} lines: there is no line at offset {}",
+                place.given, self.offset
+            );
+            return Err(errors::invalid(message)
+                .suggest("offset is the number of lines to pass over, from 0"));
         }
         Ok(text)
     }
@@ -124,8 +140,17 @@ impl Page {
             Some(rest) if self.seen == 1 => rest,
             _ => &line.bytes,
         };
-        let bytes = if line.cut > 0 { without_cut_end(bytes) } else { bytes };
-        let _ = writeln!(self.text, "{:>6}\t{}", self.seen, String::from_utf8_lossy(bytes));
+        let bytes = if line.cut > 0 {
+            without_cut_end(bytes)
+        } else {
+            bytes
+        };
+        let _ = writeln!(
+            self.text,
+            "{:>6}\t{}",
+            self.seen,
+            String::from_utf8_lossy(bytes)
+        );
         if line.cut > 0 {
             let _ = writeln!(self.text, "[{} more bytes in this line]", line.cut);
         }
@@ -140,7 +165,10 @@ fn describe(
     kind: Option<&'static str>,
 ) -> Result<ToolOutput, ToolError> {
     let media_type = kind.unwrap_or("application/octet-stream");
-    let text = format!("[{} is a binary file ({media_type}, {size} bytes).]", place.given);
+    let text = format!(
+        "[{} is a binary file ({media_type}, {size} bytes).]",
+        place.given
+    );
     let mut output = titled(format!("Looked at {}", place.given), text.into());
     if media_type.starts_with("image/") && size <= LARGEST_IMAGE {
         let mut bytes = Vec::new();
@@ -148,9 +176,16 @@ fn describe(
             .rewind()
             .and_then(|()| reader.take(LARGEST_IMAGE).read_to_end(&mut bytes))
             .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
-        let name = place.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = place
+            .path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
         let data = STANDARD.encode(bytes);
-        output.attachments.push(Attachment { media_type: media_type.to_owned(), data, name });
+        output.attachments.push(Attachment {
+            media_type: media_type.to_owned(),
+            data,
+            name,
+        });
     }
     Ok(output)
 }
@@ -170,5 +205,8 @@ fn kind_of(start: &[u8]) -> Option<&'static str> {
     if start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP") {
         return Some("image/webp");
     }
-    KINDS.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, kind)| *kind)
+    KINDS
+        .iter()
+        .find(|(magic, _)| start.starts_with(magic))
+        .map(|(_, kind)| *kind)
 }

@@ -31,12 +31,20 @@ pub(super) struct Hits {
 impl Hits {
     /// At least `most` matches, if there are so many, and those of the file that is one too many.
     pub(super) fn new(most: u32) -> Self {
-        Hits { most: usize::try_from(most).unwrap_or(usize::MAX), files: BTreeMap::new(), matches: 0 }
+        Hits {
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+            files: BTreeMap::new(),
+            matches: 0,
+        }
     }
 
     /// Whether what `file` holds would stand in the result.
     pub(super) fn wants(&self, file: &Path) -> bool {
-        self.matches <= self.most || self.files.last_key_value().is_none_or(|(last, _)| file < last.as_path())
+        self.matches <= self.most
+            || self
+                .files
+                .last_key_value()
+                .is_none_or(|(last, _)| file < last.as_path())
     }
 
     /// Takes what a file holds, and lets go of files that now stand behind enough matches.
@@ -59,23 +67,40 @@ impl Hits {
 
     /// Files with what they hold.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &[Line])> {
-        self.files.iter().map(|(file, lines)| (file.as_path(), lines.as_slice()))
+        self.files
+            .iter()
+            .map(|(file, lines)| (file.as_path(), lines.as_slice()))
     }
 }
 
 fn matches(lines: &[Line]) -> usize {
-    lines.iter().filter(|line| matches!(line, Line::Match { .. })).count()
+    lines
+        .iter()
+        .filter(|line| matches!(line, Line::Match { .. }))
+        .count()
 }
 
 /// Looks into text files; one that holds a zero byte is not text.
 pub(super) fn searcher(context: usize) -> Searcher {
     let mut builder = SearcherBuilder::new();
-    builder.binary_detection(BinaryDetection::quit(0)).before_context(context).after_context(context).build()
+    builder
+        .binary_detection(BinaryDetection::quit(0))
+        .before_context(context)
+        .after_context(context)
+        .build()
 }
 
 /// What one file holds, up to one match more than are wanted. One that cannot be read holds nothing.
-pub(super) fn search_file(searcher: &mut Searcher, matcher: &RegexMatcher, file: &Path, most: u32) -> Vec<Line> {
-    let mut lines = Lines { lines: Vec::new(), left: u64::from(most) + 1 };
+pub(super) fn search_file(
+    searcher: &mut Searcher,
+    matcher: &RegexMatcher,
+    file: &Path,
+    most: u32,
+) -> Vec<Line> {
+    let mut lines = Lines {
+        lines: Vec::new(),
+        left: u64::from(most) + 1,
+    };
     let _ = searcher.search_path(matcher, file, &mut lines);
     lines.lines
 }
@@ -91,12 +116,18 @@ impl Sink for &mut Lines {
 
     fn matched(&mut self, _: &Searcher, line: &SinkMatch<'_>) -> Result<bool, io::Error> {
         self.left -= 1;
-        self.lines.push(Line::Match { number: line.line_number().unwrap_or(0), text: shown(line.bytes()) });
+        self.lines.push(Line::Match {
+            number: line.line_number().unwrap_or(0),
+            text: shown(line.bytes()),
+        });
         Ok(self.left > 0)
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
-        self.lines.push(Line::Beside { number: line.line_number().unwrap_or(0), text: shown(line.bytes()) });
+        self.lines.push(Line::Beside {
+            number: line.line_number().unwrap_or(0),
+            text: shown(line.bytes()),
+        });
         Ok(true)
     }
 
@@ -122,7 +153,12 @@ mod tests {
     use super::*;
 
     fn lines(count: usize) -> Vec<Line> {
-        (0..count).map(|_| Line::Match { number: 1, text: String::new() }).collect()
+        (0..count)
+            .map(|_| Line::Match {
+                number: 1,
+                text: String::new(),
+            })
+            .collect()
     }
 
     proptest! {

@@ -23,15 +23,19 @@ pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
     cancellation: &'a CancellationToken,
     mut visitor: impl FnMut() -> V,
 ) {
-    let ignored: Vec<Gitignore> =
-        between(root, folder).map(|folder| Gitignore::new(folder.join(".gitignore")).0).collect();
+    let ignored: Vec<Gitignore> = between(root, folder)
+        .map(|folder| Gitignore::new(folder.join(".gitignore")).0)
+        .collect();
     let mut builder = WalkBuilder::new(folder);
     builder.require_git(false).parents(false);
     builder.threads(std::thread::available_parallelism().map_or(1, NonZero::get));
     if !ignored.is_empty() {
         builder.filter_entry(move |entry: &DirEntry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            entry.depth() == 0 || !ignored.iter().any(|rules| rules.matched(entry.path(), is_folder).is_ignore())
+            entry.depth() == 0
+                || !ignored
+                    .iter()
+                    .any(|rules| rules.matched(entry.path(), is_folder).is_ignore())
         });
     }
     builder.build_parallel().run(|| {
@@ -76,7 +80,10 @@ pub(super) fn files(
 
 /// The folders from the root down to, and without, `folder`.
 fn between<'a>(root: &'a Root, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
-    folder.ancestors().skip(1).take_while(|above| above.starts_with(root.folder()))
+    folder
+        .ancestors()
+        .skip(1)
+        .take_while(|above| above.starts_with(root.folder()))
 }
 
 /// A glob over paths below a folder. Without a slash it looks at the name alone.
@@ -91,15 +98,22 @@ impl PathGlob {
         let pattern = glob.strip_prefix("./").unwrap_or(glob);
         let built = GlobBuilder::new(pattern).literal_separator(true).build();
         let matcher = built
-            .map_err(|error| errors::invalid(format!("the glob `{glob}` is wrong: {}", error.kind())))?
+            .map_err(|error| {
+                errors::invalid(format!("the glob `{glob}` is wrong: {}", error.kind()))
+            })?
             .compile_matcher();
-        Ok(PathGlob { matcher, name_alone: !pattern.contains('/') })
+        Ok(PathGlob {
+            matcher,
+            name_alone: !pattern.contains('/'),
+        })
     }
 
     /// Whether a path, relative to the folder of the search, fits.
     pub(super) fn fits(&self, path: &Path) -> bool {
         if self.name_alone {
-            return path.file_name().is_some_and(|name| self.matcher.is_match(name));
+            return path
+                .file_name()
+                .is_some_and(|name| self.matcher.is_match(name));
         }
         self.matcher.is_match(path)
     }

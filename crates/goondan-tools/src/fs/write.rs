@@ -30,7 +30,11 @@ impl Operation for Write {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
-            let before = if place.path.exists() { read_text(&root, &place)? } else { String::new() };
+            let before = if place.path.exists() {
+                read_text(&root, &place)?
+            } else {
+                String::new()
+            };
             Ok(Some(diff(&place.given, &before, &self.content)))
         })
         .await

@@ -8,17 +8,23 @@ use crate::errors;
 /// The value at `path`, if there is one.
 pub(super) fn find<'a>(data: &'a Value, path: &str) -> Result<Option<&'a Value>, ToolError> {
     let segments = parse(path).map_err(|problem| {
-        errors::invalid(format!("the path `{path}` is wrong: {problem}"))
-            .suggest("write it like `users[0].name`, or `[\"odd key\"]` for a key with dots or brackets")
+        errors::invalid(format!("the path `{path}` is wrong: {problem}")).suggest(
+            "write it like `users[0].name`, or `[\"odd key\"]` for a key with dots or brackets",
+        )
     })?;
-    Ok(segments.iter().try_fold(data, |value, segment| step(value, segment)))
+    Ok(segments
+        .iter()
+        .try_fold(data, |value, segment| step(value, segment)))
 }
 
 /// One level down: a key of an object, or a position in an array.
 fn step<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields.get(segment),
-        Value::Array(items) => segment.parse::<usize>().ok().and_then(|index| items.get(index)),
+        Value::Array(items) => segment
+            .parse::<usize>()
+            .ok()
+            .and_then(|index| items.get(index)),
         _ => None,
     }
 }
@@ -57,12 +63,18 @@ fn name(rest: &str) -> Result<(String, &str), String> {
 fn bracket(inner: &str) -> Result<(String, &str), String> {
     for quote in ['"', '\''] {
         if let Some(key) = inner.strip_prefix(quote) {
-            let (key, after) = key.split_once(quote).ok_or_else(|| format!("the quote in `[{inner}` is not closed"))?;
-            let after = after.strip_prefix(']').ok_or_else(|| format!("`]` is missing in `[{inner}`"))?;
+            let (key, after) = key
+                .split_once(quote)
+                .ok_or_else(|| format!("the quote in `[{inner}` is not closed"))?;
+            let after = after
+                .strip_prefix(']')
+                .ok_or_else(|| format!("`]` is missing in `[{inner}`"))?;
             return Ok((key.to_owned(), after));
         }
     }
-    let (segment, after) = inner.split_once(']').ok_or_else(|| format!("`]` is missing in `[{inner}`"))?;
+    let (segment, after) = inner
+        .split_once(']')
+        .ok_or_else(|| format!("`]` is missing in `[{inner}`"))?;
     if segment.is_empty() {
         return Err("there is nothing between the brackets".to_owned());
     }
@@ -97,10 +109,15 @@ mod tests {
 
     #[test]
     fn wrong_paths_say_what_is_wrong() {
-        for path in ["a..b", "a.", "a[", "a[]", "a[\"x]", "a[\"x\"", "a]b", "a[0]b", ".."] {
+        for path in [
+            "a..b", "a.", "a[", "a[]", "a[\"x]", "a[\"x\"", "a]b", "a[0]b", "..",
+        ] {
             let error = find(&json!({}), path).unwrap_err();
             assert!(error.message.contains(path), "{path}: {}", error.message);
-            assert_eq!(error.code.as_deref(), Some(Code::TOOL_INVALID_ARGS.as_str()));
+            assert_eq!(
+                error.code.as_deref(),
+                Some(Code::TOOL_INVALID_ARGS.as_str())
+            );
         }
     }
 

@@ -28,7 +28,9 @@ impl Shell<'_> {
             let (word, folder, roots) = (word.clone(), scope.folder.clone(), self.line.roots());
             let layers = self.line.launcher.layers(&self.line.ctx, &[]);
             let looking = move || start::inside(&layers, || Ok(names(&word, &folder, &roots)));
-            return tokio::task::spawn_blocking(looking).await.map_err(io::Error::other)?;
+            return tokio::task::spawn_blocking(looking)
+                .await
+                .map_err(io::Error::other)?;
         }
         let mut text = Vec::new();
         for piece in &word.pieces {
@@ -58,7 +60,9 @@ impl Shell<'_> {
         end?;
         read?;
         if printed.len() as u64 > LONGEST_OUTPUT {
-            return Err(io::Error::other("a command prints more than fits into an argument"));
+            return Err(io::Error::other(
+                "a command prints more than fits into an argument",
+            ));
         }
         printed.retain(|byte| *byte != 0);
         while printed.last() == Some(&b'\n') {
@@ -89,10 +93,18 @@ fn names(word: &Word, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> {
             found.iter_mut().for_each(|name| name.push("/"));
         }
         let is_last = index + 1 == parts.len();
-        found = found.iter().flat_map(|before| below(before, part, folder, roots, is_last)).take(MOST_NAMES).collect();
+        found = found
+            .iter()
+            .flat_map(|before| below(before, part, folder, roots, is_last))
+            .take(MOST_NAMES)
+            .collect();
     }
     found.sort();
-    if found.is_empty() { vec![literal(word)] } else { found }
+    if found.is_empty() {
+        vec![literal(word)]
+    } else {
+        found
+    }
 }
 
 /// The pattern as a text.
@@ -111,21 +123,33 @@ fn parts(word: &Word) -> Vec<Part> {
     let mut parts = vec![Part::new()];
     for piece in &word.pieces {
         let Piece::Text(text) = piece else {
-            parts.last_mut().into_iter().for_each(|part| part.push(piece.clone()));
+            parts
+                .last_mut()
+                .into_iter()
+                .for_each(|part| part.push(piece.clone()));
             continue;
         };
         for (index, name) in text.split('/').enumerate() {
             if index > 0 {
                 parts.push(Part::new());
             }
-            parts.last_mut().into_iter().for_each(|part| part.push(Piece::Text(name.to_owned())));
+            parts
+                .last_mut()
+                .into_iter()
+                .for_each(|part| part.push(Piece::Text(name.to_owned())));
         }
     }
     parts
 }
 
 /// What matches `part` in the folder that `before` names.
-fn below(before: &OsString, part: &Part, folder: &Path, roots: &[PathBuf], is_last: bool) -> Vec<OsString> {
+fn below(
+    before: &OsString,
+    part: &Part,
+    folder: &Path,
+    roots: &[PathBuf],
+    is_last: bool,
+) -> Vec<OsString> {
     let joined = |name: &std::ffi::OsStr| {
         let mut whole = before.clone();
         whole.push(name);
@@ -137,9 +161,15 @@ fn below(before: &OsString, part: &Part, folder: &Path, roots: &[PathBuf], is_la
         let is_there = whole.is_empty() || place(&whole).symlink_metadata().is_ok();
         return if is_there { vec![whole] } else { Vec::new() };
     }
-    let Some(matcher) = matcher(part) else { return Vec::new() };
+    let Some(matcher) = matcher(part) else {
+        return Vec::new();
+    };
     let hides = begins_open(part);
-    let inside = if before.is_empty() { folder.to_owned() } else { place(before) };
+    let inside = if before.is_empty() {
+        folder.to_owned()
+    } else {
+        place(before)
+    };
     // Who looks here is in the sandboxes of agents alone: it looks where the line may be, and nowhere else.
     let real = inside.canonicalize().unwrap_or_default();
     if !roots.iter().any(|root| real.starts_with(root)) {
@@ -156,7 +186,15 @@ fn below(before: &OsString, part: &Part, folder: &Path, roots: &[PathBuf], is_la
 
 /// The text of a part without a pattern.
 fn plain(part: &Part) -> Option<String> {
-    part.iter().map(|piece| if let Piece::Text(text) = piece { Some(text.as_str()) } else { None }).collect()
+    part.iter()
+        .map(|piece| {
+            if let Piece::Text(text) = piece {
+                Some(text.as_str())
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// Matches the names of a part; nothing where its pattern is none.
@@ -179,6 +217,8 @@ fn matcher(part: &Part) -> Option<GlobMatcher> {
 
 /// Whether a part begins with a pattern, which does not match what is hidden by a dot.
 fn begins_open(part: &Part) -> bool {
-    let first = part.iter().find(|piece| **piece != Piece::Text(String::new()));
+    let first = part
+        .iter()
+        .find(|piece| **piece != Piece::Text(String::new()));
     matches!(first, Some(Piece::Star | Piece::Question))
 }

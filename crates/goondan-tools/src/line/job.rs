@@ -108,9 +108,9 @@ impl Job {
         let (output, output_end) = io::pipe()?;
         let (errors, errors_end) = io::pipe()?;
         let (input_end, input) = match input {
-            true => {
-                io::pipe().map(|(end, input): (PipeReader, PipeWriter)| (Stream::Reader(Arc::new(end)), Some(input)))?
-            }
+            true => io::pipe().map(|(end, input): (PipeReader, PipeWriter)| {
+                (Stream::Reader(Arc::new(end)), Some(input))
+            })?,
             false => (Stream::Null, None),
         };
         let writer = |end| Stream::Writer(Arc::new(end));
@@ -177,7 +177,9 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        lock(&self.groups).iter().for_each(|group| signal.send_to(*group));
+        lock(&self.groups)
+            .iter()
+            .for_each(|group| signal.send_to(*group));
     }
 }
 

@@ -68,10 +68,15 @@ impl Line {
         folder: PathBuf,
         environment: Environment,
     ) -> io::Result<Line> {
-        let workdir = ctx.workdir.canonicalize().unwrap_or_else(|_| ctx.workdir.clone());
+        let workdir = ctx
+            .workdir
+            .canonicalize()
+            .unwrap_or_else(|_| ctx.workdir.clone());
         // Somebody may have put a link in its place since it was judged.
         if !direct.is_outside && !folder.starts_with(&workdir) {
-            return Err(io::Error::other("the folder to run in has been moved meanwhile"));
+            return Err(io::Error::other(
+                "the folder to run in has been moved meanwhile",
+            ));
         }
         Ok(Line {
             programs: shell::programs(&script),
@@ -80,15 +85,28 @@ impl Line {
             contained: direct.commands.clone(),
             files: direct.files.clone(),
             launcher: launcher.clone(),
-            ctx: ToolContext { workdir, ..ctx.clone() },
+            ctx: ToolContext {
+                workdir,
+                ..ctx.clone()
+            },
             folder,
             environment,
         })
     }
 
-    async fn run(self: Arc<Self>, streams: Streams, running: Arc<Running>) -> io::Result<ExitStatus> {
-        let mut scope = Scope { folder: self.folder.clone(), streams };
-        let shell = Shell { line: &self, running: &running };
+    async fn run(
+        self: Arc<Self>,
+        streams: Streams,
+        running: Arc<Running>,
+    ) -> io::Result<ExitStatus> {
+        let mut scope = Scope {
+            folder: self.folder.clone(),
+            streams,
+        };
+        let shell = Shell {
+            line: &self,
+            running: &running,
+        };
         shell.script(&self.script, &mut scope).await
     }
 }
@@ -101,7 +119,11 @@ struct Shell<'a> {
 }
 
 impl<'a> Shell<'a> {
-    fn script<'s>(self, script: &'s Script, scope: &'s mut Scope) -> Future<'s, io::Result<ExitStatus>>
+    fn script<'s>(
+        self,
+        script: &'s Script,
+        scope: &'s mut Scope,
+    ) -> Future<'s, io::Result<ExitStatus>>
     where
         'a: 's,
     {
@@ -141,12 +163,16 @@ impl<'a> Shell<'a> {
             stages.push(async move { self.stage(stage, &mut own).await });
         }
         let ends = join_all(stages).await;
-        ends.into_iter().next_back().unwrap_or_else(|| Ok(failed_with(0)))
+        ends.into_iter()
+            .next_back()
+            .unwrap_or_else(|| Ok(failed_with(0)))
     }
 
     async fn stage(self, stage: &Stage, scope: &mut Scope) -> io::Result<ExitStatus> {
         match stage {
-            Stage::Command(command) if command.name() == CD => self.change_folder(command, scope).await,
+            Stage::Command(command) if command.name() == CD => {
+                self.change_folder(command, scope).await
+            }
             Stage::Command(command) => self.command(command, scope).await,
             Stage::Group(group) => self.group(group, scope).await,
         }
@@ -154,7 +180,10 @@ impl<'a> Shell<'a> {
 
     async fn group(self, group: &Group, scope: &Scope) -> io::Result<ExitStatus> {
         let mut own = scope.clone();
-        if let Err(reason) = own.streams.redirect(self.line, &scope.folder, &group.redirects)? {
+        if let Err(reason) = own
+            .streams
+            .redirect(self.line, &scope.folder, &group.redirects)?
+        {
             return own.streams.complain(reason, FAILED).await;
         }
         self.script(&group.script, &mut own).await
@@ -164,7 +193,10 @@ impl<'a> Shell<'a> {
         let given = command.folder().unwrap_or_default();
         let folder = by_text(&scope.folder.join(&given));
         if !folder.is_dir() {
-            return scope.streams.complain(format!("cd: there is no folder {given}"), FAILED).await;
+            return scope
+                .streams
+                .complain(format!("cd: there is no folder {given}"), FAILED)
+                .await;
         }
         scope.folder = folder;
         Ok(failed_with(0))
@@ -184,21 +216,41 @@ impl<'a> Shell<'a> {
             Ok(found) => found,
             Err((reason, code)) => return streams.complain(reason, code).await,
         };
-        let mut started = process::command(&found.path, &scope.folder, self.line.environment(command, &scope.folder));
+        let mut started = process::command(
+            &found.path,
+            &scope.folder,
+            self.line.environment(command, &scope.folder),
+        );
         #[cfg(unix)]
         started.arg0(&name);
         started.args(words.iter().skip(1));
-        let inner = self.line.programs.get(command.number).into_iter().flatten().filter(|inner| **inner != name);
+        let inner = self
+            .line
+            .programs
+            .get(command.number)
+            .into_iter()
+            .flatten()
+            .filter(|inner| **inner != name);
         let inner: Vec<&String> = inner.collect();
-        if let Some(other) = inner.iter().find(|inner| self.line.is_elsewhere(inner, &scope.folder)) {
+        if let Some(other) = inner
+            .iter()
+            .find(|inner| self.line.is_elsewhere(inner, &scope.folder))
+        {
             return streams.complain(elsewhere(other), NOT_STARTED).await;
         }
-        let beside: Vec<Found> =
-            inner.into_iter().filter_map(|inner| self.line.find(inner, &scope.folder).ok()).collect();
-        let contained = self.line.contained.get(command.number).map_or(&[][..], Vec::as_slice);
+        let beside: Vec<Found> = inner
+            .into_iter()
+            .filter_map(|inner| self.line.find(inner, &scope.folder).ok())
+            .collect();
+        let contained = self
+            .line
+            .contained
+            .get(command.number)
+            .map_or(&[][..], Vec::as_slice);
         let (launcher, ctx) = (&self.line.launcher, &self.line.ctx);
-        let mut contained =
-            launcher.confine_command(started, ctx, &found, &beside, contained).map_err(io::Error::other)?;
+        let mut contained = launcher
+            .confine_command(started, ctx, &found, &beside, contained)
+            .map_err(io::Error::other)?;
         streams.give_to(&mut contained.command)?;
         let group = Processes::spawn_patiently(contained).await;
         match group {
@@ -206,8 +258,14 @@ impl<'a> Shell<'a> {
                 drop(streams);
                 self.running.wait_for(group).await
             }
-            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NoSandbox>()) => Err(error),
-            Err(error) => streams.complain(format!("{name}: {error}"), NOT_STARTED).await,
+            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NoSandbox>()) => {
+                Err(error)
+            }
+            Err(error) => {
+                streams
+                    .complain(format!("{name}: {error}"), NOT_STARTED)
+                    .await
+            }
         }
     }
 }
@@ -218,13 +276,22 @@ impl Line {
         let mut environment = self.environment.clone();
         environment.insert("PATH".into(), self.path());
         environment.insert("PWD".into(), folder.into());
-        environment.extend(command.assignments.iter().map(|(name, value)| (name.into(), value.into())));
+        environment.extend(
+            command
+                .assignments
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
         environment
     }
 
     /// The folders that programs are looked for in, without those that an agent may fill.
     fn path(&self) -> OsString {
-        let given = self.environment.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+        let given = self
+            .environment
+            .get(OsStr::new("PATH"))
+            .cloned()
+            .unwrap_or_default();
         let folders: Vec<PathBuf> = programs::folders(&given, &[&self.ctx.workdir]).collect();
         std::env::join_paths(folders).unwrap_or_default()
     }
@@ -236,7 +303,9 @@ impl Line {
 
     /// Whether `./x` is another file here than the one that was judged: that of the working folder.
     fn is_elsewhere(&self, name: &str, folder: &Path) -> bool {
-        name.contains('/') && !name.starts_with('/') && by_text(folder) != by_text(&self.ctx.workdir)
+        name.contains('/')
+            && !name.starts_with('/')
+            && by_text(folder) != by_text(&self.ctx.workdir)
     }
 
     /// The program that a name stands for, or why there is none and what a shell would say.
@@ -265,5 +334,6 @@ fn elsewhere(name: &str) -> String {
 
 /// An absolute path without `.` and `..`, as a shell goes there.
 fn by_text(path: &Path) -> PathBuf {
-    path.to_str().map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
+    path.to_str()
+        .map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
 }

@@ -66,7 +66,10 @@ impl Streams {
     /// Lets a command have them.
     pub(super) fn give_to(&self, command: &mut Command) -> io::Result<()> {
         let [input, output, errors] = &self.0;
-        command.stdin(input.stdio()?).stdout(output.stdio()?).stderr(errors.stdio()?);
+        command
+            .stdin(input.stdio()?)
+            .stdout(output.stdio()?)
+            .stderr(errors.stdio()?);
         Ok(())
     }
 
@@ -89,12 +92,19 @@ impl Streams {
                     continue;
                 }
                 Target::Read(path) => (path, For::Reading),
-                Target::Write { path, append: false } => (path, For::Writing),
+                Target::Write {
+                    path,
+                    append: false,
+                } => (path, For::Writing),
                 Target::Write { path, append: true } => (path, For::Appending),
             };
             let contained = shell::file(target).and_then(|file| line.files.get(&file));
-            let layers = line.launcher.layers(&line.ctx, contained.map_or(&[], Vec::as_slice));
-            match start::inside(&layers, || Ok(opened(line, folder, path, what, !layers.is_empty())))? {
+            let layers = line
+                .launcher
+                .layers(&line.ctx, contained.map_or(&[], Vec::as_slice));
+            match start::inside(&layers, || {
+                Ok(opened(line, folder, path, what, !layers.is_empty()))
+            })? {
                 Ok(opened) => self.set(*stream, opened),
                 Err(reason) => return Ok(Err(reason)),
             }
@@ -121,11 +131,19 @@ enum For {
 
 /// Opens a file where it was judged to lie: below the working folder, whatever links there are, or at the very place
 /// outside that a rule allows.
-fn opened(line: &Line, folder: &Path, path: &str, what: For, in_sandbox: bool) -> Result<Stream, String> {
+fn opened(
+    line: &Line,
+    folder: &Path,
+    path: &str,
+    what: For,
+    in_sandbox: bool,
+) -> Result<Stream, String> {
     let place = folder.join(path);
     let failed = |error: &io::Error| match error.kind() {
         io::ErrorKind::PermissionDenied if in_sandbox => {
-            format!("{path}: the sandbox of the command, of the tool or of an agent does not let it be opened")
+            format!(
+                "{path}: the sandbox of the command, of the tool or of an agent does not let it be opened"
+            )
         }
         _ => format!("{path}: {}", reason(error)),
     };
@@ -147,7 +165,10 @@ fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
         For::Writing | For::Appending => shell::is_protected(&below),
     };
     if is_hidden && !is_named(given) {
-        let message = format!("`{}` is a protected place, and was not judged as one", place.path.display());
+        let message = format!(
+            "`{}` is a protected place, and was not judged as one",
+            place.path.display()
+        );
         return Err(ToolError::new(message).code(Code::TOOL_DENIED));
     }
     match what {
@@ -159,13 +180,18 @@ fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
 
 /// Whether a path names a protected place in its last part, where everybody sees it.
 fn is_named(given: &Path) -> bool {
-    given.file_name().is_some_and(|name| shell::is_protected(&name.to_string_lossy()))
+    given
+        .file_name()
+        .is_some_and(|name| shell::is_protected(&name.to_string_lossy()))
 }
 
 fn outside(place: &Path, what: For) -> io::Result<File> {
     let place = without_links(place)?;
     // What such files lead to belongs to whoever opens them: a terminal, another process.
-    if ["/dev", "/proc", "/sys"].iter().any(|folder| place.starts_with(folder)) {
+    if ["/dev", "/proc", "/sys"]
+        .iter()
+        .any(|folder| place.starts_with(folder))
+    {
         return Err(io::Error::other("it is not an ordinary file"));
     }
     let how = match what {
@@ -187,7 +213,15 @@ fn outside(place: &Path, what: For) -> io::Result<File> {
 fn without_links(place: &Path) -> io::Result<PathBuf> {
     let place = super::by_text(place);
     let leads_away = || io::Error::other("a link leads away from it");
-    let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else { return Err(leads_away()) };
-    let is_link = place.symlink_metadata().is_ok_and(|about| about.is_symlink());
-    if is_link || folder.canonicalize()? != folder { Err(leads_away()) } else { Ok(folder.join(name)) }
+    let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else {
+        return Err(leads_away());
+    };
+    let is_link = place
+        .symlink_metadata()
+        .is_ok_and(|about| about.is_symlink());
+    if is_link || folder.canonicalize()? != folder {
+        Err(leads_away())
+    } else {
+        Ok(folder.join(name))
+    }
 }

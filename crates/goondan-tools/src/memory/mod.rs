@@ -45,16 +45,30 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     )],
     open: |opening| {
         let settings: Settings = opening.config()?;
-        let model = settings.embeddings.map(|embeddings| match embeddings.model_ref.strip_prefix("Model/") {
-            Some(name) if !name.is_empty() => Ok(name.to_owned()),
-            _ => Err(ConfigError::NoModel("embeddings.modelRef")),
+        let model = settings.embeddings.map(|embeddings| {
+            match embeddings.model_ref.strip_prefix("Model/") {
+                Some(name) if !name.is_empty() => Ok(name.to_owned()),
+                _ => Err(ConfigError::NoModel("embeddings.modelRef")),
+            }
         });
-        let cache = opening.state.cache_dir.as_ref().map(|folder| folder.join("embeddings"));
-        let shared = Arc::new(Shared { model: model.transpose()?, cache, vectors: Vectors::default() });
+        let cache = opening
+            .state
+            .cache_dir
+            .as_ref()
+            .map(|folder| folder.join("embeddings"));
+        let shared = Arc::new(Shared {
+            model: model.transpose()?,
+            cache,
+            vectors: Vectors::default(),
+        });
         let none = Arc::new(());
         Ok(vec![
-            Export::new::<Search>("search", &shared).needs(Permission::Read).read_only(),
-            Export::new::<Get>("get", &none).needs(Permission::Read).read_only(),
+            Export::new::<Search>("search", &shared)
+                .needs(Permission::Read)
+                .read_only(),
+            Export::new::<Get>("get", &none)
+                .needs(Permission::Read)
+                .read_only(),
         ])
     },
     ..Builtin::BLANK
@@ -109,8 +123,14 @@ impl Operation for Search {
         let root = Root::of(ctx)?;
         let query = self.query.clone();
         let (found, by_words) = blocking(move || {
-            let found: Vec<_> = notes(&root)?.into_iter().flat_map(|note| passages_of(&root, &note)).collect();
-            let texts: Vec<&str> = found.iter().map(|(_, passage)| passage.text.as_str()).collect();
+            let found: Vec<_> = notes(&root)?
+                .into_iter()
+                .flat_map(|note| passages_of(&root, &note))
+                .collect();
+            let texts: Vec<&str> = found
+                .iter()
+                .map(|(_, passage)| passage.text.as_str())
+                .collect();
             let ranked = rank::rank(&texts, &query);
             Ok((found, ranked))
         })
@@ -120,10 +140,16 @@ impl Operation for Search {
             Some(model) => match shared.by_meaning(ctx, model, &self.query, &found).await {
                 Ok(likeness) => (both(&by_words, &likeness), None),
                 // Words alone are better than nothing.
-                Err(error) => (by_words, Some(format!("searched by words alone: {}", error.message))),
+                Err(error) => (
+                    by_words,
+                    Some(format!("searched by words alone: {}", error.message)),
+                ),
             },
         };
-        let fitting = ranked.into_iter().filter(|(_, score)| *score >= self.min_score).take(self.max_results);
+        let fitting = ranked
+            .into_iter()
+            .filter(|(_, score)| *score >= self.min_score)
+            .take(self.max_results);
         let results: Vec<Value> = fitting
             .map(|(index, score)| {
                 let (path, passage) = &found[index];
@@ -131,7 +157,11 @@ impl Operation for Search {
                 json!({"path": path, "from": passage.from, "to": passage.to, "score": score, "snippet": snippet})
             })
             .collect();
-        let title = format!("Remembered {} passage{}", results.len(), if results.len() == 1 { "" } else { "s" });
+        let title = format!(
+            "Remembered {} passage{}",
+            results.len(),
+            if results.len() == 1 { "" } else { "s" }
+        );
         let mut output = json!({"count": results.len(), "results": results});
         if let Some(note) = note {
             output["note"] = note.into();
@@ -149,18 +179,30 @@ impl Shared {
         query: &str,
         found: &[(String, Passage)],
     ) -> Result<Vec<f64>, ToolError> {
-        let mut texts: Vec<String> = found.iter().map(|(_, passage)| passage.text.clone()).collect();
+        let mut texts: Vec<String> = found
+            .iter()
+            .map(|(_, passage)| passage.text.clone())
+            .collect();
         texts.push(query.to_owned());
         let power = powers::embeddings(ctx)?;
-        let mut vectors = self.vectors.of(power, model, self.cache.as_deref(), &texts).await?;
+        let mut vectors = self
+            .vectors
+            .of(power, model, self.cache.as_deref(), &texts)
+            .await?;
         let query = vectors.pop().unwrap_or_else(|| Arc::from([]));
-        Ok(vectors.iter().map(|vector| likeness(vector, &query)).collect())
+        Ok(vectors
+            .iter()
+            .map(|vector| likeness(vector, &query))
+            .collect())
     }
 }
 
 /// Scores by words and by meaning together, the best first.
 fn both(by_words: &[(usize, f64)], by_meaning: &[f64]) -> Vec<(usize, f64)> {
-    let mut scores: Vec<f64> = by_meaning.iter().map(|likeness| MEANING * likeness).collect();
+    let mut scores: Vec<f64> = by_meaning
+        .iter()
+        .map(|likeness| MEANING * likeness)
+        .collect();
     for (index, score) in by_words {
         scores[*index] += (1.0 - MEANING) * score;
     }
@@ -218,7 +260,10 @@ fn page(lines: &[&str], from: usize) -> String {
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
         if index > 0 && text.len() + line.len() > PAGE {
-            text.push_str(&format!("[There are more lines: go on with from {}.]", from + index));
+            text.push_str(&format!(
+                "[There are more lines: go on with from {}.]",
+                from + index
+            ));
             return text;
         }
         text.push_str(line);
@@ -229,13 +274,26 @@ fn page(lines: &[&str], from: usize) -> String {
 
 /// The notes that there are, in the order of their paths.
 fn notes(root: &Root) -> Result<Vec<PathBuf>, ToolError> {
-    let mut notes = Vec::from_iter([root.folder().join(NOTE)].into_iter().filter(|note| note.is_file()));
+    let mut notes = Vec::from_iter(
+        [root.folder().join(NOTE)]
+            .into_iter()
+            .filter(|note| note.is_file()),
+    );
     // The folder itself may be a link, as long as it stays inside.
     let folder = root.resolve(FOLDER)?.path;
     if folder.is_dir() {
-        let entries = WalkBuilder::new(folder).standard_filters(false).sort_by_file_path(Path::cmp).build();
-        let files = entries.filter_map(Result::ok).map(ignore::DirEntry::into_path);
-        notes.extend(files.filter(|file| is_markdown(file) && file.is_file()).take(MOST_NOTES));
+        let entries = WalkBuilder::new(folder)
+            .standard_filters(false)
+            .sort_by_file_path(Path::cmp)
+            .build();
+        let files = entries
+            .filter_map(Result::ok)
+            .map(ignore::DirEntry::into_path);
+        notes.extend(
+            files
+                .filter(|file| is_markdown(file) && file.is_file())
+                .take(MOST_NOTES),
+        );
     }
     Ok(notes)
 }
@@ -243,8 +301,14 @@ fn notes(root: &Root) -> Result<Vec<PathBuf>, ToolError> {
 /// The passages of a note with its path. A note that cannot be read has none.
 fn passages_of(root: &Root, note: &Path) -> Vec<(String, passages::Passage)> {
     let path = root.relative(note).display().to_string();
-    let text = root.resolve(&path).and_then(|place| read_text(root, &place)).unwrap_or_default();
-    passages::passages(&text).into_iter().map(|passage| (path.clone(), passage)).collect()
+    let text = root
+        .resolve(&path)
+        .and_then(|place| read_text(root, &place))
+        .unwrap_or_default();
+    passages::passages(&text)
+        .into_iter()
+        .map(|passage| (path.clone(), passage))
+        .collect()
 }
 
 fn is_note(path: &Path) -> bool {
@@ -252,7 +316,8 @@ fn is_note(path: &Path) -> bool {
 }
 
 fn is_markdown(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("md"))
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("md"))
 }
 
 fn most_results() -> usize {

@@ -40,7 +40,11 @@ fn passage(lines: &[&str], start: usize, end: usize) -> Option<Passage> {
     let has_text = |line: &&str| !line.trim().is_empty();
     let from = start + lines[start..end].iter().position(has_text)?;
     let to = end - lines[start..end].iter().rev().position(has_text)?;
-    Some(Passage { from: from + 1, to, text: lines[from..to].join("\n") })
+    Some(Passage {
+        from: from + 1,
+        to,
+        text: lines[from..to].join("\n"),
+    })
 }
 
 #[cfg(test)]
@@ -53,7 +57,10 @@ mod tests {
     fn a_heading_begins_a_passage() {
         let found = passages("intro\n\n## A\n\na\n\n#tag\n## B\n\n\n");
         let expected = [(1, 1, "intro"), (3, 7, "## A\n\na\n\n#tag"), (8, 8, "## B")];
-        let found: Vec<_> = found.iter().map(|passage| (passage.from, passage.to, passage.text.as_str())).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|passage| (passage.from, passage.to, passage.text.as_str()))
+            .collect();
         assert_eq!(found, expected);
         assert_eq!(passages("\n \n"), []);
     }

@@ -14,11 +14,12 @@ const B: f64 = 0.75;
 
 /// Words that say nothing about what a text is about.
 const STOP_WORDS: &[&str] = &[
-    "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do",
-    "does", "for", "from", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "its", "may", "me", "my",
-    "no", "not", "of", "on", "or", "our", "she", "should", "so", "than", "that", "the", "their", "them", "then",
-    "there", "these", "they", "this", "to", "was", "we", "were", "what", "when", "where", "which", "who", "why",
-    "will", "with", "would", "you", "your",
+    "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",
+    "could", "did", "do", "does", "for", "from", "had", "has", "have", "how", "i", "if", "in",
+    "into", "is", "it", "its", "may", "me", "my", "no", "not", "of", "on", "or", "our", "she",
+    "should", "so", "than", "that", "the", "their", "them", "then", "there", "these", "they",
+    "this", "to", "was", "we", "were", "what", "when", "where", "which", "who", "why", "will",
+    "with", "would", "you", "your",
 ];
 
 /// The scores of those `texts` that have a word of `query`, with their index, the best first. A score is BM25 in relation
@@ -27,12 +28,26 @@ const STOP_WORDS: &[&str] = &[
 pub(super) fn rank(texts: &[&str], query: &str) -> Vec<(usize, f64)> {
     let stemmer = Stemmer::create(Algorithm::English);
     let query: BTreeSet<String> = words(&stemmer, query).into_iter().collect();
-    let texts: Vec<Counted> = texts.iter().map(|text| Counted::new(words(&stemmer, text))).collect();
+    let texts: Vec<Counted> = texts
+        .iter()
+        .map(|text| Counted::new(words(&stemmer, text)))
+        .collect();
     let average = texts.iter().map(|text| text.length).sum::<f64>() / texts.len().max(1) as f64;
-    let weights: Vec<(&String, f64)> = query.iter().map(|word| (word, weight(word, &texts))).collect();
+    let weights: Vec<(&String, f64)> = query
+        .iter()
+        .map(|word| (word, weight(word, &texts)))
+        .collect();
     let best: f64 = weights.iter().map(|(_, weight)| weight).sum();
-    let score = |text: &Counted| weights.iter().map(|(word, weight)| weight * text.share(word, average)).sum::<f64>();
-    let scores = texts.iter().enumerate().map(|(index, text)| (index, rounded(score(text) / best)));
+    let score = |text: &Counted| {
+        weights
+            .iter()
+            .map(|(word, weight)| weight * text.share(word, average))
+            .sum::<f64>()
+    };
+    let scores = texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| (index, rounded(score(text) / best)));
     let mut scores: Vec<(usize, f64)> = scores.filter(|(_, score)| *score > 0.0).collect();
     // Equal scores in the order of the texts, so that the same question has the same answer.
     scores.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
@@ -42,13 +57,18 @@ pub(super) fn rank(texts: &[&str], query: &str) -> Vec<(usize, f64)> {
 /// The stems of the words of a text.
 fn words(stemmer: &Stemmer, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
-    let words = text.unicode_words().filter(|word| STOP_WORDS.binary_search(word).is_err());
+    let words = text
+        .unicode_words()
+        .filter(|word| STOP_WORDS.binary_search(word).is_err());
     words.map(|word| stemmer.stem(word).into_owned()).collect()
 }
 
 /// How much a word tells: the rarer, the more.
 fn weight(word: &str, texts: &[Counted]) -> f64 {
-    let having = texts.iter().filter(|text| text.counts.contains_key(word)).count() as f64;
+    let having = texts
+        .iter()
+        .filter(|text| text.counts.contains_key(word))
+        .count() as f64;
     (1.0 + (texts.len() as f64 - having + 0.5) / (having + 0.5)).ln()
 }
 
@@ -62,7 +82,9 @@ impl Counted {
     fn new(words: Vec<String>) -> Counted {
         let length = words.len() as f64;
         let mut counts = BTreeMap::new();
-        words.into_iter().for_each(|word| *counts.entry(word).or_insert(0.0) += 1.0);
+        words
+            .into_iter()
+            .for_each(|word| *counts.entry(word).or_insert(0.0) += 1.0);
         Counted { counts, length }
     }
 
@@ -78,7 +100,11 @@ impl Counted {
 
 /// At most 1, with three decimals. What is no number, for a query without words, is 0.
 fn rounded(score: f64) -> f64 {
-    if score.is_finite() { (score.clamp(0.0, 1.0) * 1000.0).round() / 1000.0 } else { 0.0 }
+    if score.is_finite() {
+        (score.clamp(0.0, 1.0) * 1000.0).round() / 1000.0
+    } else {
+        0.0
+    }
 }
 
 #[cfg(test)]
@@ -87,9 +113,16 @@ mod tests {
 
     #[test]
     fn a_text_with_all_words_comes_first() {
-        let texts = ["The cat sleeps on the mat.", "A dog chases a cat.", "Nothing of that kind."];
+        let texts = [
+            "The cat sleeps on the mat.",
+            "A dog chases a cat.",
+            "Nothing of that kind.",
+        ];
         let ranked = rank(&texts, "does the dog chase cats?");
-        assert_eq!(ranked.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(
+            ranked.iter().map(|(index, _)| *index).collect::<Vec<_>>(),
+            [1, 0]
+        );
         assert!(ranked[0].1 > 0.8 && ranked[1].1 < 0.5, "{ranked:?}");
     }
 

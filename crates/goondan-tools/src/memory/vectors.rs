@@ -52,23 +52,34 @@ impl Vectors {
         let mut known = self.known.lock().await;
         if known.is_none() {
             let file = file.clone();
-            *known = Some(blocking(move || Ok(file.map(|file| read(&file)).unwrap_or_default())).await?);
+            *known =
+                Some(blocking(move || Ok(file.map(|file| read(&file)).unwrap_or_default())).await?);
         }
         let known = known.get_or_insert_with(HashMap::new);
         let keys: Vec<String> = texts.iter().map(|text| hash(&identity, text)).collect();
-        let mut wanted: Vec<(&String, &String)> =
-            keys.iter().zip(texts).filter(|(key, _)| !known.contains_key(*key)).collect();
+        let mut wanted: Vec<(&String, &String)> = keys
+            .iter()
+            .zip(texts)
+            .filter(|(key, _)| !known.contains_key(*key))
+            .collect();
         wanted.sort_unstable();
         wanted.dedup();
         for batch in wanted.chunks(BATCH) {
             let asked = batch.iter().map(|(_, text)| (*text).clone()).collect();
             let vectors = power.embed(model, asked).await?;
             if vectors.len() != batch.len() {
-                let message = format!("Model/{model} gave {} vectors for {} texts", vectors.len(), batch.len());
+                let message = format!(
+                    "Model/{model} gave {} vectors for {} texts",
+                    vectors.len(),
+                    batch.len()
+                );
                 return Err(ToolError::new(message).code(Code::MODEL_FAILED));
             }
-            let new: Vec<(String, Arc<[f32]>)> =
-                batch.iter().zip(vectors).map(|((key, _), vector)| ((*key).clone(), vector.into())).collect();
+            let new: Vec<(String, Arc<[f32]>)> = batch
+                .iter()
+                .zip(vectors)
+                .map(|((key, _), vector)| ((*key).clone(), vector.into()))
+                .collect();
             known.extend(new.iter().cloned());
             let file = file.clone();
             let keep = move || {
@@ -79,7 +90,10 @@ impl Vectors {
             };
             blocking(keep).await?;
         }
-        Ok(keys.iter().filter_map(|key| known.get(key).cloned()).collect())
+        Ok(keys
+            .iter()
+            .filter_map(|key| known.get(key).cloned())
+            .collect())
     }
 }
 
@@ -88,28 +102,49 @@ pub(super) fn likeness(a: &[f32], b: &[f32]) -> f64 {
     if a.len() != b.len() {
         return 0.0;
     }
-    let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let product = |a: &[f32], b: &[f32]| {
+        a.iter()
+            .zip(b)
+            .map(|(a, b)| f64::from(*a) * f64::from(*b))
+            .sum::<f64>()
+    };
     let length = (product(a, a) * product(b, b)).sqrt();
-    if length > 0.0 { (product(a, b) / length).clamp(0.0, 1.0) } else { 0.0 }
+    if length > 0.0 {
+        (product(a, b) / length).clamp(0.0, 1.0)
+    } else {
+        0.0
+    }
 }
 
 fn hash(model: &str, text: &str) -> String {
-    let digest =
-        Sha256::new().chain_update(model.len().to_le_bytes()).chain_update(model).chain_update(text).finalize();
+    let digest = Sha256::new()
+        .chain_update(model.len().to_le_bytes())
+        .chain_update(model)
+        .chain_update(text)
+        .finalize();
     hex(&digest[..16])
 }
 
 /// What a file holds. Lines that cannot be read, such as a torn last one, are left out.
 fn read(file: &Path) -> HashMap<String, Arc<[f32]>> {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    lines.filter_map(|line| Some((line.key, decode(&line.vector)?))).collect()
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    lines
+        .filter_map(|line| Some((line.key, decode(&line.vector)?)))
+        .collect()
 }
 
 fn decode(text: &str) -> Option<Arc<[f32]>> {
     let bytes = STANDARD.decode(text).ok()?;
     let (floats, rest) = bytes.as_chunks::<4>();
-    rest.is_empty().then(|| floats.iter().map(|float| f32::from_le_bytes(*float)).collect())
+    rest.is_empty().then(|| {
+        floats
+            .iter()
+            .map(|float| f32::from_le_bytes(*float))
+            .collect()
+    })
 }
 
 /// Adds vectors to a file. One that cannot be written only costs another question later.
@@ -124,12 +159,22 @@ fn try_append(file: &Path, vectors: &[(String, Arc<[f32]>)]) -> std::io::Result<
     let is_full = fs::metadata(file).is_ok_and(|file| file.len() > LARGEST);
     let mut options = private::options();
     // What is appended to can't be begun anew, and what is begun anew need not be appended to.
-    options.create(true).append(!is_full).write(is_full).truncate(is_full);
+    options
+        .create(true)
+        .append(!is_full)
+        .write(is_full)
+        .truncate(is_full);
     let mut open = options.open(file)?;
     let mut text = String::new();
     for (key, vector) in vectors {
-        let bytes: Vec<u8> = vector.iter().flat_map(|float| float.to_le_bytes()).collect();
-        let line = Line { key: key.clone(), vector: STANDARD.encode(bytes) };
+        let bytes: Vec<u8> = vector
+            .iter()
+            .flat_map(|float| float.to_le_bytes())
+            .collect();
+        let line = Line {
+            key: key.clone(),
+            vector: STANDARD.encode(bytes),
+        };
         text.push_str(&serde_json::to_string(&line)?);
         text.push('\n');
     }
@@ -147,12 +192,21 @@ mod tests {
         let file = dir.path().join("a/b.jsonl");
         let vector: Arc<[f32]> = Arc::from([0.5, -1.25]);
         append(&file, &[("k".to_owned(), Arc::clone(&vector))]);
-        fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"{\"key\": \"torn").unwrap();
+        fs::OpenOptions::new()
+            .append(true)
+            .open(&file)
+            .unwrap()
+            .write_all(b"{\"key\": \"torn")
+            .unwrap();
         append(&file, &[("l".to_owned(), vector.clone())]);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
-            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "texts can be told from them");
+            assert_eq!(
+                fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+                0o600,
+                "texts can be told from them"
+            );
         }
         let read = read(&file);
         assert_eq!((read.len(), &read["k"], &read["l"]), (2, &vector, &vector));

@@ -69,12 +69,20 @@ impl Decide {
         );
         let name = format!("{agent}-{}", slug(&title));
         for number in 1..=MOST_OF_A_NAME {
-            let file = if number == 1 { format!("{name}.md") } else { format!("{name}-{number}.md") };
+            let file = if number == 1 {
+                format!("{name}.md")
+            } else {
+                format!("{name}-{number}.md")
+            };
             if folder.create(&format!("decisions/inbox/{file}"), &content)? {
-                return Ok(format!("Decision \"{title}\" was written to the inbox as {file}."));
+                return Ok(format!(
+                    "Decision \"{title}\" was written to the inbox as {file}."
+                ));
             }
         }
-        Err(format!("There are {MOST_OF_A_NAME} decisions named {name} in the inbox already."))
+        Err(format!(
+            "There are {MOST_OF_A_NAME} decisions named {name} in the inbox already."
+        ))
     }
 }
 
@@ -90,7 +98,11 @@ fn slug(title: &str) -> String {
     }
     let slug: String = slug.trim_matches('-').chars().take(SLUG).collect();
     let slug = slug.trim_end_matches('-');
-    if slug.is_empty() { "decision".to_owned() } else { slug.to_owned() }
+    if slug.is_empty() {
+        "decision".to_owned()
+    } else {
+        slug.to_owned()
+    }
 }
 
 #[cfg(test)]

@@ -55,18 +55,26 @@ impl Folder {
     /// Puts content into a file, with the folders above it.
     pub(super) fn write(&self, path: &str, content: &str) -> Result<(), String> {
         let (root, place) = self.place(path)?;
-        root.create_parents(&place).and_then(|()| replace(&root, &place, content.as_bytes())).map_err(told)
+        root.create_parents(&place)
+            .and_then(|()| replace(&root, &place, content.as_bytes()))
+            .map_err(told)
     }
 
     /// Makes a file that was not there; false if there is one.
     pub(super) fn create(&self, path: &str, content: &str) -> Result<bool, String> {
         let (root, place) = self.place(path)?;
-        root.create_parents(&place).and_then(|()| create(&root, &place, content.as_bytes())).map_err(told)
+        root.create_parents(&place)
+            .and_then(|()| create(&root, &place, content.as_bytes()))
+            .map_err(told)
     }
 
     /// Changes a file while nobody else does, in this program or another: what it holds goes in, what it is to hold comes
     /// out.
-    pub(super) fn update(&self, path: &str, change: impl FnOnce(Option<String>) -> String) -> Result<(), String> {
+    pub(super) fn update(
+        &self,
+        path: &str,
+        change: impl FnOnce(Option<String>) -> String,
+    ) -> Result<(), String> {
         let (root, place) = self.place(path)?;
         root.create_parents(&place).map_err(told)?;
         let _lock = lock(place.path.parent().unwrap_or(root.folder()))?;
@@ -86,9 +94,19 @@ impl Folder {
     /// The names of the files in the folder `path` with that extension, sorted.
     pub(super) fn files(&self, path: &str, extension: &str) -> Result<Vec<String>, String> {
         let (_, place) = self.place(path)?;
-        let entries = std::fs::read_dir(&place.path).into_iter().flatten().filter_map(Result::ok);
-        let wanted = entries.filter(|entry| entry.path().extension().is_some_and(|found| found == extension));
-        let mut names: Vec<String> = wanted.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let entries = std::fs::read_dir(&place.path)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
+        let wanted = entries.filter(|entry| {
+            entry
+                .path()
+                .extension()
+                .is_some_and(|found| found == extension)
+        });
+        let mut names: Vec<String> = wanted
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         Ok(names)
     }
@@ -96,9 +114,14 @@ impl Folder {
     /// The names of the folders below `path`, sorted, that hold a file of this name.
     pub(super) fn folders_with(&self, path: &str, file: &str) -> Result<Vec<String>, String> {
         let (_, place) = self.place(path)?;
-        let entries = std::fs::read_dir(&place.path).into_iter().flatten().filter_map(Result::ok);
+        let entries = std::fs::read_dir(&place.path)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
         let with_file = entries.filter(|entry| entry.path().join(file).is_file());
-        let mut names: Vec<String> = with_file.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = with_file
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         Ok(names)
     }
@@ -119,7 +142,9 @@ fn without_links(root: &Root, path: &str) -> Result<Place, String> {
         }
     }
     if place.path != written {
-        return Err(format!("`{path}` leads elsewhere by a link. A squad has its files in its own folder."));
+        return Err(format!(
+            "`{path}` leads elsewhere by a link. A squad has its files in its own folder."
+        ));
     }
     Ok(place)
 }
@@ -128,8 +153,12 @@ fn without_links(root: &Root, path: &str) -> Result<Place, String> {
 /// leaves no file behind.
 #[cfg(unix)]
 fn lock(folder: &Path) -> Result<File, String> {
-    let failed =
-        |reason: &dyn std::fmt::Display| format!("The folder {} cannot be locked: {reason}.", folder.display());
+    let failed = |reason: &dyn std::fmt::Display| {
+        format!(
+            "The folder {} cannot be locked: {reason}.",
+            folder.display()
+        )
+    };
     let handle = File::open(folder).map_err(|error| failed(&error))?;
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -151,12 +180,16 @@ fn lock(_folder: &Path) -> Result<(), String> {
 pub(super) fn plain_name<'a>(what: &str, name: &'a str) -> Result<&'a str, String> {
     let plain = name.len() <= 64
         && name.starts_with(|c: char| c.is_alphanumeric())
-        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && name
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
         && !name.contains("..");
     if plain {
         return Ok(name);
     }
-    Err(format!("\"{name}\" cannot be the name of {what}: use letters, digits, hyphens and underscores."))
+    Err(format!(
+        "\"{name}\" cannot be the name of {what}: use letters, digits, hyphens and underscores."
+    ))
 }
 
 /// Runs file work where it may block.

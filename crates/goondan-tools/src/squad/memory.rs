@@ -53,7 +53,9 @@ impl Operation for Memory {
                 with_learning(&history.unwrap_or_else(|| SKELETON.to_owned()), &entry)
             })?;
             let beginning: String = self.learning.chars().take(80).collect();
-            Ok(format!("The learning is in {agent}'s history: \"{beginning}\""))
+            Ok(format!(
+                "The learning is in {agent}'s history: \"{beginning}\""
+            ))
         });
         outcome.await.map(result)
     }
@@ -74,11 +76,21 @@ fn with_learning(history: &str, entry: &str) -> String {
         return format!("{history}{gap}{HEADING}\n\n{entry}\n");
     };
     let (before, after) = history.split_at(end);
-    let (before, after) = (before.trim_end_matches(breaks), after.trim_start_matches(breaks));
+    let (before, after) = (
+        before.trim_end_matches(breaks),
+        after.trim_start_matches(breaks),
+    );
     // The first entry stands apart from its heading.
-    let is_first = before.lines().next_back().is_some_and(|line| line.trim_end() == HEADING);
+    let is_first = before
+        .lines()
+        .next_back()
+        .is_some_and(|line| line.trim_end() == HEADING);
     let gap = if is_first { "\n\n" } else { "\n" };
-    if after.is_empty() { format!("{before}{gap}{entry}\n") } else { format!("{before}{gap}{entry}\n\n{after}") }
+    if after.is_empty() {
+        format!("{before}{gap}{entry}\n")
+    } else {
+        format!("{before}{gap}{entry}\n\n{after}")
+    }
 }
 
 /// Where the learnings end: at the next heading of their level or above, or at the end of the text.
@@ -106,15 +118,27 @@ mod tests {
         let history = "# Project Context\n\n## Learnings\n\n- old\n\n## Sessions\n\n- s1\n";
         let expected = "# Project Context\n\n## Learnings\n\n- old\n- new\n\n## Sessions\n\n- s1\n";
         assert_eq!(with_learning(history, "- new"), expected);
-        assert_eq!(with_learning(SKELETON, "- new"), "# Project Context\n\n## Learnings\n\n- new\n");
-        assert_eq!(with_learning("# Notes\n", "- new"), "# Notes\n\n## Learnings\n\n- new\n");
+        assert_eq!(
+            with_learning(SKELETON, "- new"),
+            "# Project Context\n\n## Learnings\n\n- new\n"
+        );
+        assert_eq!(
+            with_learning("# Notes\n", "- new"),
+            "# Notes\n\n## Learnings\n\n- new\n"
+        );
         assert_eq!(with_learning("", "- new"), "## Learnings\n\n- new\n");
-        assert_eq!(with_learning("## Learnings\n### Sub\n- a", "- b"), "## Learnings\n### Sub\n- a\n- b\n");
+        assert_eq!(
+            with_learning("## Learnings\n### Sub\n- a", "- b"),
+            "## Learnings\n### Sub\n- a\n- b\n"
+        );
     }
 
     #[test]
     fn further_lines_are_no_headings() {
-        assert_eq!(entry("team", " a\n## Sessions\n"), "- **[team]** a\n  ## Sessions");
+        assert_eq!(
+            entry("team", " a\n## Sessions\n"),
+            "- **[team]** a\n  ## Sessions"
+        );
     }
 
     proptest! {

@@ -30,7 +30,9 @@ impl Operation for Merge {
 
     async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
         let folder = squad.folder(ctx);
-        blocking(move || merge(&folder, self.files)).await.map(result)
+        blocking(move || merge(&folder, self.files))
+            .await
+            .map(result)
     }
 }
 
@@ -42,20 +44,30 @@ fn merge(folder: &Folder, wanted: Option<Vec<String>>) -> Result<String, String>
     let mut proposals = Vec::new();
     for file in files {
         let path = format!("{INBOX}/{}", plain_name("a decision", &file)?);
-        let text = folder.read(&path)?.ok_or_else(|| format!("There is no decision {file} in the inbox."))?;
+        let text = folder
+            .read(&path)?
+            .ok_or_else(|| format!("There is no decision {file} in the inbox."))?;
         proposals.push((text.trim().to_owned(), file));
     }
     if proposals.is_empty() {
         return Ok("The inbox has no decisions.".to_owned());
     }
     // They begin with their day.
-    proposals.sort_by(|one, other| (one.0.lines().next(), &one.1).cmp(&(other.0.lines().next(), &other.1)));
-    folder.update(FILE, |decisions| with(decisions.unwrap_or_else(|| SKELETON.to_owned()), &proposals))?;
+    proposals.sort_by(|one, other| {
+        (one.0.lines().next(), &one.1).cmp(&(other.0.lines().next(), &other.1))
+    });
+    folder.update(FILE, |decisions| {
+        with(decisions.unwrap_or_else(|| SKELETON.to_owned()), &proposals)
+    })?;
     for (_, file) in &proposals {
         folder.remove(&format!("{INBOX}/{file}"))?;
     }
     let names: Vec<&str> = proposals.iter().map(|(_, file)| file.as_str()).collect();
-    Ok(format!("Merged {} decisions into {FILE}: {}", names.len(), names.join(", ")))
+    Ok(format!(
+        "Merged {} decisions into {FILE}: {}",
+        names.len(),
+        names.join(", ")
+    ))
 }
 
 /// Decisions with proposals behind them. One that stands there already was merged by a call that did not get to its end.
@@ -76,7 +88,10 @@ mod tests {
 
     #[test]
     fn a_decision_is_merged_once() {
-        let proposals = [("### 1: a".to_owned(), "a.md".to_owned()), ("### 2: b".to_owned(), "b.md".to_owned())];
+        let proposals = [
+            ("### 1: a".to_owned(), "a.md".to_owned()),
+            ("### 2: b".to_owned(), "b.md".to_owned()),
+        ];
         let merged = "# Decisions\n\n### 1: a\n\n### 2: b\n";
         assert_eq!(with(SKELETON.to_owned(), &proposals), merged);
         assert_eq!(with(merged.to_owned(), &proposals), merged);

@@ -36,23 +36,37 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Team work in a Squad project: it gives work to agents with a charter, collects decisions in an inbox and learnings \
             in histories, and shares skills. All of it is in `.squad/`.",
     config: &[
-        ("dir", "the folder of the squad, relative to the project (default `.squad`)"),
-        ("maxConcurrent", "how many routed sessions may work at the same time (default 8)"),
+        (
+            "dir",
+            "the folder of the squad, relative to the project (default `.squad`)",
+        ),
+        (
+            "maxConcurrent",
+            "how many routed sessions may work at the same time (default 8)",
+        ),
     ],
     // Longer than a routed session may give no sign of life.
     timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {
-        let squad =
-            Arc::new(Squad { settings: opening.config()?, sessions: Arc::clone(&opening.state.squad_sessions) });
+        let squad = Arc::new(Squad {
+            settings: opening.config()?,
+            sessions: Arc::clone(&opening.state.squad_sessions),
+        });
         Ok(vec![
             // The ids of the session and of its question are derived from the id of the call.
-            Export::new::<route::Route>("route", &squad).needs(Read).idempotent(),
+            Export::new::<route::Route>("route", &squad)
+                .needs(Read)
+                .idempotent(),
             Export::new::<decide::Decide>("decide", &squad).needs(Write),
             // What was merged is not merged again.
-            Export::new::<merge::Merge>("merge", &squad).needs(Write).idempotent(),
+            Export::new::<merge::Merge>("merge", &squad)
+                .needs(Write)
+                .idempotent(),
             Export::new::<memory::Memory>("memory", &squad).needs(Write),
             Export::new::<status::Status>("status", &squad).read_only(),
-            Export::new::<skill::Skill>("skill", &squad).needs(Read).needs(Write),
+            Export::new::<skill::Skill>("skill", &squad)
+                .needs(Read)
+                .needs(Write),
         ])
     },
     ..Builtin::BLANK
@@ -88,10 +102,18 @@ impl Squad {
         if let Some(state) = ctx.runtime.state() {
             self.sessions.restore(state).await?;
         }
-        let Some(power) = ctx.runtime.sessions() else { return Ok(()) };
-        let Ok(all) = power.sessions().await else { return Ok(()) };
+        let Some(power) = ctx.runtime.sessions() else {
+            return Ok(());
+        };
+        let Ok(all) = power.sessions().await else {
+            return Ok(());
+        };
         let busy = |session: &&InstanceMeta| session.status == InstanceStatus::Processing;
-        let busy: HashSet<&str> = all.iter().filter(busy).map(|session| session.instance_key.as_str()).collect();
+        let busy: HashSet<&str> = all
+            .iter()
+            .filter(busy)
+            .map(|session| session.instance_key.as_str())
+            .collect();
         self.sessions.settle(|key| busy.contains(key));
         Ok(())
     }
@@ -116,12 +138,20 @@ fn result(outcome: Result<String, String>) -> ToolOutput {
         Ok(text) => ("success", text),
         Err(text) => ("failure", text),
     };
-    titled(title(&text), json!({"resultType": kind, "textResultForLlm": cut(text)}))
+    titled(
+        title(&text),
+        json!({"resultType": kind, "textResultForLlm": cut(text)}),
+    )
 }
 
 /// The first line, for people.
 fn title(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(80).collect()
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(80)
+        .collect()
 }
 
 /// At most [`LONGEST`] bytes of a text, with a word about the rest.
@@ -130,7 +160,11 @@ fn cut(text: String) -> Value {
         return Value::from(text);
     }
     let end = text.floor_char_boundary(LONGEST);
-    Value::from(format!("{}\n[{} more bytes were cut.]", &text[..end], text.len() - end))
+    Value::from(format!(
+        "{}\n[{} more bytes were cut.]",
+        &text[..end],
+        text.len() - end
+    ))
 }
 
 /// A failure of the tool as the squad tells it.

@@ -2,7 +2,9 @@
 
 use goondan_core::JsonObject;
 use goondan_core::inbound::Terms;
-use goondan_core::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{
+    AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput,
+};
 use goondan_core::reserved::REQUEST;
 use goondan_spec::Code;
 use schemars::JsonSchema;
@@ -55,10 +57,11 @@ impl Operation for Route {
     async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
         let folder = squad.folder(ctx);
         let (target, context) = (self.target_agent.clone(), self.context.clone());
-        let instructions = match blocking(move || instructions(&folder, &target, context.as_deref())).await? {
-            Ok(instructions) => instructions,
-            Err(problem) => return Ok(result(Err(problem))),
-        };
+        let instructions =
+            match blocking(move || instructions(&folder, &target, context.as_deref())).await? {
+                Ok(instructions) => instructions,
+                Err(problem) => return Ok(result(Err(problem))),
+            };
         squad.look_after_started(ctx).await?;
         let limit = squad.settings.max_concurrent;
         let Some(turn) = squad.sessions.open(caller(ctx), &self.target_agent, limit) else {
@@ -71,8 +74,14 @@ impl Operation for Route {
         let answer = self.ask(ctx, squad, turn, instructions).await;
         squad.keep(ctx).await?;
         match answer {
-            Err(error) if error.code.as_deref() == Some(Code::TOOL_CANCELLED.as_str()) => Err(error),
-            Err(error) => Ok(result(Err(format!("Agent \"{}\" failed: {}", self.target_agent, told(error))))),
+            Err(error) if error.code.as_deref() == Some(Code::TOOL_CANCELLED.as_str()) => {
+                Err(error)
+            }
+            Err(error) => Ok(result(Err(format!(
+                "Agent \"{}\" failed: {}",
+                self.target_agent,
+                told(error)
+            )))),
             Ok(text) => Ok(result(Ok(text))),
         }
     }
@@ -90,34 +99,56 @@ impl Route {
         let name = &self.target_agent;
         let catalog = ctx.runtime.catalog().await?;
         // Where no agent of that name is declared, the caller's own definition plays the role.
-        let agent = if catalog.available_agents.contains(name) { name } else { &catalog.self_agent };
-        let options = SpawnOptions { cwd: Some(ctx.workdir.display().to_string()), ..SpawnOptions::default() };
+        let agent = if catalog.available_agents.contains(name) {
+            name
+        } else {
+            &catalog.self_agent
+        };
+        let options = SpawnOptions {
+            cwd: Some(ctx.workdir.display().to_string()),
+            ..SpawnOptions::default()
+        };
         let session = ctx.runtime.spawn(agent, options).await?.instance_key;
         squad.sessions.name(&turn, &session);
         squad.keep(ctx).await?;
-        ctx.progress.update(&format!("Routing to {name}"), JsonObject::new());
+        ctx.progress
+            .update(&format!("Routing to {name}"), JsonObject::new());
         let event = AgentEventInput {
             event_type: Some(REQUEST.to_owned()),
             input: self.task.clone(),
             instance_key: Some(session.clone()),
-            metadata: JsonObject::from_iter([("squadAgent".to_owned(), Value::from(name.as_str()))]),
+            metadata: JsonObject::from_iter([(
+                "squadAgent".to_owned(),
+                Value::from(name.as_str()),
+            )]),
             instructions: Some(instructions),
             terms: Terms {
-                model: self.model.as_deref().map(|model| model.trim_start_matches("Model/").to_owned()),
+                model: self
+                    .model
+                    .as_deref()
+                    .map(|model| model.trim_start_matches("Model/").to_owned()),
                 urgent: self.priority == Priority::Urgent,
                 ..Terms::default()
             },
         };
-        let options = RequestOptions { timeout_ms: None, async_: !self.wait_for_result };
+        let options = RequestOptions {
+            timeout_ms: None,
+            async_: !self.wait_for_result,
+        };
         let answer = ctx.runtime.request(agent, event, options).await?;
         if !self.wait_for_result {
             turn.ends(State::Started);
-            return Ok(format!("Agent \"{name}\" works on it in session {session}: {}", self.task));
+            return Ok(format!(
+                "Agent \"{name}\" works on it in session {session}: {}",
+                self.task
+            ));
         }
         turn.ends(State::Completed);
         Ok(match answer.response {
             Some(Value::String(text)) if !text.is_empty() => text,
-            None | Some(Value::Null | Value::String(_)) => format!("Agent \"{name}\" is done and said nothing."),
+            None | Some(Value::Null | Value::String(_)) => {
+                format!("Agent \"{name}\" is done and said nothing.")
+            }
             Some(other) => other.to_string(),
         })
     }
@@ -129,16 +160,26 @@ fn instructions(folder: &Folder, agent: &str, context: Option<&str>) -> Result<S
     let path = format!("agents/{agent}/charter.md");
     let Some(charter) = folder.read(&path)? else {
         let known = folder.folders_with("agents", "charter.md")?.join(", ");
-        let known = if known.is_empty() { "none has one".to_owned() } else { known };
+        let known = if known.is_empty() {
+            "none has one".to_owned()
+        } else {
+            known
+        };
         return Err(format!(
             "Agent \"{agent}\" was not found: there is no charter at {path}. Agents with one: {known}."
         ));
     };
-    let history = folder.read(&format!("agents/{agent}/history.md"))?.unwrap_or_default();
-    let mut text = format!("You are {agent}, a Squad agent.\n\n## Charter\n\n{}", beginning(&charter));
-    for (heading, part) in
-        [("Project Knowledge", history.as_str()), ("Additional Context", context.unwrap_or_default())]
-    {
+    let history = folder
+        .read(&format!("agents/{agent}/history.md"))?
+        .unwrap_or_default();
+    let mut text = format!(
+        "You are {agent}, a Squad agent.\n\n## Charter\n\n{}",
+        beginning(&charter)
+    );
+    for (heading, part) in [
+        ("Project Knowledge", history.as_str()),
+        ("Additional Context", context.unwrap_or_default()),
+    ] {
         if !part.trim().is_empty() {
             text.push_str(&format!("\n\n## {heading}\n\n{}", beginning(part)));
         }

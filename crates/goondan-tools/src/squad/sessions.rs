@@ -120,7 +120,11 @@ impl Told {
 
 impl Table {
     fn change(&mut self, number: u64, change: impl FnOnce(&mut Told)) {
-        if let Some(session) = self.sessions.iter_mut().find(|session| session.number == number) {
+        if let Some(session) = self
+            .sessions
+            .iter_mut()
+            .find(|session| session.number == number)
+        {
             change(&mut session.told);
         }
     }
@@ -128,34 +132,66 @@ impl Table {
     /// Adds a session; its number.
     fn add(&mut self, owner: InstanceId, told: Told, is_restored: bool) -> u64 {
         if self.sessions.len() >= MOST
-            && let Some(oldest) = self.sessions.iter().position(|session| !session.told.state.is_open())
+            && let Some(oldest) = self
+                .sessions
+                .iter()
+                .position(|session| !session.told.state.is_open())
         {
             self.sessions.remove(oldest);
         }
         self.opened += 1;
-        self.sessions.push(Session { number: self.opened, owner, is_restored, told });
+        self.sessions.push(Session {
+            number: self.opened,
+            owner,
+            is_restored,
+            told,
+        });
         self.opened
     }
 }
 
 impl Sessions {
     /// Takes a place for a session of `agent`, unless `limit` are waited for already.
-    pub(super) fn open(self: &Arc<Self>, owner: InstanceId, agent: &str, limit: usize) -> Option<Turn> {
+    pub(super) fn open(
+        self: &Arc<Self>,
+        owner: InstanceId,
+        agent: &str,
+        limit: usize,
+    ) -> Option<Turn> {
         let mut table = lock(&self.table);
-        let active =
-            table.sessions.iter().filter(|session| session.told.state.is_open() && !session.is_restored).count();
+        let active = table
+            .sessions
+            .iter()
+            .filter(|session| session.told.state.is_open() && !session.is_restored)
+            .count();
         if active >= limit {
             return None;
         }
         let (opened, agent, key) = (Utc::now(), agent.to_owned(), String::new());
-        let number = table.add(owner, Told { agent, key, state: State::Active, opened, changed: opened }, false);
-        Some(Turn { sessions: Arc::clone(self), number, end: State::Error })
+        let number = table.add(
+            owner,
+            Told {
+                agent,
+                key,
+                state: State::Active,
+                opened,
+                changed: opened,
+            },
+            false,
+        );
+        Some(Turn {
+            sessions: Arc::clone(self),
+            number,
+            end: State::Error,
+        })
     }
 
     /// Notes the key of a session's conversation. One that goes on after a restart is known by it already.
     pub(super) fn name(&self, turn: &Turn, key: &str) {
         let mut table = lock(&self.table);
-        table.sessions.retain(|session| session.number == turn.number || session.told.key != key);
+        table
+            .sessions
+            .retain(|session| session.number == turn.number || session.told.key != key);
         table.change(turn.number, |told| key.clone_into(&mut told.key));
     }
 
@@ -169,7 +205,11 @@ impl Sessions {
 
     /// All that are remembered, oldest first.
     pub(super) fn all(&self) -> Vec<Told> {
-        lock(&self.table).sessions.iter().map(|session| session.told.clone()).collect()
+        lock(&self.table)
+            .sessions
+            .iter()
+            .map(|session| session.told.clone())
+            .collect()
     }
 
     /// Reads what earlier programs have kept, once. Nobody in this one waits for those sessions.
@@ -195,14 +235,21 @@ impl Sessions {
     }
 
     /// Keeps the sessions that `owner` has routed, once they have a conversation.
-    pub(super) async fn keep(&self, owner: &InstanceId, state: &dyn ToolState) -> Result<(), ToolError> {
+    pub(super) async fn keep(
+        &self,
+        owner: &InstanceId,
+        state: &dyn ToolState,
+    ) -> Result<(), ToolError> {
         let _keeping = self.keeping.lock().await;
         state.save(STATE, self.kept(owner)).await
     }
 
     fn kept(&self, owner: &InstanceId) -> Value {
         let table = lock(&self.table);
-        let own = table.sessions.iter().filter(|session| session.owner == *owner && !session.told.key.is_empty());
+        let own = table
+            .sessions
+            .iter()
+            .filter(|session| session.owner == *owner && !session.told.key.is_empty());
         let mut own: Vec<&Told> = own.map(|session| &session.told).collect();
         own.drain(..own.len().saturating_sub(MOST_KEPT));
         json!(own)

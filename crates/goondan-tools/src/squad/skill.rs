@@ -45,7 +45,12 @@ impl Operation for Skill {
         blocking(move || match self.action {
             Action::List => list(&folder),
             Action::Read => read(&folder, self.name()?),
-            Action::Write => write(&folder, self.name()?, self.content.as_deref(), self.description.as_deref()),
+            Action::Write => write(
+                &folder,
+                self.name()?,
+                self.content.as_deref(),
+                self.description.as_deref(),
+            ),
         })
         .await
         .map(result)
@@ -54,8 +59,14 @@ impl Operation for Skill {
 
 impl Skill {
     fn name(&self) -> Result<&str, String> {
-        let name = self.skill_name.as_deref().filter(|name| !name.trim().is_empty());
-        plain_name("a skill", name.ok_or("To read or write a skill, say which: skillName is missing.")?)
+        let name = self
+            .skill_name
+            .as_deref()
+            .filter(|name| !name.trim().is_empty());
+        plain_name(
+            "a skill",
+            name.ok_or("To read or write a skill, say which: skillName is missing.")?,
+        )
     }
 }
 
@@ -65,7 +76,10 @@ fn list(folder: &Folder) -> Result<String, String> {
         return Ok("There are no skills yet.".to_owned());
     }
     let line = |skill: &String| {
-        let text = folder.read(&format!("skills/{skill}/{FILE}")).ok().flatten();
+        let text = folder
+            .read(&format!("skills/{skill}/{FILE}"))
+            .ok()
+            .flatten();
         match text.and_then(|text| described_skill(skill, &text)) {
             Some((_, description)) => format!("\n- {skill}: {}", in_one_line(&description)),
             None => format!("\n- {skill}"),
@@ -76,7 +90,9 @@ fn list(folder: &Folder) -> Result<String, String> {
 }
 
 fn read(folder: &Folder, name: &str) -> Result<String, String> {
-    folder.read(&format!("skills/{name}/{FILE}"))?.ok_or_else(|| format!("There is no skill \"{name}\"; list them."))
+    folder
+        .read(&format!("skills/{name}/{FILE}"))?
+        .ok_or_else(|| format!("There is no skill \"{name}\"; list them."))
 }
 
 fn in_one_line(text: &str) -> String {
@@ -85,20 +101,34 @@ fn in_one_line(text: &str) -> String {
 
 /// Front matter, in front of content that has none.
 fn with_description(name: &str, description: &str, content: &str) -> Result<String, String> {
-    check_skill_name(name).map_err(|problem| format!("\"{name}\" can't be the name of a skill: {problem}."))?;
+    check_skill_name(name)
+        .map_err(|problem| format!("\"{name}\" can't be the name of a skill: {problem}."))?;
     let description = in_one_line(description);
     let length = description.chars().count();
     if description.is_empty() || length > MAX_SKILL_DESCRIPTION {
-        return Err(format!("The description has {length} characters; it may have 1 to {MAX_SKILL_DESCRIPTION}."));
+        return Err(format!(
+            "The description has {length} characters; it may have 1 to {MAX_SKILL_DESCRIPTION}."
+        ));
     }
     if content.starts_with("---") {
-        return Err("The content has front matter already: leave out `description`, or the front matter.".to_owned());
+        return Err(
+            "The content has front matter already: leave out `description`, or the front matter."
+                .to_owned(),
+        );
     }
     // JSON is YAML, whatever the text holds.
-    Ok(format!("---\nname: {name}\ndescription: {}\n---\n\n{content}", Value::from(description)))
+    Ok(format!(
+        "---\nname: {name}\ndescription: {}\n---\n\n{content}",
+        Value::from(description)
+    ))
 }
 
-fn write(folder: &Folder, name: &str, content: Option<&str>, description: Option<&str>) -> Result<String, String> {
+fn write(
+    folder: &Folder,
+    name: &str,
+    content: Option<&str>,
+    description: Option<&str>,
+) -> Result<String, String> {
     let content = content.filter(|content| !content.is_empty());
     let content = content.ok_or("To write a skill, say what it is: content is missing.")?;
     let content = match description {

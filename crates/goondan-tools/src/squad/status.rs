@@ -28,14 +28,21 @@ impl Operation for Status {
         squad.look_after_started(ctx).await?;
         let wanted = |session: &Told| {
             (self.include_destroyed || session.state.is_open())
-                && self.agent_name.as_ref().is_none_or(|name| *name == session.agent)
+                && self
+                    .agent_name
+                    .as_ref()
+                    .is_none_or(|name| *name == session.agent)
         };
         let sessions: Vec<Told> = squad.sessions.all().into_iter().filter(wanted).collect();
         let text = match (&self.agent_name, sessions.as_slice()) {
             (Some(name), []) => format!("There are no active sessions for agent \"{name}\"."),
             (None, []) => "There are no active agent sessions.".to_owned(),
             (_, sessions) => {
-                format!("**Sessions ({}):**{}", sessions.len(), sessions.iter().map(line).collect::<String>())
+                format!(
+                    "**Sessions ({}):**{}",
+                    sessions.len(),
+                    sessions.iter().map(line).collect::<String>()
+                )
             }
         };
         Ok(result(Ok(text)))

@@ -38,7 +38,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     timeout: Some(Duration::from_secs(130)),
     open: |opening| {
         let client = Arc::new(HttpClient::new(opening.config()?));
-        Ok(vec![Export::new::<Fetch>("fetch", &client).needs(Permission::Network).read_only()])
+        Ok(vec![
+            Export::new::<Fetch>("fetch", &client)
+                .needs(Permission::Network)
+                .read_only(),
+        ])
     },
     ..Builtin::BLANK
 };
@@ -75,7 +79,8 @@ impl Operation for Fetch {
     type Shared = HttpClient;
 
     async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
-        let accept = HeaderValue::from_static("text/html, text/markdown;q=0.9, text/*;q=0.8, */*;q=0.5");
+        let accept =
+            HeaderValue::from_static("text/html, text/markdown;q=0.9, text/*;q=0.8, */*;q=0.5");
         let request = Request {
             method: Method::GET,
             url: self.url.clone(),
@@ -87,7 +92,9 @@ impl Operation for Fetch {
         let response = client.send(request).await?;
         if !response.status.is_success() {
             let message = format!("{} answers {}", response.url, response.status);
-            return Err(ToolError::new(message).code(Code::TOOL_HTTP_STATUS).suggest("check the address"));
+            return Err(ToolError::new(message)
+                .code(Code::TOOL_HTTP_STATUS)
+                .suggest("check the address"));
         }
         let (format, offset) = (self.format, self.offset);
         // A large page takes a moment to convert.
@@ -97,8 +104,17 @@ impl Operation for Fetch {
 
 /// What a call brings back.
 fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput, ToolError> {
-    let header = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("text/html");
-    let media_type = header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let header = response
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("text/html");
+    let media_type = header
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     let mut output = if media_type.starts_with("image/") && !response.truncated {
         image(&response, &media_type)
     } else if is_text(&media_type) {
@@ -107,7 +123,10 @@ fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput
     } else {
         let size = response.body.len();
         let at_least = if response.truncated { "more than " } else { "" };
-        let text = format!("[{} is not text ({media_type}, {at_least}{size} bytes).]", response.url);
+        let text = format!(
+            "[{} is not text ({media_type}, {at_least}{size} bytes).]",
+            response.url
+        );
         titled("Fetched a file", text.into())
     };
     output.metadata = JsonObject::from_iter([
@@ -119,10 +138,20 @@ fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput
 
 /// An image goes along as an attachment.
 fn image(response: &Response, media_type: &str) -> ToolOutput {
-    let text = format!("[{} is an image ({media_type}, {} bytes).]", response.url, response.body.len());
-    let attachment =
-        Attachment { media_type: media_type.to_owned(), data: STANDARD.encode(&response.body), name: None };
-    ToolOutput { attachments: vec![attachment], ..titled("Fetched an image", text.into()) }
+    let text = format!(
+        "[{} is an image ({media_type}, {} bytes).]",
+        response.url,
+        response.body.len()
+    );
+    let attachment = Attachment {
+        media_type: media_type.to_owned(),
+        data: STANDARD.encode(&response.body),
+        name: None,
+    };
+    ToolOutput {
+        attachments: vec![attachment],
+        ..titled("Fetched an image", text.into())
+    }
 }
 
 /// A part of a text, with a word about what follows.
@@ -133,19 +162,35 @@ fn text_page(
     format: Format,
     offset: usize,
 ) -> Result<ToolOutput, ToolError> {
-    let is_html = matches!(media_type, "text/html" | "application/xhtml+xml") && format == Format::Markdown;
-    let (text, title) = if is_html { markdown(&text, &response.url)? } else { (text, String::new()) };
-    let title = if title.is_empty() { response.url.to_string() } else { title };
+    let is_html =
+        matches!(media_type, "text/html" | "application/xhtml+xml") && format == Format::Markdown;
+    let (text, title) = if is_html {
+        markdown(&text, &response.url)?
+    } else {
+        (text, String::new())
+    };
+    let title = if title.is_empty() {
+        response.url.to_string()
+    } else {
+        title
+    };
     let length = text.chars().count();
     if offset > 0 && offset >= length {
-        return Err(errors::invalid(format!("the text of {} has {length} characters", response.url)));
+        return Err(errors::invalid(format!(
+            "the text of {} has {length} characters",
+            response.url
+        )));
     }
     let mut page: String = text.chars().skip(offset).take(SHOWN).collect();
     let end = offset + page.chars().count();
     if end < length {
-        page.push_str(&format!("\n\n[{end} of {length} characters shown: go on with offset {end}.]"));
+        page.push_str(&format!(
+            "\n\n[{end} of {length} characters shown: go on with offset {end}.]"
+        ));
     } else if response.truncated {
-        page.push_str(&format!("\n\n[The page is longer than the {LARGEST} bytes that are fetched.]"));
+        page.push_str(&format!(
+            "\n\n[The page is longer than the {LARGEST} bytes that are fetched.]"
+        ));
     }
     Ok(titled(format!("Fetched {title}"), page.into()))
 }
@@ -161,7 +206,12 @@ fn markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
 
 /// Whether this is something to read.
 fn is_text(media_type: &str) -> bool {
-    let also = ["application/json", "application/xml", "application/javascript", "application/yaml"];
+    let also = [
+        "application/json",
+        "application/xml",
+        "application/javascript",
+        "application/yaml",
+    ];
     media_type.starts_with("text/")
         || also.contains(&media_type)
         || media_type.ends_with("+json")
@@ -172,7 +222,9 @@ fn is_text(media_type: &str) -> bool {
 fn decode(body: &[u8], header: &str) -> String {
     let start = String::from_utf8_lossy(&body[..body.len().min(1024)]).to_ascii_lowercase();
     let label = charset(&header.to_ascii_lowercase()).or_else(|| charset(&start));
-    let encoding = label.and_then(|label| Encoding::for_label(label.as_bytes())).unwrap_or(UTF_8);
+    let encoding = label
+        .and_then(|label| Encoding::for_label(label.as_bytes()))
+        .unwrap_or(UTF_8);
     encoding.decode(body).0.into_owned()
 }
 
@@ -180,7 +232,12 @@ fn decode(body: &[u8], header: &str) -> String {
 fn charset(text: &str) -> Option<String> {
     let (_, value) = text.split_once("charset=")?;
     let value = value.trim_start_matches(['"', '\'', ' ']);
-    Some(value.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_:".contains(*c)).collect())
+    Some(
+        value
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || "-_:".contains(*c))
+            .collect(),
+    )
 }
 
 fn default_timeout() -> u32 {

@@ -7,7 +7,9 @@ use std::cell::RefCell;
 
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::states::{RawKind, Rawtext, Rcdata, ScriptData};
-use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer};
+use html5ever::tokenizer::{
+    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer,
+};
 use url::Url;
 
 /// How deep the result is nested at most.
@@ -15,8 +17,8 @@ const DEEPEST: usize = 64;
 
 /// Elements whose content is no text to read.
 const LEFT_OUT: [&str; 19] = [
-    "audio", "button", "canvas", "dialog", "iframe", "math", "noembed", "noframes", "noscript", "object", "script",
-    "select", "style", "svg", "template", "textarea", "title", "video", "xmp",
+    "audio", "button", "canvas", "dialog", "iframe", "math", "noembed", "noframes", "noscript",
+    "object", "script", "select", "style", "svg", "template", "textarea", "title", "video", "xmp",
 ];
 
 /// Elements that stay. Of all others the content stays.
@@ -68,7 +70,13 @@ const VOID: [&str; 3] = ["br", "hr", "img"];
 
 /// `html`, found at `base`, with nothing in it but text and its structure.
 pub(super) fn sanitize(html: &str, base: &Url) -> Page {
-    let tokenizer = Tokenizer::new(Sink { base, page: RefCell::default() }, Default::default());
+    let tokenizer = Tokenizer::new(
+        Sink {
+            base,
+            page: RefCell::default(),
+        },
+        Default::default(),
+    );
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(html));
     // The tokenizer stops at each script, as if to run it.
@@ -78,7 +86,14 @@ pub(super) fn sanitize(html: &str, base: &Url) -> Page {
     tokenizer.end();
     let mut writer = tokenizer.sink.page.into_inner();
     writer.close_down_to(0);
-    Page { html: writer.html, title: writer.title.split_whitespace().collect::<Vec<_>>().join(" ") }
+    Page {
+        html: writer.html,
+        title: writer
+            .title
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
 }
 
 /// What is left of a page.
@@ -104,7 +119,8 @@ impl TokenSink for Sink<'_> {
             Token::TagToken(tag) if tag.kind == TagKind::EndTag => writer.end(&tag.name),
             Token::TagToken(tag) => {
                 writer.start(&tag, self.base);
-                return raw_kind(&tag.name).map_or(TokenSinkResult::Continue, TokenSinkResult::RawData);
+                return raw_kind(&tag.name)
+                    .map_or(TokenSinkResult::Continue, TokenSinkResult::RawData);
             }
             _ => {}
         }
@@ -159,7 +175,11 @@ impl Writer {
         if !KEPT.contains(&name) {
             return;
         }
-        while self.open.last().is_some_and(|open| ends(name).contains(&open.as_str())) {
+        while self
+            .open
+            .last()
+            .is_some_and(|open| ends(name).contains(&open.as_str()))
+        {
             self.close_down_to(self.open.len() - 1);
         }
         let void = VOID.contains(&name);
@@ -227,10 +247,12 @@ fn ends(start: &str) -> &'static [&'static str] {
         "dt" | "dd" => &["dt", "dd", "p"],
         "td" | "th" => &["td", "th", "p"],
         "tr" => &["td", "th", "tr", "p"],
-        "thead" | "tbody" | "tfoot" => &["td", "th", "tr", "p", "thead", "tbody", "tfoot", "caption"],
+        "thead" | "tbody" | "tfoot" => {
+            &["td", "th", "tr", "p", "thead", "tbody", "tfoot", "caption"]
+        }
         "a" => &["a"],
-        "article" | "blockquote" | "div" | "dl" | "figure" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "hr"
-        | "main" | "ol" | "p" | "pre" | "section" | "table" | "ul" => &["p"],
+        "article" | "blockquote" | "div" | "dl" | "figure" | "h1" | "h2" | "h3" | "h4" | "h5"
+        | "h6" | "hr" | "main" | "ol" | "p" | "pre" | "section" | "table" | "ul" => &["p"],
         _ => &[],
     }
 }
@@ -266,25 +288,43 @@ mod tests {
 
     #[test]
     fn only_text_and_its_structure_is_left() {
-        assert_eq!(html("<script>x<b></script><p onclick=x>Hi <span>you</span><!-- c --></p>"), "<p>Hi you</p>");
-        assert_eq!(html("<style>p{}</style>a<svg><svg/><g>b</g></svg>c<noscript><p>d</noscript>"), "ac");
+        assert_eq!(
+            html("<script>x<b></script><p onclick=x>Hi <span>you</span><!-- c --></p>"),
+            "<p>Hi you</p>"
+        );
+        assert_eq!(
+            html("<style>p{}</style>a<svg><svg/><g>b</g></svg>c<noscript><p>d</noscript>"),
+            "ac"
+        );
         assert_eq!(html("1 &lt; 2 &amp; <b>3"), "1 &lt; 2 &amp; <b>3</b>");
         assert_eq!(
             html("<br/><hr><img src=i.png alt='a\"b' width=1>"),
             "<br><hr><img src=\"https://example.com/a/i.png\" alt=\"a&quot;b\">"
         );
-        assert_eq!(sanitize("<title> A\n B </title>", &Url::parse("http://h").unwrap()).title, "A B");
+        assert_eq!(
+            sanitize("<title> A\n B </title>", &Url::parse("http://h").unwrap()).title,
+            "A B"
+        );
     }
 
     #[test]
     fn links_are_absolute_and_lead_to_pages() {
-        assert_eq!(html("<a href='../c?d#e'>x</a>"), "<a href=\"https://example.com/c?d#e\">x</a>");
-        assert_eq!(html("<a href='javascript:alert(1)'>x</a><a href='data:,x'>y</a>"), "<a>x</a><a>y</a>");
+        assert_eq!(
+            html("<a href='../c?d#e'>x</a>"),
+            "<a href=\"https://example.com/c?d#e\">x</a>"
+        );
+        assert_eq!(
+            html("<a href='javascript:alert(1)'>x</a><a href='data:,x'>y</a>"),
+            "<a>x</a><a>y</a>"
+        );
     }
 
     #[test]
     fn missing_end_tags_are_put_in() {
-        assert_eq!(html("<ul><li>a<li>b</ul><p>c<p>d"), "<ul><li>a</li><li>b</li></ul><p>c</p><p>d</p>");
+        assert_eq!(
+            html("<ul><li>a<li>b</ul><p>c<p>d"),
+            "<ul><li>a</li><li>b</li></ul><p>c</p><p>d</p>"
+        );
         assert_eq!(
             html("<table><tr><td>a<td>b<tr><td>c</table>"),
             "<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>"
@@ -296,7 +336,11 @@ mod tests {
     fn depth(html: &str) -> Option<usize> {
         let mut open = Vec::new();
         let mut deepest = 0;
-        for tag in html.split('<').skip(1).map(|rest| rest.split(['>', ' ']).next().unwrap()) {
+        for tag in html
+            .split('<')
+            .skip(1)
+            .map(|rest| rest.split(['>', ' ']).next().unwrap())
+        {
             match tag.strip_prefix('/') {
                 Some(name) if open.pop() == Some(name) => {}
                 Some(_) => return None,

@@ -6,20 +6,38 @@ use crate::bench::{Bench, with_unknown};
 async fn request_brings_the_answer() {
     let bench = Bench::new();
     assert_eq!(
-        bench.ok("agents__request", json!({"target": "worker", "input": "2+2"})).await,
+        bench
+            .ok(
+                "agents__request",
+                json!({"target": "worker", "input": "2+2"})
+            )
+            .await,
         json!({"target": "worker", "eventId": "e2", "correlationId": "k1", "accepted": true, "async": false, "response": "2+2"})
     );
     let log = bench.runtime.log.lock().unwrap().join("\n");
-    assert!(log.contains("agent.request") && log.contains("timeout_ms: None"), "{log}");
+    assert!(
+        log.contains("agent.request") && log.contains("timeout_ms: None"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
 async fn the_call_says_how_long_silence_is_borne_and_else_the_config_does() {
     let bench = Bench::new().config(json!({"timeoutMs": 700}));
-    bench.ok("agents__request", json!({"target": "worker", "input": "a"})).await;
-    bench.ok("agents__request", json!({"target": "worker", "input": "b", "timeoutMs": 5})).await;
+    bench
+        .ok("agents__request", json!({"target": "worker", "input": "a"}))
+        .await;
+    bench
+        .ok(
+            "agents__request",
+            json!({"target": "worker", "input": "b", "timeoutMs": 5}),
+        )
+        .await;
     let log = bench.runtime.log.lock().unwrap();
-    assert!(log[0].contains("timeout_ms: Some(700)") && log[1].contains("timeout_ms: Some(5)"), "{log:?}");
+    assert!(
+        log[0].contains("timeout_ms: Some(700)") && log[1].contains("timeout_ms: Some(5)"),
+        "{log:?}"
+    );
 }
 
 #[tokio::test]
@@ -42,10 +60,20 @@ async fn an_asynchronous_request_has_no_response_yet() {
 async fn send_spawn_list_and_catalog_tell_what_happened() {
     let bench = Bench::new();
     assert_eq!(
-        bench.ok("agents__send", json!({"target": "worker", "input": "fyi"})).await,
+        bench
+            .ok("agents__send", json!({"target": "worker", "input": "fyi"}))
+            .await,
         json!({"target": "worker", "eventId": "e1", "accepted": true})
     );
-    assert!(bench.runtime.log.lock().unwrap().join("").contains("agent.send"));
+    assert!(
+        bench
+            .runtime
+            .log
+            .lock()
+            .unwrap()
+            .join("")
+            .contains("agent.send")
+    );
     assert_eq!(
         bench.ok("agents__spawn", json!({"target": "worker"})).await,
         json!({"target": "worker", "instanceKey": "worker-1", "spawned": true, "cwd": null})
@@ -56,7 +84,10 @@ async fn send_spawn_list_and_catalog_tell_what_happened() {
         list["agents"][0],
         json!({"target": "worker", "instanceKey": "k", "ownerAgent": "assistant", "ownerInstanceKey": "main", "createdAt": "2026-01-15T10:00:00.000Z", "cwd": null})
     );
-    assert_eq!(bench.ok("agents__list", json!({"includeAll": true})).await["count"], 2);
+    assert_eq!(
+        bench.ok("agents__list", json!({"includeAll": true})).await["count"],
+        2
+    );
     assert_eq!(
         bench.ok("agents__catalog", json!({})).await,
         json!({
@@ -73,7 +104,11 @@ async fn a_spawned_agent_works_inside_the_working_directory_of_its_caller() {
     let output = bench.ok("agents__spawn", spawn("sub/folder")).await;
     assert_eq!(output["cwd"], json!(bench.work().join("sub/folder")));
     for cwd in ["..", "/", "sub/../.."] {
-        assert_eq!(bench.err("agents__spawn", spawn(cwd)).await.0, "E_TOOL_PATH_ESCAPE", "{cwd}");
+        assert_eq!(
+            bench.err("agents__spawn", spawn(cwd)).await.0,
+            "E_TOOL_PATH_ESCAPE",
+            "{cwd}"
+        );
     }
 }
 
@@ -81,9 +116,21 @@ async fn a_spawned_agent_works_inside_the_working_directory_of_its_caller() {
 async fn an_unknown_agent_is_the_error_of_the_runtime() {
     let bench = Bench::new();
     for tool in ["agents__request", "agents__send"] {
-        assert_eq!(bench.err(tool, json!({"target": "nobody", "input": "x"})).await.0, "AGENT_NOT_FOUND");
+        assert_eq!(
+            bench
+                .err(tool, json!({"target": "nobody", "input": "x"}))
+                .await
+                .0,
+            "AGENT_NOT_FOUND"
+        );
     }
-    assert_eq!(bench.err("agents__spawn", json!({"target": "nobody"})).await.0, "AGENT_NOT_FOUND");
+    assert_eq!(
+        bench
+            .err("agents__spawn", json!({"target": "nobody"}))
+            .await
+            .0,
+        "AGENT_NOT_FOUND"
+    );
 }
 
 #[tokio::test]
@@ -92,12 +139,24 @@ async fn arguments_that_make_no_sense_are_refused() {
     let bad = [
         ("request", json!({"target": "worker"})),
         ("request", json!({"target": "", "input": "x"})),
-        ("request", json!({"target": "worker", "input": "x", "timeoutMs": 0})),
-        ("request", json!({"target": "worker", "input": "x", "timeoutMs": 86_400_001})),
-        ("request", json!({"target": "worker", "input": "x", "async": "yes"})),
+        (
+            "request",
+            json!({"target": "worker", "input": "x", "timeoutMs": 0}),
+        ),
+        (
+            "request",
+            json!({"target": "worker", "input": "x", "timeoutMs": 86_400_001}),
+        ),
+        (
+            "request",
+            json!({"target": "worker", "input": "x", "async": "yes"}),
+        ),
         ("send", json!({"target": "worker", "input": ""})),
         ("send", json!({"target": 1, "input": "x"})),
-        ("send", json!({"target": "worker", "input": "x", "metadata": []})),
+        (
+            "send",
+            json!({"target": "worker", "input": "x", "metadata": []}),
+        ),
         ("spawn", json!({})),
         ("spawn", json!({"target": "worker", "cwd": 1})),
         ("spawn", with_unknown(json!({"target": "worker"}))),
@@ -114,7 +173,10 @@ async fn arguments_that_make_no_sense_are_refused() {
 #[tokio::test]
 async fn a_request_that_hangs_ends_with_the_call() {
     let bench = Bench::new();
-    let call = bench.err("agents__request", json!({"target": "worker", "input": "never"}));
+    let call = bench.err(
+        "agents__request",
+        json!({"target": "worker", "input": "never"}),
+    );
     let ((code, _), ()) = tokio::join!(call, async { bench.cancellation.cancel() });
     assert_eq!(code, "E_TOOL_CANCELLED");
 }
@@ -122,8 +184,17 @@ async fn a_request_that_hangs_ends_with_the_call() {
 /// The engine's time-out must not come before that of the longest request.
 #[test]
 fn the_tool_waits_longer_than_its_longest_request() {
-    let agents = goondan_tools::base_tools().into_iter().find(|tool| tool.name == "agents").unwrap();
-    let request = agents.exports.iter().find(|export| export.name == "request").unwrap();
-    let longest = request.parameters["properties"]["timeoutMs"]["maximum"].as_u64().unwrap();
+    let agents = goondan_tools::base_tools()
+        .into_iter()
+        .find(|tool| tool.name == "agents")
+        .unwrap();
+    let request = agents
+        .exports
+        .iter()
+        .find(|export| export.name == "request")
+        .unwrap();
+    let longest = request.parameters["properties"]["timeoutMs"]["maximum"]
+        .as_u64()
+        .unwrap();
     assert!(agents.timeout_ms.unwrap() > longest);
 }

@@ -41,7 +41,10 @@ fn tree() -> Bench {
 /// Paths that lead to `out`, or nowhere in the working directory.
 fn escapes(bench: &Bench) -> Vec<String> {
     let dir = bench.dir.path().canonicalize().unwrap();
-    let (dir, work) = (dir.display().to_string(), bench.work().display().to_string());
+    let (dir, work) = (
+        dir.display().to_string(),
+        bench.work().display().to_string(),
+    );
     let mut paths: Vec<String> = [
         "../out/secret.md",
         "..//out/./secret.md",
@@ -133,7 +136,10 @@ fn outside(bench: &Bench) -> Vec<(String, String)> {
     for folder in ["out", "workshop"] {
         for entry in std::fs::read_dir(bench.dir.path().join(folder)).unwrap() {
             let path = entry.unwrap().path();
-            found.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap_or_default()));
+            found.push((
+                path.display().to_string(),
+                std::fs::read_to_string(&path).unwrap_or_default(),
+            ));
         }
     }
     found
@@ -145,14 +151,20 @@ fn file_calls(path: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("fs__read", json!({"path": path})),
         ("fs__write", json!({"path": path, "content": "x"})),
-        ("fs__edit", json!({"path": path, "old_text": "what", "new_text": "x"})),
+        (
+            "fs__edit",
+            json!({"path": path, "old_text": "what", "new_text": "x"}),
+        ),
         ("fs__ls", json!({"path": path})),
         ("fs__grep", json!({"path": path, "pattern": "."})),
         ("fs__glob", json!({"path": path, "pattern": "**"})),
         ("fs__apply_patch", json!({"patch": patch})),
         ("file-system__read", json!({"path": path})),
         ("file-system__write", json!({"path": path, "content": "x"})),
-        ("file-system__write", json!({"path": path, "content": "x", "append": true})),
+        (
+            "file-system__write",
+            json!({"path": path, "content": "x", "append": true}),
+        ),
         ("file-system__list", json!({"path": path})),
         ("file-system__mkdir", json!({"path": path})),
         ("memory__get", json!({"path": path})),
@@ -176,7 +188,10 @@ async fn paths_that_leave_the_working_directory() {
     }
     assert!(through.is_empty(), "{through:#?}");
     assert_eq!(outside(&bench), before);
-    println!("attacks: paths that leave: {} in {count} calls, all refused", escapes(&bench).len());
+    println!(
+        "attacks: paths that leave: {} in {count} calls, all refused",
+        escapes(&bench).len()
+    );
 }
 
 #[tokio::test]
@@ -191,11 +206,17 @@ async fn paths_that_look_like_others() {
                 Ok(done) => done.output.to_string(),
                 Err(error) => error.message,
             };
-            assert!(!told.contains(SECRET) && !told.contains("root:x:"), "{tool} {path:.80}: {told}");
+            assert!(
+                !told.contains(SECRET) && !told.contains("root:x:"),
+                "{tool} {path:.80}: {told}"
+            );
         }
     }
     assert_eq!(outside(&bench), before);
-    println!("attacks: paths that look like others: {} in {count} calls, all contained", look_alikes().len());
+    println!(
+        "attacks: paths that look like others: {} in {count} calls, all contained",
+        look_alikes().len()
+    );
 }
 
 /// Names that want to be places.
@@ -254,7 +275,11 @@ fn files(folder: &std::path::Path) -> Vec<String> {
 #[tokio::test]
 async fn names_that_want_to_be_places() {
     let bench = Bench::new();
-    project_file(&bench, "a/tool.yaml", "name: a\ndescription: d\nentrypoint: a\n");
+    project_file(
+        &bench,
+        "a/tool.yaml",
+        "name: a\ndescription: d\nentrypoint: a\n",
+    );
     let before = files(bench.dir.path());
     let mut count = 0;
     let mut through = Vec::new();
@@ -262,20 +287,38 @@ async fn names_that_want_to_be_places() {
         for (tool, args) in [
             ("custom-tools__run", json!({"tool_name": name})),
             ("custom-tools__delete", json!({"tool_name": name})),
-            ("custom-tools__create", json!({"name": name, "description": "d"})),
-            ("squad__skill", json!({"action": "write", "skillName": name, "content": "x"})),
+            (
+                "custom-tools__create",
+                json!({"name": name, "description": "d"}),
+            ),
+            (
+                "squad__skill",
+                json!({"action": "write", "skillName": name, "content": "x"}),
+            ),
             ("squad__skill", json!({"action": "read", "skillName": name})),
             ("squad__memory", json!({"agentName": name, "learning": "x"})),
-            ("squad__decide", json!({"agentName": name, "title": "x", "body": "x"})),
+            (
+                "squad__decide",
+                json!({"agentName": name, "title": "x", "body": "x"}),
+            ),
             ("squad__route", json!({"targetAgent": name, "task": "x"})),
             ("memory__get", json!({"path": name})),
             ("agents__request", json!({"target": name, "input": "x"})),
             ("agents__send", json!({"target": name, "input": "x"})),
             ("agents__spawn", json!({"target": name})),
-            ("task__run", json!({"agent": name, "description": "d", "prompt": "p"})),
+            (
+                "task__run",
+                json!({"agent": name, "description": "d", "prompt": "p"}),
+            ),
             ("sessions__history", json!({"session_id": name})),
-            ("sessions__send", json!({"session_id": name, "content": "x"})),
-            ("runtime__process", json!({"action": "signal", "process_id": name, "signal": "term"})),
+            (
+                "sessions__send",
+                json!({"session_id": name, "content": "x"}),
+            ),
+            (
+                "runtime__process",
+                json!({"action": "signal", "process_id": name, "signal": "term"}),
+            ),
         ] {
             count += 1;
             if let Ok(done) = bench.call(tool, args).await
@@ -288,7 +331,10 @@ async fn names_that_want_to_be_places() {
     }
     assert!(through.is_empty(), "{through:#?}");
     assert_eq!(files(bench.dir.path()), before);
-    println!("attacks: names that want to be places: {} in {count} calls, all refused", names().len());
+    println!(
+        "attacks: names that want to be places: {} in {count} calls, all refused",
+        names().len()
+    );
 }
 
 /// Commands that look for the variables of the process that runs them. Cargo gives this one some, which stand for keys.
@@ -329,7 +375,11 @@ async fn variables_of_the_parent() {
             &format!("tools/{name}/tool.yaml"),
             &format!("name: {name}\ndescription: d\nentrypoint: run\n"),
         );
-        project_file(&bench, &format!("tools/{name}/run"), &format!("#!/bin/sh\n{command}\n"));
+        project_file(
+            &bench,
+            &format!("tools/{name}/run"),
+            &format!("#!/bin/sh\n{command}\n"),
+        );
         bench.write("script.sh", format!("#!/bin/sh\n{command}\n"));
         for (tool, args) in [
             ("bash__exec", json!({"command": command})),
@@ -338,9 +388,19 @@ async fn variables_of_the_parent() {
             ("custom-tools__run", json!({"tool_name": name})),
         ] {
             count += 1;
-            let output = bench.call(tool, args).await.map(|done| done.output.to_string()).unwrap_or_default();
-            assert!(!output.contains(&kept) && !output.contains("CARGO_PKG"), "{tool} {command}: {output}");
+            let output = bench
+                .call(tool, args)
+                .await
+                .map(|done| done.output.to_string())
+                .unwrap_or_default();
+            assert!(
+                !output.contains(&kept) && !output.contains("CARGO_PKG"),
+                "{tool} {command}: {output}"
+            );
         }
     }
-    println!("attacks: variables of the parent: {} in {count} calls, all find nothing", LEAKS.len());
+    println!(
+        "attacks: variables of the parent: {} in {count} calls, all find nothing",
+        LEAKS.len()
+    );
 }

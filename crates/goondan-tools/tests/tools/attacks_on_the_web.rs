@@ -131,18 +131,29 @@ async fn requests_to_what_is_not_public() {
     }
     for host in HOSTS {
         let url = format!("http://{host}:{port}/");
-        let bench = Bench::new().config(json!({"channels": {"out": {"webhook": {"url": {"value": url}}}}}));
+        let bench =
+            Bench::new().config(json!({"channels": {"out": {"webhook": {"url": {"value": url}}}}}));
         let (code, message) = match bench.opens("messaging__message").await {
-            Ok(()) => bench.err("messaging__message", json!({"to": "out", "content": "x"})).await,
+            Ok(()) => {
+                bench
+                    .err("messaging__message", json!({"to": "out", "content": "x"}))
+                    .await
+            }
             // An address that is none.
             Err(message) => (String::new(), message),
         };
         count += 1;
         let unresolved = code == "E_TOOL_HTTP" && url.contains("localhost.");
-        assert!(code.is_empty() || code == "E_TOOL_ADDRESS_BLOCKED" || unresolved, "{url}: {code} {message}");
+        assert!(
+            code.is_empty() || code == "E_TOOL_ADDRESS_BLOCKED" || unresolved,
+            "{url}: {code} {message}"
+        );
     }
     assert!(server.received_requests().await.unwrap().is_empty());
-    println!("attacks: requests to what is not public: {} in {count} calls, all refused", HOSTS.len() + SCHEMES.len());
+    println!(
+        "attacks: requests to what is not public: {} in {count} calls, all refused",
+        HOSTS.len() + SCHEMES.len()
+    );
 }
 
 #[tokio::test]
@@ -150,26 +161,49 @@ async fn redirects_to_what_is_not_public() {
     let server = MockServer::start().await;
     let port = server.address().port();
     // A header holds ASCII alone, and what tells no host is not followed.
-    let hosts = HOSTS.iter().filter(|host| host.is_ascii() && !host.starts_with("LOCAL") && !host.starts_with("local"));
+    let hosts = HOSTS
+        .iter()
+        .filter(|host| host.is_ascii() && !host.starts_with("LOCAL") && !host.starts_with("local"));
     let hosts = hosts.map(|host| format!("http://{host}:{port}/in"));
-    let targets: Vec<String> = hosts.chain(["file:///etc/passwd".to_owned(), "ftp://127.0.0.1/".to_owned()]).collect();
+    let targets: Vec<String> = hosts
+        .chain([
+            "file:///etc/passwd".to_owned(),
+            "ftp://127.0.0.1/".to_owned(),
+        ])
+        .collect();
     for (number, target) in targets.iter().enumerate() {
         let status = [301, 302, 303, 307, 308][number % 5];
         let moved = ResponseTemplate::new(status).insert_header("location", target.as_str());
-        Mock::given(path(format!("/{number}"))).respond_with(moved).mount(&server).await;
+        Mock::given(path(format!("/{number}")))
+            .respond_with(moved)
+            .mount(&server)
+            .await;
     }
-    Mock::given(path("/in")).respond_with(ResponseTemplate::new(200).set_body_string(SECRET)).mount(&server).await;
+    Mock::given(path("/in"))
+        .respond_with(ResponseTemplate::new(200).set_body_string(SECRET))
+        .mount(&server)
+        .await;
     let bench = Bench::new().config(json!({"allowHosts": ["localhost"]}));
     let mut count = 0;
     for (number, target) in targets.iter().enumerate() {
         for tool in ["http-fetch__get", "web__fetch"] {
             count += 1;
-            let error = bench.call(tool, json!({"url": format!("http://localhost:{port}/{number}")})).await;
-            let stays = error.as_ref().is_ok_and(|done| done.output["status"].as_u64() >= Some(300));
+            let error = bench
+                .call(
+                    tool,
+                    json!({"url": format!("http://localhost:{port}/{number}")}),
+                )
+                .await;
+            let stays = error
+                .as_ref()
+                .is_ok_and(|done| done.output["status"].as_u64() >= Some(300));
             assert!(error.is_err() || stays, "{tool} {target}: {error:?}");
         }
     }
     let asked = server.received_requests().await.unwrap();
     assert!(asked.iter().all(|request| request.url.path() != "/in"));
-    println!("attacks: redirects to what is not public: {} in {count} calls, all refused", targets.len());
+    println!(
+        "attacks: redirects to what is not public: {} in {count} calls, all refused",
+        targets.len()
+    );
 }

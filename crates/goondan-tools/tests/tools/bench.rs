@@ -12,9 +12,9 @@ use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::powers::{Embeddings, Sessions, ToolState};
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Spending};
 use goondan_core::ports::tool::{
-    AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, ProgressSink, RequestOptions, RequestResult, SendResult,
-    SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput,
-    ToolSource as _,
+    AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, ProgressSink, RequestOptions,
+    RequestResult, SendResult, SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError,
+    ToolHandler, ToolLogger, ToolOutput, ToolSource as _,
 };
 use goondan_core::schema::ArgumentSchema;
 use goondan_spec::kinds::{Entry, ExportSpec, Tool};
@@ -85,16 +85,25 @@ impl Bench {
     pub(crate) async fn call(&self, name: &str, args: Value) -> Result<ToolOutput, ToolError> {
         let (spec, handler) = self.open(name).await;
         let mut context = self.context();
-        context.granted.extend(spec.permissions.iter().chain(&spec.optional_permissions));
-        let input = ArgumentSchema::new(spec.parameters).check(&args).map_err(|invalid| {
-            ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion)
-        })?;
+        context
+            .granted
+            .extend(spec.permissions.iter().chain(&spec.optional_permissions));
+        let input = ArgumentSchema::new(spec.parameters)
+            .check(&args)
+            .map_err(|invalid| {
+                ToolError::new(invalid.message)
+                    .code(Code::TOOL_INVALID_ARGS)
+                    .suggest(invalid.suggestion)
+            })?;
         handler.call(&context, input).await
     }
 
     /// Calls an export and takes the output of a call that must work.
     pub(crate) async fn ok(&self, name: &str, args: Value) -> Value {
-        self.call(name, args).await.unwrap_or_else(|error| panic!("{name} failed: {error:?}")).output
+        self.call(name, args)
+            .await
+            .unwrap_or_else(|error| panic!("{name} failed: {error:?}"))
+            .output
     }
 
     /// Calls an export that must fail: the code and the message.
@@ -106,26 +115,46 @@ impl Bench {
     /// One export of a resource, with its handler.
     pub(crate) async fn open(&self, name: &str) -> (ExportSpec, Arc<dyn ToolHandler>) {
         let (resource, export) = name.split_once("__").unwrap();
-        let tool = resource_of(resource, Entry::Builtin(resource.to_owned()), self.config.clone());
+        let tool = resource_of(
+            resource,
+            Entry::Builtin(resource.to_owned()),
+            self.config.clone(),
+        );
         let set = self.tools.open(&tool, self.dir.path()).await.unwrap();
-        set.exports.into_iter().find(|(spec, _)| spec.name == export).unwrap()
+        set.exports
+            .into_iter()
+            .find(|(spec, _)| spec.name == export)
+            .unwrap()
     }
 
     /// Whether the resource behind a name opens with the config; what is wrong with it, else.
     pub(crate) async fn opens(&self, name: &str) -> Result<(), String> {
         let resource = name.split_once("__").unwrap().0;
-        let tool = resource_of(resource, Entry::Builtin(resource.to_owned()), self.config.clone());
-        self.tools.open(&tool, self.dir.path()).await.map(|_| ()).map_err(|error| error.cause.to_string())
+        let tool = resource_of(
+            resource,
+            Entry::Builtin(resource.to_owned()),
+            self.config.clone(),
+        );
+        self.tools
+            .open(&tool, self.dir.path())
+            .await
+            .map(|_| ())
+            .map_err(|error| error.cause.to_string())
     }
 
     /// The context of a call.
     pub(crate) fn context(&self) -> ToolContext {
         let message = Message {
             id: "m1".to_owned(),
-            data: MessageData { role: Role::Assistant, content: Vec::new() },
+            data: MessageData {
+                role: Role::Assistant,
+                content: Vec::new(),
+            },
             metadata: JsonObject::new(),
             created_at: chrono::Utc::now(),
-            source: MessageSource::Assistant { step_id: "s1".to_owned() },
+            source: MessageSource::Assistant {
+                step_id: "s1".to_owned(),
+            },
         };
         ToolContext {
             agent_name: "assistant".to_owned(),
@@ -219,7 +248,10 @@ impl FakeRuntime {
     fn known(target: &str) -> Result<(), ToolError> {
         match target {
             "assistant" | "worker" => Ok(()),
-            other => Err(ToolError::new(format!("there is no agent `{other}`")).code(Code::AGENT_NOT_FOUND)),
+            other => {
+                Err(ToolError::new(format!("there is no agent `{other}`"))
+                    .code(Code::AGENT_NOT_FOUND))
+            }
         }
     }
 }
@@ -237,7 +269,8 @@ impl AgentToolRuntime for FakeRuntime {
         if event.input == "never" {
             std::future::pending::<()>().await;
         }
-        let response = (!options.async_).then(|| Value::from(event.input.chars().rev().collect::<String>()));
+        let response =
+            (!options.async_).then(|| Value::from(event.input.chars().rev().collect::<String>()));
         Ok(RequestResult {
             event_id: "e2".to_owned(),
             target: target.to_owned(),
@@ -251,15 +284,29 @@ impl AgentToolRuntime for FakeRuntime {
     async fn send(&self, target: &str, event: AgentEventInput) -> Result<SendResult, ToolError> {
         self.note(format!("send {target} {event:?}"));
         FakeRuntime::known(target)?;
-        Ok(SendResult { event_id: "e1".to_owned(), target: target.to_owned(), accepted: true })
+        Ok(SendResult {
+            event_id: "e1".to_owned(),
+            target: target.to_owned(),
+            accepted: true,
+        })
     }
 
     async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
         self.note(format!("spawn {target} {options:?}"));
         FakeRuntime::known(target)?;
-        let instance_key = options.instance_key.unwrap_or_else(|| format!("{target}-1"));
-        self.spawned.lock().unwrap().push((target.to_owned(), instance_key.clone()));
-        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned: true, cwd: options.cwd })
+        let instance_key = options
+            .instance_key
+            .unwrap_or_else(|| format!("{target}-1"));
+        self.spawned
+            .lock()
+            .unwrap()
+            .push((target.to_owned(), instance_key.clone()));
+        Ok(SpawnResult {
+            target: target.to_owned(),
+            instance_key,
+            spawned: true,
+            cwd: options.cwd,
+        })
     }
 
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
@@ -271,7 +318,11 @@ impl AgentToolRuntime for FakeRuntime {
             created_at: "2026-01-15T10:00:00.000Z".to_owned(),
             cwd: None,
         };
-        Ok(if include_all { vec![info("assistant"), info("")] } else { vec![info("assistant")] })
+        Ok(if include_all {
+            vec![info("assistant"), info("")]
+        } else {
+            vec![info("assistant")]
+        })
     }
 
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
@@ -310,7 +361,16 @@ impl Embeddings for FakeRuntime {
         }
         *self.embedded.lock().unwrap() += texts.len();
         let is_cat = |text: &str| text.contains("cat") || text.contains("feline");
-        Ok(texts.iter().map(|text| if is_cat(text) { vec![1.0, 0.0] } else { vec![0.0, 1.0] }).collect())
+        Ok(texts
+            .iter()
+            .map(|text| {
+                if is_cat(text) {
+                    vec![1.0, 0.0]
+                } else {
+                    vec![0.0, 1.0]
+                }
+            })
+            .collect())
     }
 }
 
@@ -344,15 +404,26 @@ impl Sessions for FakeRuntime {
             meta("worker", "k", InstanceStatus::Processing, Some(main), 2),
         ];
         let spawned = self.spawned.lock().unwrap();
-        all.extend(spawned.iter().map(|(agent, key)| meta(agent, key, InstanceStatus::Processing, None, 3)));
+        all.extend(
+            spawned
+                .iter()
+                .map(|(agent, key)| meta(agent, key, InstanceStatus::Processing, None, 3)),
+        );
         Ok(all)
     }
 
     async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
-        let said = ["one", "two", "hi"].into_iter().filter(|_| id.agent == "worker");
+        let said = ["one", "two", "hi"]
+            .into_iter()
+            .filter(|_| id.agent == "worker");
         let message = |text: &str| Message {
             id: text.to_owned(),
-            data: MessageData { role: Role::User, content: vec![Part::Text { text: text.to_owned() }] },
+            data: MessageData {
+                role: Role::User,
+                content: vec![Part::Text {
+                    text: text.to_owned(),
+                }],
+            },
             metadata: JsonObject::new(),
             created_at: chrono::DateTime::UNIX_EPOCH,
             source: MessageSource::User,
@@ -378,13 +449,21 @@ impl ToolState for FakeRuntime {
 
     async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
         let own = InstanceId::new("tester", "main");
-        Ok(self.load(name).await?.map(|value| (own, value)).into_iter().collect())
+        Ok(self
+            .load(name)
+            .await?
+            .map(|value| (own, value))
+            .into_iter()
+            .collect())
     }
 }
 
 /// The keys of an object, in order.
 pub(crate) fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().map(|object| object.keys().map(String::as_str).collect()).unwrap_or_default()
+    value
+        .as_object()
+        .map(|object| object.keys().map(String::as_str).collect())
+        .unwrap_or_default()
 }
 
 /// What every export refuses: a parameter that it does not have.

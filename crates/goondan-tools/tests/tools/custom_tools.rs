@@ -33,25 +33,51 @@ pub(crate) fn project_file(bench: &Bench, path: &str, content: &str) {
 fn project() -> Bench {
     let bench = Bench::new().config(json!({"dir": "shelf"}));
     project_file(&bench, "tools/greet/tool.yaml", GREET);
-    project_file(&bench, "tools/greet/greet.sh", "#!/bin/sh\nfor a in \"$@\"; do echo \"[$a]\"; done\npwd\nexit 3\n");
+    project_file(
+        &bench,
+        "tools/greet/greet.sh",
+        "#!/bin/sh\nfor a in \"$@\"; do echo \"[$a]\"; done\npwd\nexit 3\n",
+    );
     bench
 }
 
 async fn run(bench: &Bench, name: &str, arguments: Value) -> Value {
-    bench.ok("custom-tools__run", json!({"tool_name": name, "arguments": arguments})).await
+    bench
+        .ok(
+            "custom-tools__run",
+            json!({"tool_name": name, "arguments": arguments}),
+        )
+        .await
 }
 
 async fn list(bench: &Bench) -> Vec<Value> {
-    bench.ok("custom-tools__list", json!({})).await["tools"].as_array().unwrap().clone()
+    bench.ok("custom-tools__list", json!({})).await["tools"]
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 #[tokio::test]
 async fn arguments_become_flags_in_the_declared_order() {
     let bench = project();
-    let output = run(&bench, "greet", json!({"loud": true, "times": 2.0, "who": "O'Neil; ls $HOME"})).await;
+    let output = run(
+        &bench,
+        "greet",
+        json!({"loud": true, "times": 2.0, "who": "O'Neil; ls $HOME"}),
+    )
+    .await;
     let work = bench.work();
-    assert_eq!(output["stdout"], format!("[--who=O'Neil; ls $HOME]\n[--times=2]\n[--loud=true]\n{}\n", work.display()));
-    assert_eq!((&output["exitCode"], &output["stderr"], &output["timedOut"]), (&json!(3), &json!(""), &json!(false)));
+    assert_eq!(
+        output["stdout"],
+        format!(
+            "[--who=O'Neil; ls $HOME]\n[--times=2]\n[--loud=true]\n{}\n",
+            work.display()
+        )
+    );
+    assert_eq!(
+        (&output["exitCode"], &output["stderr"], &output["timedOut"]),
+        (&json!(3), &json!(""), &json!(false))
+    );
 }
 
 #[tokio::test]
@@ -80,18 +106,40 @@ async fn programs_see_the_workspace_and_no_keys() {
     let output = run(&bench, "show", json!({})).await;
     let stdout = output["stdout"].as_str().unwrap();
     for name in ["GOONDAN_WORKSPACE", "FORGE_WORKSPACE"] {
-        assert!(stdout.contains(&format!("{name}={}\n", bench.work().display())), "{stdout}");
+        assert!(
+            stdout.contains(&format!("{name}={}\n", bench.work().display())),
+            "{stdout}"
+        );
     }
-    assert!(stdout.contains("CARGO_PKG_NAME=goondan-tools") && !stdout.contains("CARGO_MANIFEST_DIR"), "{stdout}");
+    assert!(
+        stdout.contains("CARGO_PKG_NAME=goondan-tools") && !stdout.contains("CARGO_MANIFEST_DIR"),
+        "{stdout}"
+    );
 }
 
 #[tokio::test]
 async fn a_run_ends_in_time_or_when_it_is_cancelled() {
     let bench = project();
-    project_file(&bench, "tools/slow/tool.yaml", "name: slow\ndescription: d\nentrypoint: slow\n");
-    project_file(&bench, "tools/slow/slow", "#!/bin/sh\ntouch started\nsleep 60\n");
-    let output = bench.ok("custom-tools__run", json!({"tool_name": "slow", "timeout": 1})).await;
-    assert_eq!((&output["timedOut"], &output["exitCode"]), (&json!(true), &json!(-1)));
+    project_file(
+        &bench,
+        "tools/slow/tool.yaml",
+        "name: slow\ndescription: d\nentrypoint: slow\n",
+    );
+    project_file(
+        &bench,
+        "tools/slow/slow",
+        "#!/bin/sh\ntouch started\nsleep 60\n",
+    );
+    let output = bench
+        .ok(
+            "custom-tools__run",
+            json!({"tool_name": "slow", "timeout": 1}),
+        )
+        .await;
+    assert_eq!(
+        (&output["timedOut"], &output["exitCode"]),
+        (&json!(true), &json!(-1))
+    );
     std::fs::remove_file(bench.work().join("started")).unwrap();
     let call = bench.err("custom-tools__run", json!({"tool_name": "slow"}));
     let cancel = async {
@@ -105,13 +153,33 @@ async fn a_run_ends_in_time_or_when_it_is_cancelled() {
 async fn a_broken_tool_is_listed_with_its_reason_and_hides_no_other() {
     let bench = project();
     let broken = [
-        ("no-program", "name: no-program\ndescription: d\nentrypoint: x\n", "does not exist"),
-        ("escape", "name: escape\ndescription: d\nentrypoint: ../greet/greet.sh\n", "entrypoint"),
+        (
+            "no-program",
+            "name: no-program\ndescription: d\nentrypoint: x\n",
+            "does not exist",
+        ),
+        (
+            "escape",
+            "name: escape\ndescription: d\nentrypoint: ../greet/greet.sh\n",
+            "entrypoint",
+        ),
         ("unfinished", "name: unfinished\n", "line 1"),
         ("no-yaml", "name: [", "tool.yaml"),
-        ("other-name", "name: renamed\ndescription: d\nentrypoint: x.sh\n", "renamed"),
-        ("linked", "name: linked\ndescription: d\nentrypoint: out\n", "leads out"),
-        ("asleep", "name: asleep\ndescription: d\nentrypoint: x.txt\n", "chmod +x"),
+        (
+            "other-name",
+            "name: renamed\ndescription: d\nentrypoint: x.sh\n",
+            "renamed",
+        ),
+        (
+            "linked",
+            "name: linked\ndescription: d\nentrypoint: out\n",
+            "leads out",
+        ),
+        (
+            "asleep",
+            "name: asleep\ndescription: d\nentrypoint: x.txt\n",
+            "chmod +x",
+        ),
     ];
     for (name, yaml, _) in broken {
         project_file(&bench, &format!("tools/{name}/tool.yaml"), yaml);
@@ -123,15 +191,24 @@ async fn a_broken_tool_is_listed_with_its_reason_and_hides_no_other() {
     let tools = list(&bench).await;
     assert_eq!(tools.len(), broken.len() + 1);
     let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();
-    assert_eq!((&tool("greet")["available"], &tool("greet")["version"]), (&json!(true), &json!("1.0.0")));
+    assert_eq!(
+        (&tool("greet")["available"], &tool("greet")["version"]),
+        (&json!(true), &json!("1.0.0"))
+    );
     assert_eq!(
         tool("greet")["parameters"][0],
         json!({"name": "who", "type": "string", "required": true, "description": "whom"})
     );
     for (name, _, words) in broken {
         assert_eq!(tool(name)["available"], false);
-        assert!(tool(name)["reason"].as_str().unwrap().contains(words), "{}", tool(name));
-        let (code, message) = bench.err("custom-tools__run", json!({"tool_name": name})).await;
+        assert!(
+            tool(name)["reason"].as_str().unwrap().contains(words),
+            "{}",
+            tool(name)
+        );
+        let (code, message) = bench
+            .err("custom-tools__run", json!({"tool_name": name}))
+            .await;
         assert_eq!(code, "E_TOOL_CUSTOM_TOOL_BROKEN");
         assert!(message.contains(words), "{message}");
     }
@@ -141,15 +218,26 @@ async fn a_broken_tool_is_listed_with_its_reason_and_hides_no_other() {
 async fn a_new_or_changed_tool_is_there_at_the_next_call() {
     let bench = project();
     let output = bench
-        .ok("custom-tools__create", json!({"name": "shout", "description": "Shouts: \"hey\"", "template": "sh"}))
+        .ok(
+            "custom-tools__create",
+            json!({"name": "shout", "description": "Shouts: \"hey\"", "template": "sh"}),
+        )
         .await;
-    assert_eq!(output["folder"], json!(bench.dir.path().canonicalize().unwrap().join("tools/shout")));
+    assert_eq!(
+        output["folder"],
+        json!(bench.dir.path().canonicalize().unwrap().join("tools/shout"))
+    );
     assert_eq!(output["files"], json!(["tool.yaml", "shout.sh"]));
     let shout = run(&bench, "shout", json!({})).await;
-    assert_eq!((&shout["exitCode"], &shout["stdout"]), (&json!(0), &json!("shout does nothing yet\n")));
+    assert_eq!(
+        (&shout["exitCode"], &shout["stdout"]),
+        (&json!(0), &json!("shout does nothing yet\n"))
+    );
     project_file(&bench, "tools/shout/shout.sh", "#!/bin/sh\necho HEY\n");
     assert_eq!(run(&bench, "shout", json!({})).await["stdout"], "HEY\n");
-    let deleted = bench.ok("custom-tools__delete", json!({"tool_name": "shout"})).await;
+    let deleted = bench
+        .ok("custom-tools__delete", json!({"tool_name": "shout"}))
+        .await;
     assert_eq!(deleted["deleted"], true);
     assert!(!exists(bench.dir.path().join("tools/shout")));
     assert_eq!(list(&bench).await.len(), 1);
@@ -160,14 +248,18 @@ async fn every_template_makes_a_tool_that_is_understood() {
     let bench = Bench::new().config(json!({"dir": "shelf"}));
     for template in ["go", "rust", "sh", "python"] {
         let name = format!("my-{template}");
-        let args = json!({"name": name, "description": "Does: # odd \"things\"\n", "template": template});
+        let args =
+            json!({"name": name, "description": "Does: # odd \"things\"\n", "template": template});
         let created = bench.ok("custom-tools__create", args).await;
         assert!(created["next"].as_array().unwrap().len() >= 3);
     }
     for tool in list(&bench).await {
         let built = ["my-sh", "my-python"].contains(&tool["name"].as_str().unwrap());
         assert_eq!(tool["available"], built, "{tool}");
-        assert!(built || tool["reason"].as_str().unwrap().contains("build it first"), "{tool}");
+        assert!(
+            built || tool["reason"].as_str().unwrap().contains("build it first"),
+            "{tool}"
+        );
     }
 }
 
@@ -180,22 +272,52 @@ async fn the_project_comes_before_the_other_folder() {
         project_file(&bench, &format!("shelf/{name}/x"), "#!/bin/sh\n");
     }
     let tools = list(&bench).await;
-    let told: Vec<_> =
-        tools.iter().map(|tool| (tool["name"].as_str().unwrap(), tool["description"].as_str().unwrap())).collect();
-    assert_eq!(told, [("extra", "of the shelf"), ("greet", "Greets somebody")]);
+    let told: Vec<_> = tools
+        .iter()
+        .map(|tool| {
+            (
+                tool["name"].as_str().unwrap(),
+                tool["description"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [("extra", "of the shelf"), ("greet", "Greets somebody")]
+    );
 }
 
 #[tokio::test]
 async fn names_never_become_paths() {
     let bench = project();
     project_file(&bench, "outside/tool.yaml", GREET);
-    for name in ["../greet", "../outside", "greet/../greet", "/bin/sh", ".", "..", "GREET"] {
+    for name in [
+        "../greet",
+        "../outside",
+        "greet/../greet",
+        "/bin/sh",
+        ".",
+        "..",
+        "GREET",
+    ] {
         for export in ["run", "delete"] {
-            let (code, message) = bench.err(&format!("custom-tools__{export}"), json!({"tool_name": name})).await;
-            assert_eq!(code, "E_TOOL_CUSTOM_TOOL_NOT_FOUND", "{export} {name}: {message}");
+            let (code, message) = bench
+                .err(
+                    &format!("custom-tools__{export}"),
+                    json!({"tool_name": name}),
+                )
+                .await;
+            assert_eq!(
+                code, "E_TOOL_CUSTOM_TOOL_NOT_FOUND",
+                "{export} {name}: {message}"
+            );
         }
         let args = json!({"name": name, "description": "d"});
-        assert_eq!(bench.err("custom-tools__create", args).await.0, "E_TOOL_INVALID_ARGS", "{name}");
+        assert_eq!(
+            bench.err("custom-tools__create", args).await.0,
+            "E_TOOL_INVALID_ARGS",
+            "{name}"
+        );
     }
     assert!(exists(bench.dir.path().join("outside/tool.yaml")));
 }
@@ -205,12 +327,23 @@ async fn what_exists_is_not_overwritten_and_links_are_not_followed() {
     let bench = project();
     project_file(&bench, "tools/notes/readme", "mine");
     for name in ["greet", "notes"] {
-        let (code, _) = bench.err("custom-tools__create", json!({"name": name, "description": "d"})).await;
+        let (code, _) = bench
+            .err(
+                "custom-tools__create",
+                json!({"name": name, "description": "d"}),
+            )
+            .await;
         assert_eq!(code, "E_TOOL_CUSTOM_TOOL_EXISTS");
     }
-    project_file(&bench, "elsewhere/tool.yaml", "name: linked\ndescription: d\nentrypoint: x\n");
+    project_file(
+        &bench,
+        "elsewhere/tool.yaml",
+        "name: linked\ndescription: d\nentrypoint: x\n",
+    );
     symlink("../elsewhere", bench.dir.path().join("tools/linked")).unwrap();
-    let (_, message) = bench.err("custom-tools__delete", json!({"tool_name": "linked"})).await;
+    let (_, message) = bench
+        .err("custom-tools__delete", json!({"tool_name": "linked"}))
+        .await;
     assert!(message.contains("link"), "{message}");
     assert!(exists(bench.dir.path().join("elsewhere/tool.yaml")));
 }
@@ -221,7 +354,10 @@ async fn arguments_that_make_no_sense_are_refused() {
     let bad = [
         ("create", json!({"name": "x"})),
         ("create", json!({"name": "X y", "description": "d"})),
-        ("create", json!({"name": "x", "description": "d", "template": "perl"})),
+        (
+            "create",
+            json!({"name": "x", "description": "d", "template": "perl"}),
+        ),
         ("run", json!({})),
         ("run", json!({"tool_name": "greet", "arguments": "--who=x"})),
         ("run", json!({"tool_name": "greet", "timeout": 0})),
@@ -230,7 +366,9 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("delete", with_unknown(json!({"tool_name": "greet"}))),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("custom-tools__{export}"), args.clone()).await;
+        let (code, _) = bench
+            .err(&format!("custom-tools__{export}"), args.clone())
+            .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }
@@ -245,7 +383,14 @@ async fn the_other_folder_may_be_anywhere() {
         "home/.forge/tools/git-summarize/tool.yaml",
         "name: git-summarize\ndescription: d\nversion: 1.0.0\nentrypoint: git-summarize\nusage: |\n  u\nparameters: []\n",
     );
-    project_file(&bench, "home/.forge/tools/git-summarize/git-summarize", "#!/bin/sh\necho done\n");
+    project_file(
+        &bench,
+        "home/.forge/tools/git-summarize/git-summarize",
+        "#!/bin/sh\necho done\n",
+    );
     let bench = bench.config(json!({"dir": Path::new(&forge)}));
-    assert_eq!(run(&bench, "git-summarize", json!({})).await["stdout"], "done\n");
+    assert_eq!(
+        run(&bench, "git-summarize", json!({})).await["stdout"],
+        "done\n"
+    );
 }

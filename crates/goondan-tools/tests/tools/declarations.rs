@@ -22,7 +22,11 @@ fn names_are_sorted_unique_and_short_enough() {
     for tool in &tools {
         let exports: BTreeSet<&String> = tool.exports.iter().map(|export| &export.name).collect();
         assert_eq!(exports.len(), tool.exports.len(), "{}", tool.name);
-        assert!(exports.iter().all(|export| tool.name.len() + 2 + export.len() <= 64 && !export.contains("__")));
+        assert!(
+            exports
+                .iter()
+                .all(|export| tool.name.len() + 2 + export.len() <= 64 && !export.contains("__"))
+        );
     }
 }
 
@@ -35,11 +39,22 @@ fn schemas_are_plain_closed_and_described() {
             assert_eq!(export.parameters["type"], "object", "{name}");
             assert_eq!(export.parameters["additionalProperties"], false, "{name}");
             for (parameter, schema) in export.parameters["properties"].as_object().unwrap() {
-                assert!(schema["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}.{parameter}");
+                assert!(
+                    schema["description"]
+                        .as_str()
+                        .is_some_and(|text| !text.is_empty()),
+                    "{name}.{parameter}"
+                );
             }
             // What a model sees: without the formats that only a policy knows.
             let text = export.shown_parameters().to_string();
-            for noise in ["$ref", "$schema", "\"title\":\"", "\"format\":\"", "\"null\""] {
+            for noise in [
+                "$ref",
+                "$schema",
+                "\"title\":\"",
+                "\"format\":\"",
+                "\"null\"",
+            ] {
                 assert!(!text.contains(noise), "{name} has {noise}: {text}");
             }
             jsonschema::validator_for(&export.parameters).unwrap();
@@ -49,10 +64,17 @@ fn schemas_are_plain_closed_and_described() {
 
 #[test]
 fn declared_defaults_fit_their_schema() {
-    for export in base_tools().into_iter().flat_map(|tool| Vec::from(tool.exports)) {
+    for export in base_tools()
+        .into_iter()
+        .flat_map(|tool| Vec::from(tool.exports))
+    {
         for (parameter, schema) in export.parameters["properties"].as_object().unwrap() {
             if let Some(default) = schema.get("default") {
-                assert!(jsonschema::is_valid(schema, default), "{}.{parameter}: {default}", export.name);
+                assert!(
+                    jsonschema::is_valid(schema, default),
+                    "{}.{parameter}: {default}",
+                    export.name
+                );
                 assert!(*default != Value::Null, "{}.{parameter}", export.name);
             }
         }
@@ -77,7 +99,10 @@ async fn every_tool_opens_with_what_it_declares() {
     let tools = BuiltinTools::new();
     for declared in base_tools() {
         let entry = Entry::Builtin(declared.name.clone());
-        let opened = tools.open(&resource_of("mine", entry, object(json!({}))), ".".as_ref()).await.unwrap();
+        let opened = tools
+            .open(&resource_of("mine", entry, object(json!({}))), ".".as_ref())
+            .await
+            .unwrap();
         let specs: Vec<_> = opened.exports.into_iter().map(|(spec, _)| spec).collect();
         assert_eq!(specs, *declared.exports, "{}", declared.name);
     }
@@ -86,17 +111,26 @@ async fn every_tool_opens_with_what_it_declares() {
 #[tokio::test]
 async fn a_tool_that_cannot_be_opened_says_what_to_do() {
     let open = async |entry, config| {
-        BuiltinTools::new().open(&resource_of("mine", entry, object(config)), ".".as_ref()).await.err().unwrap()
+        BuiltinTools::new()
+            .open(&resource_of("mine", entry, object(config)), ".".as_ref())
+            .await
+            .err()
+            .unwrap()
     };
     let unknown = open(Entry::Builtin("bsh".to_owned()), json!({})).await;
     assert!(unknown.to_string().contains("`bsh`") && unknown.suggestion.unwrap().contains("wait"));
     let library = open(Entry::Library("./x".to_owned()), json!({})).await;
     assert!(library.to_string().contains("builtin:NAME"));
-    for (name, config) in
-        [("wait", json!({"x": 1})), ("bash", json!({"env": "PATH"})), ("http-fetch", json!({"allowHost": []}))]
-    {
+    for (name, config) in [
+        ("wait", json!({"x": 1})),
+        ("bash", json!({"env": "PATH"})),
+        ("http-fetch", json!({"allowHost": []})),
+    ] {
         let wrong = open(Entry::Builtin(name.to_owned()), config).await;
-        assert!(wrong.to_string().contains(&format!("builtin:{name}")), "{wrong}");
+        assert!(
+            wrong.to_string().contains(&format!("builtin:{name}")),
+            "{wrong}"
+        );
         assert!(wrong.suggestion.is_some());
     }
 }

@@ -33,32 +33,94 @@ async fn a_bot_of_discord_speaks_and_reads() {
             }),
             message("9", "hi"),
         ),
-        ("PATCH", "/channels/5/messages/9", json!({"content": "ho", "allowed_mentions": calls}), message("9", "ho")),
+        (
+            "PATCH",
+            "/channels/5/messages/9",
+            json!({"content": "ho", "allowed_mentions": calls}),
+            message("9", "ho"),
+        ),
         ("DELETE", "/channels/5/messages/9", Value::Null, Value::Null),
-        ("PUT", "/channels/5/messages/9/reactions/%F0%9F%91%8D/@me", Value::Null, Value::Null),
-        ("PUT", "/channels/5/messages/9/reactions/party:77/@me", Value::Null, Value::Null),
-        ("DELETE", "/channels/5/messages/9/reactions/%F0%9F%91%8D/@me", Value::Null, Value::Null),
+        (
+            "PUT",
+            "/channels/5/messages/9/reactions/%F0%9F%91%8D/@me",
+            Value::Null,
+            Value::Null,
+        ),
+        (
+            "PUT",
+            "/channels/5/messages/9/reactions/party:77/@me",
+            Value::Null,
+            Value::Null,
+        ),
+        (
+            "DELETE",
+            "/channels/5/messages/9/reactions/%F0%9F%91%8D/@me",
+            Value::Null,
+            Value::Null,
+        ),
         ("POST", "/channels/5/typing", json!({}), Value::Null),
-        ("POST", "/channels/5/messages/9/threads", json!({"name": "More"}), json!({"id": "90", "type": 11})),
-        ("GET", "/channels/5/messages/9", Value::Null, message("9", "hi")),
+        (
+            "POST",
+            "/channels/5/messages/9/threads",
+            json!({"name": "More"}),
+            json!({"id": "90", "type": 11}),
+        ),
+        (
+            "GET",
+            "/channels/5/messages/9",
+            Value::Null,
+            message("9", "hi"),
+        ),
     ];
     let (server, bench) = platform_of(&rows).await;
     let send = json!({"channelId": "5", "text": "hi", "replyToMessageId": "3", "silent": true, "suppressEmbeds": true});
     let sent = bench.ok("discord__send", send).await;
-    assert_eq!(sent, json!({"ok": true, "channelId": "5", "messageId": "9", "text": "hi"}));
+    assert_eq!(
+        sent,
+        json!({"ok": true, "channelId": "5", "messageId": "9", "text": "hi"})
+    );
     let one = json!({"channelId": "5", "messageId": "9"});
     let with = |more: Value| {
         let mut args = one.clone();
-        args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        args.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         args
     };
-    assert_eq!(bench.ok("discord__edit", with(json!({"text": "ho"}))).await["edited"], true);
-    assert_eq!(bench.ok("discord__delete", one.clone()).await["deleted"], true);
-    let reacted = bench.ok("discord__react", with(json!({"emojis": ["👍", "<:party:77>", "👍"]}))).await;
+    assert_eq!(
+        bench.ok("discord__edit", with(json!({"text": "ho"}))).await["edited"],
+        true
+    );
+    assert_eq!(
+        bench.ok("discord__delete", one.clone()).await["deleted"],
+        true
+    );
+    let reacted = bench
+        .ok(
+            "discord__react",
+            with(json!({"emojis": ["👍", "<:party:77>", "👍"]})),
+        )
+        .await;
     assert_eq!(reacted["emojis"], json!(["👍", "party:77"]));
-    assert_eq!(bench.ok("discord__react", with(json!({"emoji": "👍", "remove": true}))).await["removed"], true);
-    assert_eq!(bench.ok("discord__typing", json!({"channelId": "5"})).await["ok"], true);
-    assert_eq!(bench.ok("discord__startThread", with(json!({"name": "More"}))).await["threadId"], "90");
+    assert_eq!(
+        bench
+            .ok(
+                "discord__react",
+                with(json!({"emoji": "👍", "remove": true}))
+            )
+            .await["removed"],
+        true
+    );
+    assert_eq!(
+        bench.ok("discord__typing", json!({"channelId": "5"})).await["ok"],
+        true
+    );
+    assert_eq!(
+        bench
+            .ok("discord__startThread", with(json!({"name": "More"})))
+            .await["threadId"],
+        "90"
+    );
     let read = bench.ok("discord__read", one.clone()).await;
     let wanted = json!({
         "messageId": "9", "author": {"id": "7", "username": "ada", "name": "Ada"}, "text": "hi",
@@ -71,9 +133,18 @@ async fn a_bot_of_discord_speaks_and_reads() {
     assert_eq!(read["messages"], json!([wanted]));
     let requests = server.received_requests().await.unwrap();
     assert_eq!(requests.len(), 9);
-    assert!(requests.iter().all(|request| request.headers["authorization"] == format!("Bot {TOKEN}")));
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.headers["authorization"] == format!("Bot {TOKEN}"))
+    );
     // Discord asks for this form.
-    assert!(requests[0].headers["user-agent"].to_str().unwrap().starts_with("DiscordBot (https://"));
+    assert!(
+        requests[0].headers["user-agent"]
+            .to_str()
+            .unwrap()
+            .starts_with("DiscordBot (https://")
+    );
 }
 
 #[tokio::test]
@@ -83,34 +154,84 @@ async fn messages_of_discord_come_a_page_at_a_time() {
         .and(path("/channels/5/messages"))
         .and(query_param("before", "9"))
         .and(query_param("limit", "2"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(json!([message("8", "b"), message("7", "a")])))
+        .respond_with(
+            ResponseTemplate::new(200).set_body_json(json!([message("8", "b"), message("7", "a")])),
+        )
         .mount(&server)
         .await;
-    let page = bench.ok("discord__read", json!({"channelId": "5", "before": "9", "limit": 2})).await;
-    assert_eq!((&page["count"], &page["oldestId"]), (&json!(2), &json!("7")));
+    let page = bench
+        .ok(
+            "discord__read",
+            json!({"channelId": "5", "before": "9", "limit": 2}),
+        )
+        .await;
+    assert_eq!(
+        (&page["count"], &page["oldestId"]),
+        (&json!(2), &json!("7"))
+    );
 }
 
 #[tokio::test]
 async fn files_go_to_discord_and_come_from_there() {
-    let rows = [("POST", "/channels/5/messages", Value::Null, message("9", ""))];
+    let rows = [(
+        "POST",
+        "/channels/5/messages",
+        Value::Null,
+        message("9", ""),
+    )];
     let (server, bench) = platform_of(&rows).await;
     bench.write("plan.txt", "a plan");
-    let sent = bench.ok("discord__sendFile", json!({"channelId": "5", "path": "plan.txt", "text": "look"})).await;
-    assert_eq!(sent, json!({"ok": true, "channelId": "5", "messageId": "9", "name": "plan.txt", "sizeBytes": 6}));
+    let sent = bench
+        .ok(
+            "discord__sendFile",
+            json!({"channelId": "5", "path": "plan.txt", "text": "look"}),
+        )
+        .await;
+    assert_eq!(
+        sent,
+        json!({"ok": true, "channelId": "5", "messageId": "9", "name": "plan.txt", "sizeBytes": 6})
+    );
     let requests = server.received_requests().await.unwrap();
     let [told, file] = parts(&requests[0]).try_into().unwrap();
     let told_json: Value = serde_json::from_str(&told.1).unwrap();
-    assert_eq!((told.0.as_str(), &told_json["content"]), ("payload_json", &json!("look")));
+    assert_eq!(
+        (told.0.as_str(), &told_json["content"]),
+        ("payload_json", &json!("look"))
+    );
     assert_eq!(file, ("files[0]".to_owned(), "a plan".to_owned()));
     let content = ResponseTemplate::new(200).set_body_raw(*b"text", "text/plain");
-    Mock::given(path("/attachments/5/8/a.txt")).respond_with(content).mount(&server).await;
+    Mock::given(path("/attachments/5/8/a.txt"))
+        .respond_with(content)
+        .mount(&server)
+        .await;
     let url = format!("{}/attachments/5/8/a.txt", server.uri());
-    let got = bench.ok("discord__downloadFile", json!({"url": url, "savePath": "in/a.txt"})).await;
-    assert_eq!((&got["sizeBytes"], bench.read("in/a.txt").as_str()), (&json!(4), "text"));
+    let got = bench
+        .ok(
+            "discord__downloadFile",
+            json!({"url": url, "savePath": "in/a.txt"}),
+        )
+        .await;
+    assert_eq!(
+        (&got["sizeBytes"], bench.read("in/a.txt").as_str()),
+        (&json!(4), "text")
+    );
     let requests = server.received_requests().await.unwrap();
-    assert!(!requests.last().unwrap().headers.contains_key("authorization"), "nobody needs to see the token");
-    for url in ["https://cdn.discordapp.com.evil.example/a", "http://cdn.discordapp.com/a", "http://169.254.169.254/"] {
-        let (code, text) = bench.err("discord__downloadFile", json!({"url": url})).await;
+    assert!(
+        !requests
+            .last()
+            .unwrap()
+            .headers
+            .contains_key("authorization"),
+        "nobody needs to see the token"
+    );
+    for url in [
+        "https://cdn.discordapp.com.evil.example/a",
+        "http://cdn.discordapp.com/a",
+        "http://169.254.169.254/",
+    ] {
+        let (code, text) = bench
+            .err("discord__downloadFile", json!({"url": url}))
+            .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{text}");
     }
 }
@@ -123,28 +244,73 @@ async fn what_discord_refuses_and_what_makes_no_sense_is_told() {
         .respond_with(ResponseTemplate::new(403).set_body_json(no))
         .mount(&server)
         .await;
-    let (code, text) = bench.err("discord__send", json!({"channelId": "5", "text": "x"})).await;
-    assert_eq!((code.as_str(), text.as_str()), ("E_TOOL_HTTP", "Discord refused the message: Missing Access"));
+    let (code, text) = bench
+        .err("discord__send", json!({"channelId": "5", "text": "x"}))
+        .await;
+    assert_eq!(
+        (code.as_str(), text.as_str()),
+        ("E_TOOL_HTTP", "Discord refused the message: Missing Access")
+    );
     let cases = [
-        ("discord__send", json!({"channelId": "../users/@me", "text": "x"})),
-        ("discord__send", json!({"channelId": "5", "text": "x".repeat(2001)})),
-        ("discord__send", json!({"channelId": "5", "text": "x", "token": "other"})),
-        ("discord__send", with_unknown(json!({"channelId": "5", "text": "x"}))),
-        ("discord__edit", json!({"channelId": "5", "messageId": "@original", "text": "x"})),
-        ("discord__delete", json!({"channelId": "5", "messageId": ""})),
-        ("discord__react", json!({"channelId": "5", "messageId": "9"})),
-        ("discord__react", json!({"channelId": "5", "messageId": "9", "emoji": ".."})),
-        ("discord__read", json!({"channelId": "5", "before": "1", "after": "2"})),
+        (
+            "discord__send",
+            json!({"channelId": "../users/@me", "text": "x"}),
+        ),
+        (
+            "discord__send",
+            json!({"channelId": "5", "text": "x".repeat(2001)}),
+        ),
+        (
+            "discord__send",
+            json!({"channelId": "5", "text": "x", "token": "other"}),
+        ),
+        (
+            "discord__send",
+            with_unknown(json!({"channelId": "5", "text": "x"})),
+        ),
+        (
+            "discord__edit",
+            json!({"channelId": "5", "messageId": "@original", "text": "x"}),
+        ),
+        (
+            "discord__delete",
+            json!({"channelId": "5", "messageId": ""}),
+        ),
+        (
+            "discord__react",
+            json!({"channelId": "5", "messageId": "9"}),
+        ),
+        (
+            "discord__react",
+            json!({"channelId": "5", "messageId": "9", "emoji": ".."}),
+        ),
+        (
+            "discord__read",
+            json!({"channelId": "5", "before": "1", "after": "2"}),
+        ),
         ("discord__read", json!({"channelId": "5", "limit": 101})),
         ("discord__typing", json!({"channelId": "general"})),
-        ("discord__startThread", json!({"channelId": "5", "messageId": "9", "name": ""})),
+        (
+            "discord__startThread",
+            json!({"channelId": "5", "messageId": "9", "name": ""}),
+        ),
     ];
     for (tool, args) in cases {
         let (code, text) = bench.err(tool, args).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{tool}: {text}");
     }
-    let environment = [("DISCORD_BOT_TOKEN".to_owned(), TOKEN.to_owned())].into_iter().collect();
-    let bench = Bench::new().config(json!({"apiBaseUrl": "https://evil.example"})).environment(environment);
-    let (code, text) = bench.err("discord__send", json!({"channelId": "5", "text": "x"})).await;
-    assert_eq!((code.as_str(), text.contains("no token for Discord")), ("E_TOOL_UNAVAILABLE", true), "{text}");
+    let environment = [("DISCORD_BOT_TOKEN".to_owned(), TOKEN.to_owned())]
+        .into_iter()
+        .collect();
+    let bench = Bench::new()
+        .config(json!({"apiBaseUrl": "https://evil.example"}))
+        .environment(environment);
+    let (code, text) = bench
+        .err("discord__send", json!({"channelId": "5", "text": "x"}))
+        .await;
+    assert_eq!(
+        (code.as_str(), text.contains("no token for Discord")),
+        ("E_TOOL_UNAVAILABLE", true),
+        "{text}"
+    );
 }

@@ -13,15 +13,41 @@ async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
     let bench = Bench::new();
     let yaml = "name: greet\ndescription: Greets.\nentrypoint: run.sh\nparameters: [{name: who, required: true}]\n";
     project_file(&bench, "tools/greet/tool.yaml", yaml);
-    project_file(&bench, "tools/greet/run.sh", "#!/bin/sh\necho \"hi $1\"\nexit 2\n");
-    let tool = resource_of("greeter", Entry::Executable("./tools/greet".to_owned()), object(json!({})));
-    let set = ExecutableTools::default().open(&tool, bench.dir.path()).await.unwrap();
-    let [(spec, handler)] = set.exports.as_slice() else { panic!("there is one export") };
-    assert_eq!((spec.name.as_str(), spec.description.as_str()), ("greet", "Greets."));
+    project_file(
+        &bench,
+        "tools/greet/run.sh",
+        "#!/bin/sh\necho \"hi $1\"\nexit 2\n",
+    );
+    let tool = resource_of(
+        "greeter",
+        Entry::Executable("./tools/greet".to_owned()),
+        object(json!({})),
+    );
+    let set = ExecutableTools::default()
+        .open(&tool, bench.dir.path())
+        .await
+        .unwrap();
+    let [(spec, handler)] = set.exports.as_slice() else {
+        panic!("there is one export")
+    };
+    assert_eq!(
+        (spec.name.as_str(), spec.description.as_str()),
+        ("greet", "Greets.")
+    );
     assert!(spec.permissions.contains(&Permission::Execute));
-    let output = handler.call(&bench.context(), object(json!({"who": "Ann; ls"}))).await.unwrap().output;
-    assert_eq!((&output["stdout"], &output["exitCode"]), (&json!("hi --who=Ann; ls\n"), &json!(2)));
-    let error = handler.call(&bench.context(), object(json!({"whom": 1}))).await.unwrap_err();
+    let output = handler
+        .call(&bench.context(), object(json!({"who": "Ann; ls"})))
+        .await
+        .unwrap()
+        .output;
+    assert_eq!(
+        (&output["stdout"], &output["exitCode"]),
+        (&json!("hi --who=Ann; ls\n"), &json!(2))
+    );
+    let error = handler
+        .call(&bench.context(), object(json!({"whom": 1})))
+        .await
+        .unwrap_err();
     assert_eq!(error.code.as_deref(), Some("E_TOOL_INVALID_ARGS"));
 }
 
@@ -29,12 +55,32 @@ async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
 async fn what_cannot_be_opened_says_why() {
     let bench = Bench::new();
     project_file(&bench, "tools/empty/tool.yaml", "");
-    project_file(&bench, "tools/unbuilt/tool.yaml", "name: x\ndescription: d\nentrypoint: x\n");
+    project_file(
+        &bench,
+        "tools/unbuilt/tool.yaml",
+        "name: x\ndescription: d\nentrypoint: x\n",
+    );
     let cases = [
-        (Entry::Executable("tools/none".to_owned()), json!({}), "no such file"),
-        (Entry::Executable("tools/empty".to_owned()), json!({}), "tool.yaml"),
-        (Entry::Executable("tools/unbuilt".to_owned()), json!({}), "build it first"),
-        (Entry::Executable("tools/unbuilt".to_owned()), json!({"envs": []}), "config"),
+        (
+            Entry::Executable("tools/none".to_owned()),
+            json!({}),
+            "no such file",
+        ),
+        (
+            Entry::Executable("tools/empty".to_owned()),
+            json!({}),
+            "tool.yaml",
+        ),
+        (
+            Entry::Executable("tools/unbuilt".to_owned()),
+            json!({}),
+            "build it first",
+        ),
+        (
+            Entry::Executable("tools/unbuilt".to_owned()),
+            json!({"envs": []}),
+            "config",
+        ),
         (Entry::Builtin("bash".to_owned()), json!({}), "tool.yaml"),
     ];
     for (entry, config, words) in cases {

@@ -7,19 +7,39 @@ async fn what_is_written_can_be_read() {
     let bench = Bench::new();
     let path = bench.work().join("a/b/c.txt");
     assert_eq!(
-        bench.ok("file-system__write", json!({"path": "a/b/c.txt", "content": "héllo"})).await,
+        bench
+            .ok(
+                "file-system__write",
+                json!({"path": "a/b/c.txt", "content": "héllo"})
+            )
+            .await,
         json!({"path": path, "size": 6, "written": true, "append": false})
     );
     assert_eq!(
-        bench.ok("file-system__write", json!({"path": "a/b/c.txt", "content": "!", "append": true})).await,
+        bench
+            .ok(
+                "file-system__write",
+                json!({"path": "a/b/c.txt", "content": "!", "append": true})
+            )
+            .await,
         json!({"path": path, "size": 7, "written": true, "append": true})
     );
     assert_eq!(
-        bench.ok("file-system__read", json!({"path": "a/b/../b/c.txt"})).await,
+        bench
+            .ok("file-system__read", json!({"path": "a/b/../b/c.txt"}))
+            .await,
         json!({"path": path, "size": 7, "truncated": false, "content": "héllo!"})
     );
-    assert_eq!(bench.ok("file-system__read", json!({"path": path})).await["content"], "héllo!");
-    bench.ok("file-system__write", json!({"path": "a/b/c.txt", "content": "new"})).await;
+    assert_eq!(
+        bench.ok("file-system__read", json!({"path": path})).await["content"],
+        "héllo!"
+    );
+    bench
+        .ok(
+            "file-system__write",
+            json!({"path": "a/b/c.txt", "content": "new"}),
+        )
+        .await;
     assert_eq!(bench.read("a/b/c.txt"), "new");
 }
 
@@ -27,12 +47,24 @@ async fn what_is_written_can_be_read() {
 async fn reading_stops_at_max_bytes_between_characters() {
     let bench = Bench::new();
     bench.write("t", "aéé");
-    let read = async |max| bench.ok("file-system__read", json!({"path": "t", "maxBytes": max})).await;
+    let read = async |max| {
+        bench
+            .ok("file-system__read", json!({"path": "t", "maxBytes": max}))
+            .await
+    };
     let output = read(4).await;
-    assert_eq!((&output["content"], &output["size"], &output["truncated"]), (&json!("aé"), &json!(5), &json!(true)));
+    assert_eq!(
+        (&output["content"], &output["size"], &output["truncated"]),
+        (&json!("aé"), &json!(5), &json!(true))
+    );
     assert_eq!(read(5).await["truncated"], false);
     bench.write("binary", [0xff, b'a', 0xc3]);
-    assert_eq!(bench.ok("file-system__read", json!({"path": "binary"})).await["content"], "\u{FFFD}a\u{FFFD}");
+    assert_eq!(
+        bench
+            .ok("file-system__read", json!({"path": "binary"}))
+            .await["content"],
+        "\u{FFFD}a\u{FFFD}"
+    );
 }
 
 #[cfg(unix)]
@@ -43,9 +75,22 @@ async fn writing_keeps_the_mode_and_leaves_nothing_behind() {
     bench.write("run.sh", "old");
     let path = bench.work().join("run.sh");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o750)).unwrap();
-    bench.ok("file-system__write", json!({"path": "run.sh", "content": "new"})).await;
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
-    bench.ok("file-system__write", json!({"path": "fresh", "content": "x"})).await;
+    bench
+        .ok(
+            "file-system__write",
+            json!({"path": "run.sh", "content": "new"}),
+        )
+        .await;
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o750
+    );
+    bench
+        .ok(
+            "file-system__write",
+            json!({"path": "fresh", "content": "x"}),
+        )
+        .await;
     let ordinary = bench.work().join("ordinary");
     std::fs::write(&ordinary, "").unwrap();
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
@@ -72,11 +117,30 @@ async fn a_listing_is_sorted_and_leaves_out_what_is_neither_file_nor_folder() {
         bench.ok("file-system__list", json!({})).await,
         json!({"path": bench.work(), "recursive": false, "count": 2, "entries": [entry("a", None), entry("b.txt", Some(5))]})
     );
-    let all = bench.ok("file-system__list", json!({"recursive": true})).await;
-    assert_eq!(all["entries"], json!([entry("a", None), entry("a/inner.txt", Some(1)), entry("b.txt", Some(5))]));
-    let files = bench.ok("file-system__list", json!({"recursive": true, "includeDirs": false})).await;
+    let all = bench
+        .ok("file-system__list", json!({"recursive": true}))
+        .await;
+    assert_eq!(
+        all["entries"],
+        json!([
+            entry("a", None),
+            entry("a/inner.txt", Some(1)),
+            entry("b.txt", Some(5))
+        ])
+    );
+    let files = bench
+        .ok(
+            "file-system__list",
+            json!({"recursive": true, "includeDirs": false}),
+        )
+        .await;
     assert_eq!(files["count"], 2);
-    let dirs = bench.ok("file-system__list", json!({"path": ".", "includeFiles": false})).await;
+    let dirs = bench
+        .ok(
+            "file-system__list",
+            json!({"path": ".", "includeFiles": false}),
+        )
+        .await;
     assert_eq!(dirs["entries"], json!([entry("a", None)]));
 }
 
@@ -85,12 +149,31 @@ async fn mkdir_tells_whether_it_made_something() {
     let bench = Bench::new();
     let path = bench.work().join("x/y");
     let output = bench.ok("file-system__mkdir", json!({"path": "x/y"})).await;
-    assert_eq!(output, json!({"path": path, "created": true, "recursive": true}));
+    assert_eq!(
+        output,
+        json!({"path": path, "created": true, "recursive": true})
+    );
     assert!(path.is_dir());
-    assert_eq!(bench.ok("file-system__mkdir", json!({"path": "x/y"})).await["created"], false);
-    let (_, message) = bench.err("file-system__mkdir", json!({"path": "x/y", "recursive": false})).await;
-    assert!(message.contains("`x/y`") && message.contains("exists"), "{message}");
-    let (code, _) = bench.err("file-system__mkdir", json!({"path": "q/r", "recursive": false})).await;
+    assert_eq!(
+        bench.ok("file-system__mkdir", json!({"path": "x/y"})).await["created"],
+        false
+    );
+    let (_, message) = bench
+        .err(
+            "file-system__mkdir",
+            json!({"path": "x/y", "recursive": false}),
+        )
+        .await;
+    assert!(
+        message.contains("`x/y`") && message.contains("exists"),
+        "{message}"
+    );
+    let (code, _) = bench
+        .err(
+            "file-system__mkdir",
+            json!({"path": "q/r", "recursive": false}),
+        )
+        .await;
     assert_eq!(code, "E_TOOL_FILE_NOT_FOUND");
 }
 
@@ -102,11 +185,21 @@ async fn nothing_reaches_outside_the_working_directory() {
     #[cfg(unix)]
     std::os::unix::fs::symlink(&outside, bench.work().join("door")).unwrap();
     let absolute = outside.join("secret").display().to_string();
-    for path in ["../secret", "door/secret", &absolute, "door/new", "../work-2/x", "/etc/passwd"] {
+    for path in [
+        "../secret",
+        "door/secret",
+        &absolute,
+        "door/new",
+        "../work-2/x",
+        "/etc/passwd",
+    ] {
         for (export, args) in [
             ("read", json!({"path": path})),
             ("write", json!({"path": path, "content": "x"})),
-            ("write", json!({"path": path, "content": "x", "append": true})),
+            (
+                "write",
+                json!({"path": path, "content": "x", "append": true}),
+            ),
             ("list", json!({"path": path})),
             ("mkdir", json!({"path": path})),
         ] {
@@ -115,7 +208,10 @@ async fn nothing_reaches_outside_the_working_directory() {
             assert!(message.contains(path), "{message}");
         }
     }
-    assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "s");
+    assert_eq!(
+        std::fs::read_to_string(outside.join("secret")).unwrap(),
+        "s"
+    );
     assert!(!exists(outside.join("new")) && !exists(outside.join("work-2")));
 }
 
@@ -124,13 +220,48 @@ async fn errors_name_the_path_and_the_reason() {
     let bench = Bench::new();
     bench.write("dir/file", "x");
     let cases = [
-        ("read", json!({"path": "nope.txt"}), "E_TOOL_FILE_NOT_FOUND", "nope.txt"),
-        ("read", json!({"path": "dir"}), "E_TOOL_WRONG_FILE_TYPE", "folder"),
-        ("read", json!({"path": "dir/file/x"}), "E_TOOL_WRONG_FILE_TYPE", "dir/file/x"),
-        ("write", json!({"path": "dir", "content": "x"}), "E_TOOL_WRONG_FILE_TYPE", "folder"),
-        ("write", json!({"path": "dir", "content": "x", "append": true}), "E_TOOL_WRONG_FILE_TYPE", "folder"),
-        ("list", json!({"path": "nope"}), "E_TOOL_FILE_NOT_FOUND", "nope"),
-        ("list", json!({"path": "dir/file"}), "E_TOOL_WRONG_FILE_TYPE", "dir/file"),
+        (
+            "read",
+            json!({"path": "nope.txt"}),
+            "E_TOOL_FILE_NOT_FOUND",
+            "nope.txt",
+        ),
+        (
+            "read",
+            json!({"path": "dir"}),
+            "E_TOOL_WRONG_FILE_TYPE",
+            "folder",
+        ),
+        (
+            "read",
+            json!({"path": "dir/file/x"}),
+            "E_TOOL_WRONG_FILE_TYPE",
+            "dir/file/x",
+        ),
+        (
+            "write",
+            json!({"path": "dir", "content": "x"}),
+            "E_TOOL_WRONG_FILE_TYPE",
+            "folder",
+        ),
+        (
+            "write",
+            json!({"path": "dir", "content": "x", "append": true}),
+            "E_TOOL_WRONG_FILE_TYPE",
+            "folder",
+        ),
+        (
+            "list",
+            json!({"path": "nope"}),
+            "E_TOOL_FILE_NOT_FOUND",
+            "nope",
+        ),
+        (
+            "list",
+            json!({"path": "dir/file"}),
+            "E_TOOL_WRONG_FILE_TYPE",
+            "dir/file",
+        ),
     ];
     for (export, args, expected, words) in cases {
         let (code, message) = bench.err(&format!("file-system__{export}"), args).await;
@@ -149,7 +280,10 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("read", json!({"path": "a\0b"})),
         ("write", json!({"path": "a"})),
         ("write", json!({"path": "a", "content": 1})),
-        ("write", json!({"path": "a", "content": "x", "append": "yes"})),
+        (
+            "write",
+            json!({"path": "a", "content": "x", "append": "yes"}),
+        ),
         ("list", json!({"path": 1})),
         ("list", json!({"recursive": "true"})),
         ("list", with_unknown(json!({}))),
@@ -158,7 +292,9 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("mkdir", with_unknown(json!({"path": "a"}))),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("file-system__{export}"), args.clone()).await;
+        let (code, _) = bench
+            .err(&format!("file-system__{export}"), args.clone())
+            .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }

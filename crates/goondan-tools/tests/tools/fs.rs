@@ -17,13 +17,26 @@ async fn read_numbers_lines() {
         "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n"
     );
     assert_eq!(
-        text(&bench, "fs__read", json!({"path": "t", "offset": 1, "limit": 2})).await,
+        text(
+            &bench,
+            "fs__read",
+            json!({"path": "t", "offset": 1, "limit": 2})
+        )
+        .await,
         "     2\ttwo\n     3\t\n\n[There are more lines: go on with offset 3.]"
     );
-    assert_eq!(text(&bench, "fs__read", json!({"path": "t", "offset": 3})).await, "     4\tfour\n");
+    assert_eq!(
+        text(&bench, "fs__read", json!({"path": "t", "offset": 3})).await,
+        "     4\tfour\n"
+    );
     bench.write("empty", "");
-    assert_eq!(text(&bench, "fs__read", json!({"path": "empty"})).await, "[The file is empty.]");
-    let (code, message) = bench.err("fs__read", json!({"path": "t", "offset": 9})).await;
+    assert_eq!(
+        text(&bench, "fs__read", json!({"path": "empty"})).await,
+        "[The file is empty.]"
+    );
+    let (code, message) = bench
+        .err("fs__read", json!({"path": "t", "offset": 9}))
+        .await;
     assert_eq!(code, "E_TOOL_INVALID_ARGS");
     assert!(message.contains("4 lines"), "{message}");
 }
@@ -31,19 +44,34 @@ async fn read_numbers_lines() {
 #[tokio::test]
 async fn read_pages_through_a_long_file() {
     let bench = Bench::new();
-    bench.write("long", (0..5000).map(|n| format!("line {n} {}\n", "x".repeat(40))).collect::<String>());
+    bench.write(
+        "long",
+        (0..5000)
+            .map(|n| format!("line {n} {}\n", "x".repeat(40)))
+            .collect::<String>(),
+    );
     let mut offset = 0;
     let mut seen = 0;
     let mut pages = 0;
     loop {
-        let page = text(&bench, "fs__read", json!({"path": "long", "offset": offset})).await;
+        let page = text(
+            &bench,
+            "fs__read",
+            json!({"path": "long", "offset": offset}),
+        )
+        .await;
         assert!(page.len() < 51 * 1024 + 200, "{}", page.len());
         pages += 1;
         for line in page.lines().take_while(|line| !line.is_empty()) {
-            assert!(line.contains(&format!("{}\tline {seen} ", seen + 1)), "{line}");
+            assert!(
+                line.contains(&format!("{}\tline {seen} ", seen + 1)),
+                "{line}"
+            );
             seen += 1;
         }
-        let Some((_, next)) = page.split_once("offset ") else { break };
+        let Some((_, next)) = page.split_once("offset ") else {
+            break;
+        };
         offset = next.trim_end_matches(".]").parse().unwrap();
     }
     assert_eq!((seen, pages > 4), (5000, true));
@@ -69,14 +97,23 @@ async fn read_describes_what_is_no_text_and_attaches_images() {
     );
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
     bench.write("i.png", png);
-    let output = bench.call("fs__read", json!({"path": "i.png"})).await.unwrap();
-    assert_eq!(output.output, "[i.png is a binary file (image/png, 16 bytes).]");
+    let output = bench
+        .call("fs__read", json!({"path": "i.png"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        output.output,
+        "[i.png is a binary file (image/png, 16 bytes).]"
+    );
     assert_eq!(output.attachments.len(), 1);
     assert_eq!(output.attachments[0].media_type, "image/png");
     assert_eq!(output.attachments[0].data, "iVBORw0KGgoAAAANSUhEUg==");
     bench.write("nothing-known", b"\xc3\x28\x01\x02");
     let output = bench.ok("fs__read", json!({"path": "nothing-known"})).await;
-    assert_eq!(output, "[nothing-known is a binary file (application/octet-stream, 4 bytes).]");
+    assert_eq!(
+        output,
+        "[nothing-known is a binary file (application/octet-stream, 4 bytes).]"
+    );
 }
 
 #[tokio::test]
@@ -85,18 +122,29 @@ async fn text_in_other_encodings_is_refused_by_its_name() {
     bench.write("latin", b"caf\xe9\n");
     bench.write("wide", b"\xff\xfec\0a\0f\0\xe9\0");
     bench.write("wide-without-mark", b"c\0a\0f\0e\0");
-    for (path, name) in [("latin", "ISO-8859-1"), ("wide", "UTF-16"), ("wide-without-mark", "UTF-16LE")] {
+    for (path, name) in [
+        ("latin", "ISO-8859-1"),
+        ("wide", "UTF-16"),
+        ("wide-without-mark", "UTF-16LE"),
+    ] {
         let patch = format!("*** Begin Patch\n*** Update File: {path}\n-a\n+b\n*** End Patch");
         let calls = [
             ("fs__read", json!({"path": path})),
-            ("fs__edit", json!({"path": path, "old_text": "a", "new_text": "b"})),
+            (
+                "fs__edit",
+                json!({"path": path, "old_text": "a", "new_text": "b"}),
+            ),
             ("fs__apply_patch", json!({"patch": patch})),
         ];
         let before = std::fs::read(bench.work().join(path)).unwrap();
         for (tool, args) in calls {
             let error = bench.call(tool, args).await.unwrap_err();
             assert_eq!(error.code.as_deref(), Some("E_TOOL_ENCODING"), "{error:?}");
-            assert!(error.message.contains(name) && error.suggestion.unwrap().contains("iconv"), "{}", error.message);
+            assert!(
+                error.message.contains(name) && error.suggestion.unwrap().contains("iconv"),
+                "{}",
+                error.message
+            );
         }
         assert_eq!(std::fs::read(bench.work().join(path)).unwrap(), before);
     }
@@ -106,10 +154,17 @@ async fn text_in_other_encodings_is_refused_by_its_name() {
 async fn write_makes_and_replaces() {
     let bench = Bench::new();
     assert_eq!(
-        bench.ok("fs__write", json!({"path": "a/b.txt", "content": "hé"})).await,
+        bench
+            .ok("fs__write", json!({"path": "a/b.txt", "content": "hé"}))
+            .await,
         json!({"path": "a/b.txt", "bytes": 3, "created": true})
     );
-    assert_eq!(bench.ok("fs__write", json!({"path": "a/b.txt", "content": ""})).await["created"], false);
+    assert_eq!(
+        bench
+            .ok("fs__write", json!({"path": "a/b.txt", "content": ""}))
+            .await["created"],
+        false
+    );
     assert_eq!(bench.read("a/b.txt"), "");
 }
 
@@ -117,18 +172,34 @@ async fn write_makes_and_replaces() {
 async fn edit_shows_what_it_changed() {
     let bench = Bench::new();
     bench.write("a.txt", "one\r\ntwo\r\nthree\r\n");
-    let output = bench.ok("fs__edit", json!({"path": "a.txt", "old_text": "two", "new_text": "2\nzwei"})).await;
+    let output = bench
+        .ok(
+            "fs__edit",
+            json!({"path": "a.txt", "old_text": "two", "new_text": "2\nzwei"}),
+        )
+        .await;
     assert_eq!(bench.read("a.txt"), "one\r\n2\r\nzwei\r\nthree\r\n");
-    assert_eq!((&output["path"], &output["line"]), (&json!("a.txt"), &json!(2)));
+    assert_eq!(
+        (&output["path"], &output["line"]),
+        (&json!("a.txt"), &json!(2))
+    );
     let diff = output["diff"].as_str().unwrap();
-    assert!(diff.contains("-two") && diff.contains("+2") && diff.contains("+zwei"), "{diff}");
+    assert!(
+        diff.contains("-two") && diff.contains("+2") && diff.contains("+zwei"),
+        "{diff}"
+    );
 }
 
 #[tokio::test]
 async fn a_number_to_put_in_is_its_digits() {
     let bench = Bench::new();
     bench.write("a.txt", "port = 80\n");
-    bench.ok("fs__edit", json!({"path": "a.txt", "old_text": "80", "new_text": 8080})).await;
+    bench
+        .ok(
+            "fs__edit",
+            json!({"path": "a.txt", "old_text": "80", "new_text": 8080}),
+        )
+        .await;
     assert_eq!(bench.read("a.txt"), "port = 8080\n");
 }
 
@@ -139,12 +210,26 @@ async fn edit_leaves_the_file_alone_if_it_is_not_sure() {
     let edit = |old: &str| json!({"path": "a.txt", "old_text": old, "new_text": "x"});
     let (code, message) = bench.err("fs__edit", edit("two")).await;
     assert_eq!(code, "E_TOOL_EDIT_AMBIGUOUS");
-    assert!(message.contains("2 times") && message.contains("lines 2, 3"), "{message}");
-    assert_eq!(bench.err("fs__edit", edit("three")).await.0, "E_TOOL_EDIT_NOT_FOUND");
-    assert_eq!(bench.err("fs__edit", edit("x")).await.0, "E_TOOL_INVALID_ARGS");
+    assert!(
+        message.contains("2 times") && message.contains("lines 2, 3"),
+        "{message}"
+    );
+    assert_eq!(
+        bench.err("fs__edit", edit("three")).await.0,
+        "E_TOOL_EDIT_NOT_FOUND"
+    );
+    assert_eq!(
+        bench.err("fs__edit", edit("x")).await.0,
+        "E_TOOL_INVALID_ARGS"
+    );
     assert_eq!(bench.read("a.txt"), "one\ntwo\ntwo\n");
     bench.write("binary", [0xc3, 0x28, 0x01]);
-    let (code, _) = bench.err("fs__edit", json!({"path": "binary", "old_text": "a", "new_text": "b"})).await;
+    let (code, _) = bench
+        .err(
+            "fs__edit",
+            json!({"path": "binary", "old_text": "a", "new_text": "b"}),
+        )
+        .await;
     assert_eq!(code, "E_TOOL_WRONG_FILE_TYPE");
 }
 
@@ -178,26 +263,48 @@ async fn a_patch_that_does_not_fit_changes_nothing() {
     let bench = Bench::new();
     bench.write("a.txt", "alpha\n");
     bench.write("b.txt", "beta\n");
-    let patch = |sections: &str| json!({"patch": format!("*** Begin Patch\n{sections}\n*** End Patch")});
+    let patch =
+        |sections: &str| json!({"patch": format!("*** Begin Patch\n{sections}\n*** End Patch")});
     let good = "*** Add File: new.txt\n+x\n*** Update File: a.txt\n-alpha\n+A\n";
     let bad = [
         ("*** Update File: b.txt\n-nope", "E_TOOL_PATCH", "b.txt"),
-        ("*** Update File: c.txt\n-nope", "E_TOOL_FILE_NOT_FOUND", "c.txt"),
+        (
+            "*** Update File: c.txt\n-nope",
+            "E_TOOL_FILE_NOT_FOUND",
+            "c.txt",
+        ),
         ("*** Delete File: c.txt", "E_TOOL_FILE_NOT_FOUND", "c.txt"),
         ("*** Add File: b.txt\n+x", "E_TOOL_PATCH", "b.txt"),
-        ("*** Update File: b.txt\n*** Move to: a.txt\n-beta", "E_TOOL_PATCH", "a.txt"),
-        ("*** Update File: b.txt\n*** Move to: new.txt\n-beta", "E_TOOL_PATCH", "new.txt"),
+        (
+            "*** Update File: b.txt\n*** Move to: a.txt\n-beta",
+            "E_TOOL_PATCH",
+            "a.txt",
+        ),
+        (
+            "*** Update File: b.txt\n*** Move to: new.txt\n-beta",
+            "E_TOOL_PATCH",
+            "new.txt",
+        ),
         ("*** Update File: ./a.txt\n-alpha", "E_TOOL_PATCH", "twice"),
         ("*** Add File: ../x\n+x", "E_TOOL_PATH_ESCAPE", "../x"),
         ("nonsense", "E_TOOL_PATCH", "nonsense"),
         // A file stands where a folder would have to be.
-        ("*** Add File: b.txt/x\n+x", "E_TOOL_WRONG_FILE_TYPE", "b.txt/x"),
+        (
+            "*** Add File: b.txt/x\n+x",
+            "E_TOOL_WRONG_FILE_TYPE",
+            "b.txt/x",
+        ),
     ];
     for (sections, expected, words) in bad {
-        let (code, message) = bench.err("fs__apply_patch", patch(&format!("{good}{sections}"))).await;
+        let (code, message) = bench
+            .err("fs__apply_patch", patch(&format!("{good}{sections}")))
+            .await;
         assert!(message.contains(words), "{message}");
         assert_eq!(code, expected, "{message}");
-        assert_eq!((bench.read("a.txt"), bench.read("b.txt")), ("alpha\n".to_owned(), "beta\n".to_owned()));
+        assert_eq!(
+            (bench.read("a.txt"), bench.read("b.txt")),
+            ("alpha\n".to_owned(), "beta\n".to_owned())
+        );
         assert!(!exists(bench.work().join("new.txt")), "{sections}");
     }
 }
@@ -223,21 +330,43 @@ async fn grep_finds_lines_of_files_that_count() {
         "src/lib.rs:1:pub fn hello() {}\nsrc/main.rs:2:    hello();\n"
     );
     assert_eq!(
-        text(&bench, "fs__grep", json!({"pattern": "(?i)hello", "include": "*.md"})).await,
+        text(
+            &bench,
+            "fs__grep",
+            json!({"pattern": "(?i)hello", "include": "*.md"})
+        )
+        .await,
         "notes.md:1:say Hello\n"
     );
     assert_eq!(
-        text(&bench, "fs__grep", json!({"pattern": "hello", "path": "src", "include": "m*.{rs,md}", "context": 1}))
-            .await,
+        text(
+            &bench,
+            "fs__grep",
+            json!({"pattern": "hello", "path": "src", "include": "m*.{rs,md}", "context": 1})
+        )
+        .await,
         "src/main.rs-1-fn main() {\nsrc/main.rs:2:    hello();\nsrc/main.rs-3-}\n"
     );
     assert_eq!(
-        text(&bench, "fs__grep", json!({"pattern": "pub", "path": "src/lib.rs"})).await,
+        text(
+            &bench,
+            "fs__grep",
+            json!({"pattern": "pub", "path": "src/lib.rs"})
+        )
+        .await,
         "src/lib.rs:1:pub fn hello() {}\n"
     );
-    assert_eq!(text(&bench, "fs__grep", json!({"pattern": "zebra"})).await, "[Nothing in . matches.]");
     assert_eq!(
-        text(&bench, "fs__grep", json!({"pattern": "hello", "include": "src/*.md"})).await,
+        text(&bench, "fs__grep", json!({"pattern": "zebra"})).await,
+        "[Nothing in . matches.]"
+    );
+    assert_eq!(
+        text(
+            &bench,
+            "fs__grep",
+            json!({"pattern": "hello", "include": "src/*.md"})
+        )
+        .await,
         "[Nothing in . matches.]"
     );
 }
@@ -246,10 +375,24 @@ async fn grep_finds_lines_of_files_that_count() {
 async fn grep_stops_at_its_limits() {
     let bench = Bench::new();
     bench.write("many", "match\n".repeat(1000));
-    let found = text(&bench, "fs__grep", json!({"pattern": "match", "maxMatches": 3})).await;
-    assert!(found.starts_with("many:1:match\nmany:2:match\nmany:3:match\n[") && found.contains("after 3"), "{found}");
+    let found = text(
+        &bench,
+        "fs__grep",
+        json!({"pattern": "match", "maxMatches": 3}),
+    )
+    .await;
+    assert!(
+        found.starts_with("many:1:match\nmany:2:match\nmany:3:match\n[")
+            && found.contains("after 3"),
+        "{found}"
+    );
     bench.write("wide", format!("{}match\n", "é".repeat(1000)));
-    let found = text(&bench, "fs__grep", json!({"pattern": "match", "path": "wide"})).await;
+    let found = text(
+        &bench,
+        "fs__grep",
+        json!({"pattern": "match", "path": "wide"}),
+    )
+    .await;
     assert!(found.len() < 600 && found.ends_with("[cut]\n"), "{found}");
 }
 
@@ -258,8 +401,16 @@ async fn ignore_files_count_from_the_working_directory_on() {
     let bench = project();
     std::fs::write(bench.dir.path().join(".gitignore"), "*\n").unwrap();
     bench.write("src/gen/target/x.rs", "hello");
-    let found = text(&bench, "fs__grep", json!({"pattern": "hello", "path": "src"})).await;
-    assert!(found.contains("src/lib.rs") && !found.contains("gen/target"), "{found}");
+    let found = text(
+        &bench,
+        "fs__grep",
+        json!({"pattern": "hello", "path": "src"}),
+    )
+    .await;
+    assert!(
+        found.contains("src/lib.rs") && !found.contains("gen/target"),
+        "{found}"
+    );
 }
 
 #[tokio::test]
@@ -267,20 +418,34 @@ async fn glob_names_the_newest_files_first() {
     let bench = project();
     let now = SystemTime::now();
     for (path, age) in [("src/main.rs", 10), ("src/lib.rs", 5)] {
-        let file = std::fs::File::options().write(true).open(bench.work().join(path)).unwrap();
+        let file = std::fs::File::options()
+            .write(true)
+            .open(bench.work().join(path))
+            .unwrap();
         file.set_modified(now - Duration::from_secs(age)).unwrap();
     }
     assert_eq!(
         bench.ok("fs__glob", json!({"pattern": "**/*.rs"})).await,
         json!({"count": 2, "files": ["src/lib.rs", "src/main.rs"], "truncated": false})
     );
-    assert_eq!(bench.ok("fs__glob", json!({"pattern": "*.rs", "path": "src"})).await["count"], 2);
-    assert_eq!(bench.ok("fs__glob", json!({"pattern": "src/*.md"})).await["files"], json!([]));
+    assert_eq!(
+        bench
+            .ok("fs__glob", json!({"pattern": "*.rs", "path": "src"}))
+            .await["count"],
+        2
+    );
+    assert_eq!(
+        bench.ok("fs__glob", json!({"pattern": "src/*.md"})).await["files"],
+        json!([])
+    );
     for n in 0..201 {
         bench.write(&format!("many/{n}.txt"), "");
     }
     let output = bench.ok("fs__glob", json!({"pattern": "*.txt"})).await;
-    assert_eq!((&output["count"], &output["truncated"]), (&json!(201), &json!(true)));
+    assert_eq!(
+        (&output["count"], &output["truncated"]),
+        (&json!(201), &json!(true))
+    );
     assert_eq!(output["files"].as_array().unwrap().len(), 200);
 }
 
@@ -314,19 +479,38 @@ async fn nothing_reaches_outside_the_working_directory() {
         for (export, args) in [
             ("read", json!({"path": path})),
             ("write", json!({"path": path, "content": "x"})),
-            ("edit", json!({"path": path, "old_text": "s", "new_text": "x"})),
-            ("apply_patch", json!({"patch": format!("*** Begin Patch\n*** Delete File: {path}\n*** End Patch")})),
+            (
+                "edit",
+                json!({"path": path, "old_text": "s", "new_text": "x"}),
+            ),
+            (
+                "apply_patch",
+                json!({"patch": format!("*** Begin Patch\n*** Delete File: {path}\n*** End Patch")}),
+            ),
             ("grep", json!({"pattern": "s", "path": path})),
             ("glob", json!({"pattern": "*", "path": path})),
             ("ls", json!({"path": path})),
         ] {
-            assert_eq!(bench.err(&format!("fs__{export}"), args).await.0, "E_TOOL_PATH_ESCAPE", "{export} {path}");
+            assert_eq!(
+                bench.err(&format!("fs__{export}"), args).await.0,
+                "E_TOOL_PATH_ESCAPE",
+                "{export} {path}"
+            );
         }
     }
     // A link to the outside is not followed by a search either.
-    assert_eq!(text(&bench, "fs__grep", json!({"pattern": "s"})).await, "[Nothing in . matches.]");
-    assert_eq!(bench.ok("fs__glob", json!({"pattern": "**"})).await["count"], 0);
-    assert_eq!(std::fs::read_to_string(bench.dir.path().join("secret")).unwrap(), "s");
+    assert_eq!(
+        text(&bench, "fs__grep", json!({"pattern": "s"})).await,
+        "[Nothing in . matches.]"
+    );
+    assert_eq!(
+        bench.ok("fs__glob", json!({"pattern": "**"})).await["count"],
+        0
+    );
+    assert_eq!(
+        std::fs::read_to_string(bench.dir.path().join("secret")).unwrap(),
+        "s"
+    );
 }
 
 #[tokio::test]
@@ -341,7 +525,10 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("write", with_unknown(json!({"path": "a", "content": ""}))),
         ("edit", json!({"path": "a", "old_text": "", "new_text": ""})),
         ("edit", json!({"path": "a", "old_text": "x"})),
-        ("edit", json!({"path": "a", "old_text": "x", "new_text": ["y"]})),
+        (
+            "edit",
+            json!({"path": "a", "old_text": "x", "new_text": ["y"]}),
+        ),
         ("edit", json!({"path": "a", "oldText": "x", "new_text": ""})),
         ("apply_patch", json!({})),
         ("apply_patch", json!({"patch": ""})),

@@ -14,24 +14,49 @@ fn marked(text: &str) -> Value {
 
 #[tokio::test]
 async fn comments_of_agents_can_be_told_from_those_of_people() {
-    let made = json!({"id": 1, "html_url": "https://github.com/octo/hello/issues/7#issuecomment-1"});
+    let made =
+        json!({"id": 1, "html_url": "https://github.com/octo/hello/issues/7#issuecomment-1"});
     let rows = [
-        ("POST", "/repos/octo/hello/issues/7/comments", json!({"body": marked("Fixed.")}), made.clone()),
-        ("PATCH", "/repos/octo/hello/issues/comments/1", json!({"body": marked("Mended.")}), made.clone()),
-        ("PATCH", "/repos/octo/hello/pulls/comments/2", json!({"body": marked("Mended.")}), made),
-        ("DELETE", "/repos/octo/hello/issues/comments/1", Value::Null, Value::Null),
+        (
+            "POST",
+            "/repos/octo/hello/issues/7/comments",
+            json!({"body": marked("Fixed.")}),
+            made.clone(),
+        ),
+        (
+            "PATCH",
+            "/repos/octo/hello/issues/comments/1",
+            json!({"body": marked("Mended.")}),
+            made.clone(),
+        ),
+        (
+            "PATCH",
+            "/repos/octo/hello/pulls/comments/2",
+            json!({"body": marked("Mended.")}),
+            made,
+        ),
+        (
+            "DELETE",
+            "/repos/octo/hello/issues/comments/1",
+            Value::Null,
+            Value::Null,
+        ),
     ];
     let (server, bench) = platform_of(&rows).await;
     let comment = json!({"repository": "octo/hello", "number": 7, "text": "Fixed.\n"});
     let made = bench.ok("github__comment", comment).await;
     assert_eq!(made["commentId"], 1);
     // What an agent has read goes back once.
-    let edit = json!({"repository": "octo/hello", "commentId": 1, "text": format!("Mended.\n\n{MARK}")});
+    let edit =
+        json!({"repository": "octo/hello", "commentId": 1, "text": format!("Mended.\n\n{MARK}")});
     assert_eq!(bench.ok("github__editComment", edit).await["edited"], true);
     let edit = json!({"repository": "octo/hello", "commentId": 2, "text": "Mended.", "kind": "reviewComment"});
     bench.ok("github__editComment", edit).await;
     let delete = json!({"repository": "octo/hello", "commentId": 1});
-    assert_eq!(bench.ok("github__deleteComment", delete).await["deleted"], true);
+    assert_eq!(
+        bench.ok("github__deleteComment", delete).await["deleted"],
+        true
+    );
     for request in server.received_requests().await.unwrap() {
         assert_eq!(request.headers["authorization"], format!("Bearer {TOKEN}"));
         assert_eq!(request.headers["x-github-api-version"], "2022-11-28");
@@ -47,16 +72,36 @@ async fn an_issue_is_read_labelled_and_closed() {
     });
     let rows = [
         ("GET", "/repos/octo/hello/issues/7", Value::Null, issue),
-        ("POST", "/repos/octo/hello/issues/7/labels", json!({"labels": ["bug"]}), json!([{"name": "bug"}])),
-        ("DELETE", "/repos/octo/hello/issues/7/labels/to%20do%2Fnow", Value::Null, json!([])),
+        (
+            "POST",
+            "/repos/octo/hello/issues/7/labels",
+            json!({"labels": ["bug"]}),
+            json!([{"name": "bug"}]),
+        ),
+        (
+            "DELETE",
+            "/repos/octo/hello/issues/7/labels/to%20do%2Fnow",
+            Value::Null,
+            json!([]),
+        ),
         (
             "PATCH",
             "/repos/octo/hello/issues/7",
             json!({"state": "closed", "state_reason": "not_planned"}),
             json!({"state": "closed"}),
         ),
-        ("POST", "/repos/octo/hello/issues/7/reactions", json!({"content": "+1"}), json!({"id": 3})),
-        ("POST", "/repos/octo/hello/pulls/comments/2/reactions", json!({"content": "eyes"}), json!({"id": 4})),
+        (
+            "POST",
+            "/repos/octo/hello/issues/7/reactions",
+            json!({"content": "+1"}),
+            json!({"id": 3}),
+        ),
+        (
+            "POST",
+            "/repos/octo/hello/pulls/comments/2/reactions",
+            json!({"content": "eyes"}),
+            json!({"id": 4}),
+        ),
     ];
     let (server, bench) = platform_of(&rows).await;
     let comments = json!([{
@@ -74,14 +119,29 @@ async fn an_issue_is_read_labelled_and_closed() {
         .respond_with(ResponseTemplate::new(404).set_body_json(gone))
         .mount(&server)
         .await;
-    let read = bench.ok("github__read", json!({"repository": "octo/hello", "number": 7, "page": 2})).await;
-    let facts = json!([read["title"], read["state"], read["author"], read["labels"], read["isPullRequest"]]);
+    let read = bench
+        .ok(
+            "github__read",
+            json!({"repository": "octo/hello", "number": 7, "page": 2}),
+        )
+        .await;
+    let facts = json!([
+        read["title"],
+        read["state"],
+        read["author"],
+        read["labels"],
+        read["isPullRequest"]
+    ]);
     assert_eq!(facts, json!(["It breaks", "open", "ada", ["bug"], false]));
     let wanted = json!([{"commentId": 1, "author": "grace", "createdAt": "2026-01-03T03:04:05Z", "text": "Me, too."}]);
     assert_eq!(read["comments"], wanted);
     let label = json!({"repository": "octo/hello", "number": 7, "add": ["bug"], "remove": ["to do/now", "gone"]});
-    assert_eq!(bench.ok("github__label", label).await["added"], json!(["bug"]));
-    let close = json!({"repository": "octo/hello", "number": 7, "state": "closed", "reason": "notPlanned"});
+    assert_eq!(
+        bench.ok("github__label", label).await["added"],
+        json!(["bug"])
+    );
+    let close =
+        json!({"repository": "octo/hello", "number": 7, "state": "closed", "reason": "notPlanned"});
     assert_eq!(bench.ok("github__setState", close).await["state"], "closed");
     let react = json!({"repository": "octo/hello", "number": 7, "reaction": "+1"});
     assert_eq!(bench.ok("github__react", react).await["reactionId"], 3);
@@ -92,7 +152,12 @@ async fn an_issue_is_read_labelled_and_closed() {
 #[tokio::test]
 async fn a_pull_request_is_reviewed_and_its_commit_gets_a_status() {
     let rows = [
-        ("GET", "/repos/octo/hello/pulls/8", Value::Null, json!({"number": 8, "head": {"sha": COMMIT}})),
+        (
+            "GET",
+            "/repos/octo/hello/pulls/8",
+            Value::Null,
+            json!({"number": 8, "head": {"sha": COMMIT}}),
+        ),
         (
             "POST",
             "/repos/octo/hello/pulls/8/comments",
@@ -102,7 +167,12 @@ async fn a_pull_request_is_reviewed_and_its_commit_gets_a_status() {
             }),
             json!({"id": 20}),
         ),
-        ("POST", "/repos/octo/hello/pulls/8/comments/20/replies", json!({"body": marked("I see.")}), json!({"id": 21})),
+        (
+            "POST",
+            "/repos/octo/hello/pulls/8/comments/20/replies",
+            json!({"body": marked("I see.")}),
+            json!({"id": 21}),
+        ),
         (
             "POST",
             "/repos/octo/hello/pulls/8/reviews",
@@ -117,13 +187,18 @@ async fn a_pull_request_is_reviewed_and_its_commit_gets_a_status() {
         ),
     ];
     let (_server, bench) = platform_of(&rows).await;
-    let at =
-        json!({"repository": "octo/hello", "number": 8, "text": "Why?", "file": "a.rs", "line": 5, "startLine": 3});
+    let at = json!({"repository": "octo/hello", "number": 8, "text": "Why?", "file": "a.rs", "line": 5, "startLine": 3});
     assert_eq!(bench.ok("github__reviewComment", at).await["commentId"], 20);
     let reply = json!({"repository": "octo/hello", "number": 8, "text": "I see.", "inReplyTo": 20});
-    assert_eq!(bench.ok("github__reviewComment", reply).await["commentId"], 21);
+    assert_eq!(
+        bench.ok("github__reviewComment", reply).await["commentId"],
+        21
+    );
     let review = json!({"repository": "octo/hello", "number": 8, "verdict": "requestChanges", "text": "Not yet."});
-    assert_eq!(bench.ok("github__review", review).await["state"], "CHANGES_REQUESTED");
+    assert_eq!(
+        bench.ok("github__review", review).await["state"],
+        "CHANGES_REQUESTED"
+    );
     let status = json!({
         "repository": "octo/hello", "commit": COMMIT, "state": "success", "context": "review", "description": "fine",
     });
@@ -133,40 +208,81 @@ async fn a_pull_request_is_reviewed_and_its_commit_gets_a_status() {
 #[tokio::test]
 async fn what_github_refuses_and_what_makes_no_sense_is_told() {
     let (server, bench) = platform_of(&[]).await;
-    let no = json!({"message": "Resource not accessible by personal access token", "status": "403"});
+    let no =
+        json!({"message": "Resource not accessible by personal access token", "status": "403"});
     Mock::given(path("/repos/octo/hello/issues/7"))
         .and(body_json(json!({"state": "open"})))
         .respond_with(ResponseTemplate::new(403).set_body_json(no))
         .mount(&server)
         .await;
-    let (code, text) =
-        bench.err("github__setState", json!({"repository": "octo/hello", "number": 7, "state": "open"})).await;
-    assert_eq!((code.as_str(), text.contains("not accessible")), ("E_TOOL_HTTP", true), "{text}");
+    let (code, text) = bench
+        .err(
+            "github__setState",
+            json!({"repository": "octo/hello", "number": 7, "state": "open"}),
+        )
+        .await;
+    assert_eq!(
+        (code.as_str(), text.contains("not accessible")),
+        ("E_TOOL_HTTP", true),
+        "{text}"
+    );
     let issue = |more: Value| {
         let mut args = json!({"repository": "octo/hello", "number": 7});
-        args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        args.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         args
     };
     let cases = [
-        ("github__comment", json!({"repository": "../../user", "number": 7, "text": "x"})),
-        ("github__comment", json!({"repository": "octo/..", "number": 7, "text": "x"})),
-        ("github__comment", json!({"repository": "octo/hello/issues", "number": 7, "text": "x"})),
+        (
+            "github__comment",
+            json!({"repository": "../../user", "number": 7, "text": "x"}),
+        ),
+        (
+            "github__comment",
+            json!({"repository": "octo/..", "number": 7, "text": "x"}),
+        ),
+        (
+            "github__comment",
+            json!({"repository": "octo/hello/issues", "number": 7, "text": "x"}),
+        ),
         ("github__comment", issue(json!({"text": ""}))),
-        ("github__comment", issue(json!({"text": "x", "token": "other"}))),
+        (
+            "github__comment",
+            issue(json!({"text": "x", "token": "other"})),
+        ),
         ("github__comment", with_unknown(issue(json!({"text": "x"})))),
         ("github__label", issue(json!({}))),
         // It would take away all of them.
         ("github__label", issue(json!({"remove": [".."]}))),
         ("github__label", issue(json!({"remove": [""]}))),
         ("github__setState", issue(json!({"state": "merged"}))),
-        ("github__setState", issue(json!({"state": "open", "reason": "completed"}))),
+        (
+            "github__setState",
+            issue(json!({"state": "open", "reason": "completed"})),
+        ),
         ("github__react", issue(json!({"reaction": "tada"}))),
-        ("github__react", issue(json!({"commentId": 1, "reaction": "eyes"}))),
-        ("github__reviewComment", issue(json!({"text": "x", "file": "a"}))),
-        ("github__reviewComment", issue(json!({"text": "x", "file": "a", "line": 1, "inReplyTo": 2}))),
+        (
+            "github__react",
+            issue(json!({"commentId": 1, "reaction": "eyes"})),
+        ),
+        (
+            "github__reviewComment",
+            issue(json!({"text": "x", "file": "a"})),
+        ),
+        (
+            "github__reviewComment",
+            issue(json!({"text": "x", "file": "a", "line": 1, "inReplyTo": 2})),
+        ),
         ("github__review", issue(json!({"verdict": "comment"}))),
-        ("github__status", json!({"repository": "octo/hello", "commit": "main", "state": "success", "context": "c"})),
-        ("github__read", json!({"repository": "octo/hello", "number": 0})),
+        (
+            "github__status",
+            json!({"repository": "octo/hello", "commit": "main", "state": "success", "context": "c"}),
+        ),
+        (
+            "github__read",
+            json!({"repository": "octo/hello", "number": 0}),
+        ),
     ];
     for (tool, args) in cases {
         let (code, text) = bench.err(tool, args).await;

@@ -3,7 +3,9 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, with_unknown};
 
 async fn ok(export: &str, args: Value) -> Value {
-    Bench::new().ok(&format!("json-query__{export}"), args).await
+    Bench::new()
+        .ok(&format!("json-query__{export}"), args)
+        .await
 }
 
 #[tokio::test]
@@ -17,14 +19,27 @@ async fn query_finds_values_by_path() {
         ok("query", json!({"data": data, "path": "users[7]"})).await,
         json!({"path": "users[7]", "found": false, "value": null})
     );
-    assert_eq!(ok("query", json!({"data": data, "path": "users[1].name"})).await["found"], true);
-    assert_eq!(ok("query", json!({"data": "[1]"})).await, json!({"path": ".", "found": true, "value": [1]}));
+    assert_eq!(
+        ok("query", json!({"data": data, "path": "users[1].name"})).await["found"],
+        true
+    );
+    assert_eq!(
+        ok("query", json!({"data": "[1]"})).await,
+        json!({"path": ".", "found": true, "value": [1]})
+    );
 }
 
 #[tokio::test]
 async fn pick_keeps_existing_keys_in_the_order_of_the_call() {
-    let output = ok("pick", json!({"data": r#"{"a":1,"b":2,"c":3}"#, "keys": ["c", "x", "a"]})).await;
-    assert_eq!(output.to_string(), r#"{"keys":["c","x","a"],"result":{"c":3,"a":1}}"#);
+    let output = ok(
+        "pick",
+        json!({"data": r#"{"a":1,"b":2,"c":3}"#, "keys": ["c", "x", "a"]}),
+    )
+    .await;
+    assert_eq!(
+        output.to_string(),
+        r#"{"keys":["c","x","a"],"result":{"c":3,"a":1}}"#
+    );
 }
 
 #[tokio::test]
@@ -49,9 +64,18 @@ async fn count_knows_every_type() {
 #[tokio::test]
 async fn flatten_takes_levels_apart() {
     let data = "[1,[2,[3,[4]]]]";
-    assert_eq!(ok("flatten", json!({"data": data})).await, json!({"depth": 1, "count": 3, "result": [1, 2, [3, [4]]]}));
-    assert_eq!(ok("flatten", json!({"data": data, "depth": 9})).await["result"], json!([1, 2, 3, 4]));
-    assert_eq!(ok("flatten", json!({"data": data, "depth": 0})).await["count"], 2);
+    assert_eq!(
+        ok("flatten", json!({"data": data})).await,
+        json!({"depth": 1, "count": 3, "result": [1, 2, [3, [4]]]})
+    );
+    assert_eq!(
+        ok("flatten", json!({"data": data, "depth": 9})).await["result"],
+        json!([1, 2, 3, 4])
+    );
+    assert_eq!(
+        ok("flatten", json!({"data": data, "depth": 0})).await["count"],
+        2
+    );
 }
 
 #[tokio::test]
@@ -65,11 +89,19 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
         ("pick", json!({"data": "{}"}), "keys"),
         ("pick", json!({"data": "{}", "keys": [1]}), ""),
         ("count", json!({"data": ""}), ""),
-        ("count", json!({"data": "[1", "path": "."}), "not valid JSON"),
+        (
+            "count",
+            json!({"data": "[1", "path": "."}),
+            "not valid JSON",
+        ),
         ("count", with_unknown(json!({"data": "1"})), ""),
         ("flatten", json!({"data": "{}"}), "array"),
         ("flatten", json!({"data": "[]", "depth": -1}), ""),
-        ("flatten", json!({"data": "[".repeat(100_000)}), "not valid JSON"),
+        (
+            "flatten",
+            json!({"data": "[".repeat(100_000)}),
+            "not valid JSON",
+        ),
     ];
     for (export, args, words) in bad {
         let (code, message) = bench.err(&format!("json-query__{export}"), args).await;

@@ -11,10 +11,20 @@ use serde_json::json;
 use crate::bench::{Bench, object, resource_of};
 
 async fn registry(bench: &Bench) -> Registry {
-    let limits = ToolLimits { error_message: 1_000, output: 1_000, timeout: Duration::from_secs(1) };
+    let limits = ToolLimits {
+        error_message: 1_000,
+        output: 1_000,
+        timeout: Duration::from_secs(1),
+    };
     let tool = resource_of("fs", Entry::Builtin("fs".to_owned()), object(json!({})));
     let mut registry = Registry::default();
-    for (spec, handler) in bench.tools.open(&tool, bench.dir.path()).await.unwrap().exports {
+    for (spec, handler) in bench
+        .tools
+        .open(&tool, bench.dir.path())
+        .await
+        .unwrap()
+        .exports
+    {
         registry.register(Arc::new(RegisteredTool::new("fs", spec, handler, limits)));
     }
     registry
@@ -25,12 +35,31 @@ async fn tools_are_executed_without_a_turn() {
     let bench = Bench::new();
     bench.write("a.txt", "hello\n");
     let registry = registry(&bench).await;
-    let output = registry.execute("fs__read", &json!({"path": "a.txt"}), &bench.context()).await.unwrap().output;
+    let output = registry
+        .execute("fs__read", &json!({"path": "a.txt"}), &bench.context())
+        .await
+        .unwrap()
+        .output;
     assert!(output.as_str().unwrap().contains("hello"), "{output}");
-    let code = async |name: &str, args| registry.execute(name, &args, &bench.context()).await.unwrap_err().code;
-    assert_eq!(code("fs__read", json!({})).await.as_deref(), Some("E_TOOL_INVALID_ARGS"));
-    assert_eq!(code("fs__read", json!([])).await.as_deref(), Some("E_TOOL_INVALID_ARGS"));
-    assert_eq!(code("fs__nope", json!({})).await.as_deref(), Some("E_TOOL_NOT_FOUND"));
+    let code = async |name: &str, args| {
+        registry
+            .execute(name, &args, &bench.context())
+            .await
+            .unwrap_err()
+            .code
+    };
+    assert_eq!(
+        code("fs__read", json!({})).await.as_deref(),
+        Some("E_TOOL_INVALID_ARGS")
+    );
+    assert_eq!(
+        code("fs__read", json!([])).await.as_deref(),
+        Some("E_TOOL_INVALID_ARGS")
+    );
+    assert_eq!(
+        code("fs__nope", json!({})).await.as_deref(),
+        Some("E_TOOL_NOT_FOUND")
+    );
 }
 
 #[tokio::test]
@@ -38,12 +67,21 @@ async fn tools_are_chosen_by_what_they_need_and_taken_out() {
     let mut registry = registry(&Bench::new()).await;
     let names = |registry: &Registry, granted: &[Permission]| {
         let granted = granted.iter().copied().collect();
-        registry.enabled(&granted).map(|tool| tool.name.export().to_owned()).collect::<Vec<_>>()
+        registry
+            .enabled(&granted)
+            .map(|tool| tool.name.export().to_owned())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(names(&registry, &[Permission::Read]), ["read", "grep", "glob", "ls"]);
+    assert_eq!(
+        names(&registry, &[Permission::Read]),
+        ["read", "grep", "glob", "ls"]
+    );
     assert_eq!(registry.tools().count(), 7);
     assert!(registry.get("fs__grep").is_some() && registry.unregister("fs__grep"));
     assert!(registry.get("fs__grep").is_none() && !registry.unregister("fs__grep"));
-    assert_eq!(names(&registry, &[Permission::Read]), ["read", "glob", "ls"]);
+    assert_eq!(
+        names(&registry, &[Permission::Read]),
+        ["read", "glob", "ls"]
+    );
     assert!(names(&registry, &[]).is_empty());
 }

@@ -16,8 +16,15 @@ fn value() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
         "\\PC{0,8}".prop_map(Value::from),
-        prop_oneof![Just(""), Just("."), Just("../x"), Just("/"), Just("\0"), Just("http://127.0.0.1:1/")]
-            .prop_map(Value::from),
+        prop_oneof![
+            Just(""),
+            Just("."),
+            Just("../x"),
+            Just("/"),
+            Just("\0"),
+            Just("http://127.0.0.1:1/")
+        ]
+        .prop_map(Value::from),
     ];
     leaf.prop_recursive(2, 8, 3, |inner| {
         prop_oneof![
@@ -30,16 +37,31 @@ fn value() -> impl Strategy<Value = Value> {
 
 /// A value for some of an export's own parameters.
 fn arguments(schema: &Value) -> impl Strategy<Value = JsonObject> + use<> {
-    let names: Vec<String> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+    let names: Vec<String> = schema["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
     let count = names.len();
-    proptest::collection::vec(proptest::option::weighted(0.8, value()), count).prop_map(move |values| {
-        names.iter().cloned().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
-    })
+    proptest::collection::vec(proptest::option::weighted(0.8, value()), count).prop_map(
+        move |values| {
+            names
+                .iter()
+                .cloned()
+                .zip(values)
+                .filter_map(|(name, value)| Some((name, value?)))
+                .collect()
+        },
+    )
 }
 
 #[test]
 fn no_handler_panics() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     for tool in goondan_tools::base_tools() {
         for export in tool.exports.iter() {
             // What these would run is up to chance, and chance should not run programs.
@@ -59,10 +81,14 @@ fn no_handler_panics() {
                 let context = bench.context();
                 let call = handler.call(&context, input);
                 // A call may wait for as long as it was told; whether it panics shows at once.
-                let _ = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(20), call).await });
+                let _ = runtime.block_on(async {
+                    tokio::time::timeout(Duration::from_millis(20), call).await
+                });
                 Ok(())
             };
-            runner.run(&arguments(&export.parameters), check).unwrap_or_else(|error| panic!("{name}: {error}"));
+            runner
+                .run(&arguments(&export.parameters), check)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     }
 }

@@ -7,13 +7,26 @@ use goondan_core::ids::InstanceId;
 use crate::bench::{Bench, keys, until, with_unknown};
 
 async fn start(bench: &Bench, command: &str) -> String {
-    let output = bench.ok("runtime__exec", json!({"command": command, "background": true})).await;
-    assert_eq!(keys(&output), ["process_id", "command", "workdir", "status"]);
+    let output = bench
+        .ok(
+            "runtime__exec",
+            json!({"command": command, "background": true}),
+        )
+        .await;
+    assert_eq!(
+        keys(&output),
+        ["process_id", "command", "workdir", "status"]
+    );
     output["process_id"].as_str().unwrap().to_owned()
 }
 
 async fn act(bench: &Bench, action: &str, id: &str) -> Value {
-    bench.ok("runtime__process", json!({"action": action, "process_id": id})).await
+    bench
+        .ok(
+            "runtime__process",
+            json!({"action": action, "process_id": id}),
+        )
+        .await
 }
 
 /// Polls until what was printed contains `words`, or the process has ended.
@@ -47,9 +60,21 @@ async fn exec_tells_everything_about_the_process() {
     bench.write("sub/f", "");
     let args = json!({"command": "pwd; echo $A >&2; exit 4", "workdir": "sub", "env": {"A": "x"}, "timeout": 10});
     let output = bench.ok("runtime__exec", args).await;
-    let expected = ["command", "workdir", "durationMs", "stdout", "stderr", "exitCode", "signal", "timedOut"];
+    let expected = [
+        "command",
+        "workdir",
+        "durationMs",
+        "stdout",
+        "stderr",
+        "exitCode",
+        "signal",
+        "timedOut",
+    ];
     assert_eq!(keys(&output), expected);
-    assert_eq!(output["stdout"], format!("{}\n", bench.work().join("sub").display()));
+    assert_eq!(
+        output["stdout"],
+        format!("{}\n", bench.work().join("sub").display())
+    );
     assert_eq!(
         (&output["stderr"], &output["exitCode"], &output["timedOut"]),
         (&json!("x\n"), &json!(4), &json!(false))
@@ -65,12 +90,26 @@ async fn a_background_process_is_fed_polled_and_ended() {
     assert_eq!(bench.ok("runtime__process", input).await["written"], 4);
     assert_eq!(printed(&bench, &id, "\n").await, "got hey\n");
     assert_eq!(act(&bench, "poll", &id).await["stdout"], "");
-    bench.ok("runtime__process", json!({"action": "signal", "process_id": id, "signal": "term"})).await;
+    bench
+        .ok(
+            "runtime__process",
+            json!({"action": "signal", "process_id": id, "signal": "term"}),
+        )
+        .await;
     let status = ended(&bench, &id).await;
-    assert_eq!((&status["signal"], &status["exitCode"]), (&json!("SIGTERM"), &json!(-1)));
+    assert_eq!(
+        (&status["signal"], &status["exitCode"]),
+        (&json!("SIGTERM"), &json!(-1))
+    );
     for action in ["signal", "input"] {
         let args = json!({"action": action, "process_id": id, "input": "x"});
-        assert!(bench.err("runtime__process", args).await.1.contains("ended"));
+        assert!(
+            bench
+                .err("runtime__process", args)
+                .await
+                .1
+                .contains("ended")
+        );
     }
 }
 
@@ -79,7 +118,10 @@ async fn a_process_that_ends_by_itself_tells_how() {
     let bench = Bench::new();
     let id = start(&bench, "echo out; echo err >&2; exit 7").await;
     let status = ended(&bench, &id).await;
-    assert_eq!((&status["exitCode"], &status["signal"]), (&json!(7), &json!(null)));
+    assert_eq!(
+        (&status["exitCode"], &status["signal"]),
+        (&json!(7), &json!(null))
+    );
     let poll = act(&bench, "poll", &id).await;
     assert_eq!(
         (&poll["stdout"], &poll["stderr"], &poll["status"]),
@@ -90,11 +132,18 @@ async fn a_process_that_ends_by_itself_tells_how() {
 #[tokio::test]
 async fn much_output_between_two_polls_is_cut_in_the_middle() {
     let bench = Bench::new();
-    let id = start(&bench, "i=0; while [ $i -lt 9000 ]; do echo line $i; i=$((i+1)); done").await;
+    let id = start(
+        &bench,
+        "i=0; while [ $i -lt 9000 ]; do echo line $i; i=$((i+1)); done",
+    )
+    .await;
     ended(&bench, &id).await;
     let poll = act(&bench, "poll", &id).await;
     let stdout = poll["stdout"].as_str().unwrap();
-    assert!(stdout.len() < 10_100 && stdout.starts_with("line 0\n") && stdout.ends_with("line 8999\n"), "{stdout}");
+    assert!(
+        stdout.len() < 10_100 && stdout.starts_with("line 0\n") && stdout.ends_with("line 8999\n"),
+        "{stdout}"
+    );
     assert!(stdout.contains("bytes cut"));
 }
 
@@ -118,7 +167,11 @@ async fn processes_end_with_the_tools() {
     let id = start(&bench, "echo $$; sleep 60 & echo $!; wait").await;
     let pids = printed(&bench, &id, "\n").await;
     let alive = |pid: &str| {
-        let state = std::process::Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap().stdout;
+        let state = std::process::Command::new("ps")
+            .args(["-o", "stat=", "-p", pid])
+            .output()
+            .unwrap()
+            .stdout;
         !state.is_empty() && !state.starts_with(b"Z")
     };
     assert!(pids.lines().all(alive), "{pids}");
@@ -133,9 +186,19 @@ async fn there_is_an_end_to_how_many_processes_run() {
     for _ in 0..32 {
         start(&bench, "sleep 60").await;
     }
-    let (code, _) = bench.err("runtime__exec", json!({"command": "sleep 60", "background": true})).await;
+    let (code, _) = bench
+        .err(
+            "runtime__exec",
+            json!({"command": "sleep 60", "background": true}),
+        )
+        .await;
     assert_eq!(code, "E_TOOL_TOO_MANY_PROCESSES");
-    bench.ok("runtime__process", json!({"action": "signal", "process_id": "p1", "signal": "SIGKILL"})).await;
+    bench
+        .ok(
+            "runtime__process",
+            json!({"action": "signal", "process_id": "p1", "signal": "SIGKILL"}),
+        )
+        .await;
     ended(&bench, "p1").await;
     start(&bench, "sleep 60").await;
 }
@@ -154,19 +217,29 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("process", json!({"action": "poll"})),
         ("process", json!({"action": "kill", "process_id": id})),
         ("process", json!({"action": "input", "process_id": id})),
-        ("process", json!({"action": "signal", "process_id": id, "signal": "SIGNOTHING"})),
+        (
+            "process",
+            json!({"action": "signal", "process_id": id, "signal": "SIGNOTHING"}),
+        ),
     ];
     for (export, args) in bad {
         let (code, _) = bench.err(&format!("runtime__{export}"), args.clone()).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
     for unknown in ["no-such", "p99", "p", "7"] {
-        let error =
-            bench.call("runtime__process", json!({"action": "status", "process_id": unknown})).await.unwrap_err();
+        let error = bench
+            .call(
+                "runtime__process",
+                json!({"action": "status", "process_id": unknown}),
+            )
+            .await
+            .unwrap_err();
         assert_eq!(error.code.as_deref(), Some("E_TOOL_PROCESS_NOT_FOUND"));
         assert!(error.suggestion.unwrap().contains(&id));
     }
-    let (code, _) = bench.err("runtime__exec", json!({"command": "ls", "workdir": "nope"})).await;
+    let (code, _) = bench
+        .err("runtime__exec", json!({"command": "ls", "workdir": "nope"}))
+        .await;
     assert_eq!(code, "E_TOOL_FILE_NOT_FOUND");
 }
 
@@ -180,8 +253,15 @@ fn lives(bench: &Bench, file: &str) -> bool {
 
 async fn two_sleepers() -> Bench {
     let bench = Bench::new();
-    bench.ok("runtime__exec", json!({"command": SLEEPER, "background": true})).await;
-    let written = |file: &str| std::fs::read_to_string(bench.work().join(file)).is_ok_and(|text| text.ends_with('\n'));
+    bench
+        .ok(
+            "runtime__exec",
+            json!({"command": SLEEPER, "background": true}),
+        )
+        .await;
+    let written = |file: &str| {
+        std::fs::read_to_string(bench.work().join(file)).is_ok_and(|text| text.ends_with('\n'))
+    };
     until("the sleepers", || written("parent") && written("child")).await;
     assert!(lives(&bench, "parent") && lives(&bench, "child"));
     bench
@@ -190,12 +270,22 @@ async fn two_sleepers() -> Bench {
 #[tokio::test]
 async fn processes_end_with_their_conversation() {
     let bench = two_sleepers().await;
-    bench.tools.instance_ended(&InstanceId::new("assistant", "other"));
+    bench
+        .tools
+        .instance_ended(&InstanceId::new("assistant", "other"));
     assert!(lives(&bench, "child"));
-    bench.tools.instance_ended(&InstanceId::new("assistant", "main"));
+    bench
+        .tools
+        .instance_ended(&InstanceId::new("assistant", "main"));
     until("the end", || !lives(&bench, "child")).await;
     assert_eq!(
-        bench.err("runtime__process", json!({"action": "poll", "process_id": "p1"})).await.0,
+        bench
+            .err(
+                "runtime__process",
+                json!({"action": "poll", "process_id": "p1"})
+            )
+            .await
+            .0,
         "E_TOOL_PROCESS_NOT_FOUND"
     );
 }
@@ -204,5 +294,8 @@ async fn processes_end_with_their_conversation() {
 async fn a_shutdown_leaves_no_orphans() {
     let bench = two_sleepers().await;
     bench.tools.shutdown().await;
-    until("the end", || !lives(&bench, "child") && !lives(&bench, "parent")).await;
+    until("the end", || {
+        !lives(&bench, "child") && !lives(&bench, "parent")
+    })
+    .await;
 }

@@ -17,12 +17,19 @@ async fn sessions_are_listed_with_the_newest_first() {
 #[tokio::test]
 async fn history_shows_the_last_messages() {
     let bench = Bench::new();
-    let output = bench.ok("sessions__history", json!({"session_id": "worker:k", "limit": 2})).await;
+    let output = bench
+        .ok(
+            "sessions__history",
+            json!({"session_id": "worker:k", "limit": 2}),
+        )
+        .await;
     assert_eq!(output["total"], 3);
     assert_eq!(output["messages"][0]["text"], "two");
     assert_eq!(output["messages"][1]["text"], "hi");
     for id in ["worker:nope", "worker", "../x"] {
-        let (code, message) = bench.err("sessions__history", json!({"session_id": id})).await;
+        let (code, message) = bench
+            .err("sessions__history", json!({"session_id": id}))
+            .await;
         assert_eq!(code, "E_TOOL_SESSION_NOT_FOUND");
         assert!(message.contains(id), "{message}");
     }
@@ -31,20 +38,37 @@ async fn history_shows_the_last_messages() {
 #[tokio::test]
 async fn what_is_sent_goes_to_the_session() {
     let bench = Bench::new();
-    let output = bench.ok("sessions__send", json!({"session_id": "worker:k", "content": "fyi"})).await;
-    assert_eq!(output, json!({"session_id": "worker:k", "eventId": "e1", "accepted": true}));
+    let output = bench
+        .ok(
+            "sessions__send",
+            json!({"session_id": "worker:k", "content": "fyi"}),
+        )
+        .await;
+    assert_eq!(
+        output,
+        json!({"session_id": "worker:k", "eventId": "e1", "accepted": true})
+    );
     let log = bench.runtime.log.lock().unwrap().join("\n");
-    assert!(log.contains("send worker") && log.contains("\"k\""), "{log}");
+    assert!(
+        log.contains("send worker") && log.contains("\"k\""),
+        "{log}"
+    );
 }
 
 #[tokio::test]
 async fn a_spawned_sub_agent_is_narrowed() {
     let bench = Bench::new();
     let output = bench.ok("sessions__spawn", json!({"prompt": "look"})).await;
-    assert_eq!(output, json!({"session_id": "assistant:assistant-1", "response": "kool"}));
+    assert_eq!(
+        output,
+        json!({"session_id": "assistant:assistant-1", "response": "kool"})
+    );
     let log = bench.runtime.log.lock().unwrap().clone();
     for said in &log {
-        assert!(said.contains("fs__read") && !said.contains("fs__write"), "{said}");
+        assert!(
+            said.contains("fs__read") && !said.contains("fs__write"),
+            "{said}"
+        );
     }
     assert_eq!(log.len(), 2);
 }
@@ -53,13 +77,24 @@ async fn a_spawned_sub_agent_is_narrowed() {
 async fn sub_agents_at_work_and_the_own_state_are_told() {
     let bench = Bench::new();
     let output = bench.ok("sessions__subagents", json!({})).await;
-    assert_eq!((&output["count"], &output["subagents"][0]["status"]), (&json!(1), &json!("processing")));
+    assert_eq!(
+        (&output["count"], &output["subagents"][0]["status"]),
+        (&json!(1), &json!("processing"))
+    );
     let own = bench.ok("sessions__status", json!({})).await;
     assert_eq!(own["session_id"], "assistant:main");
-    assert_eq!(own["tokens"], json!({"prompt": 10, "completion": 5, "total": 15}));
+    assert_eq!(
+        own["tokens"],
+        json!({"prompt": 10, "completion": 5, "total": 15})
+    );
     assert!(own.get("cost").is_none());
-    let other = bench.ok("sessions__status", json!({"session_id": "worker:k"})).await;
-    assert_eq!((&other["messages"], &other["cost"]), (&json!(3), &json!({"amount": 0.3, "currency": "EUR"})));
+    let other = bench
+        .ok("sessions__status", json!({"session_id": "worker:k"}))
+        .await;
+    assert_eq!(
+        (&other["messages"], &other["cost"]),
+        (&json!(3), &json!({"amount": 0.3, "currency": "EUR"}))
+    );
 }
 
 #[tokio::test]
@@ -68,7 +103,10 @@ async fn a_task_is_done_by_the_agent_that_it_names() {
     let args = json!({"description": "Count things", "prompt": "abc", "agent": "worker"});
     let output = bench.call("task__run", args).await.unwrap();
     assert_eq!(output.title.as_deref(), Some("Count things"));
-    assert_eq!(output.output, json!({"agent": "worker", "session_id": "worker:worker-1", "result": "cba"}));
+    assert_eq!(
+        output.output,
+        json!({"agent": "worker", "session_id": "worker:worker-1", "result": "cba"})
+    );
     let args = json!({"description": "x", "prompt": "abc", "agent": "nobody"});
     assert_eq!(bench.err("task__run", args).await.0, "AGENT_NOT_FOUND");
 }
@@ -81,12 +119,19 @@ async fn wrong_arguments_are_refused() {
         ("sessions__list", with_unknown(json!({}))),
         ("sessions__history", json!({})),
         ("sessions__send", json!({"session_id": "worker:k"})),
-        ("sessions__send", json!({"session_id": "worker:k", "content": ""})),
+        (
+            "sessions__send",
+            json!({"session_id": "worker:k", "content": ""}),
+        ),
         ("sessions__spawn", json!({"prompt": ""})),
         ("sessions__spawn", json!({"prompt": 5})),
         ("task__run", json!({"prompt": "x", "agent": "worker"})),
         ("task__run", json!({"description": "x", "prompt": "x"})),
     ] {
-        assert_eq!(bench.err(tool, args.clone()).await.0, "E_TOOL_INVALID_ARGS", "{tool} {args}");
+        assert_eq!(
+            bench.err(tool, args.clone()).await.0,
+            "E_TOOL_INVALID_ARGS",
+            "{tool} {args}"
+        );
     }
 }

@@ -31,13 +31,27 @@ async fn a_decision_never_overwrites_another() {
     assert!(text.contains("fenster-use-rust-really.md"), "{text}");
     let first = squad_text(&bench, "decisions/inbox/fenster-use-rust-really.md");
     let (heading, rest) = first.split_once('\n').unwrap();
-    assert!(heading.starts_with("### 20") && heading.ends_with(": Use Rust! ## Really"), "{heading}");
-    assert_eq!(rest, "\n**By:** fenster\n**Category:** architecture\n\nBecause.\n");
+    assert!(
+        heading.starts_with("### 20") && heading.ends_with(": Use Rust! ## Really"),
+        "{heading}"
+    );
+    assert_eq!(
+        rest,
+        "\n**By:** fenster\n**Category:** architecture\n\nBecause.\n"
+    );
     let (_, text) = call(&bench, "decide", decide("Again.")).await;
     assert!(text.contains("fenster-use-rust-really-2.md"), "{text}");
-    assert_eq!(squad_text(&bench, "decisions/inbox/fenster-use-rust-really.md"), first);
+    assert_eq!(
+        squad_text(&bench, "decisions/inbox/fenster-use-rust-really.md"),
+        first
+    );
     assert!(squad_text(&bench, "decisions/inbox/fenster-use-rust-really-2.md").contains("Again."));
-    assert_eq!(std::fs::read_dir(bench.dir.path().join(".squad/decisions/inbox")).unwrap().count(), 2);
+    assert_eq!(
+        std::fs::read_dir(bench.dir.path().join(".squad/decisions/inbox"))
+            .unwrap()
+            .count(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -54,8 +68,16 @@ async fn a_learning_is_kept_with_the_others() {
         squad_text(&bench, "agents/fenster/history.md"),
         "# Project Context\n\n## Learnings\n\n- old\n- **[process]** tests first\n  ## always\n\n## Sessions\n\n- s1\n"
     );
-    call(&bench, "memory", json!({"agentName": "new", "learning": "x"})).await;
-    assert_eq!(squad_text(&bench, "agents/new/history.md"), "# Project Context\n\n## Learnings\n\n- **[general]** x\n");
+    call(
+        &bench,
+        "memory",
+        json!({"agentName": "new", "learning": "x"}),
+    )
+    .await;
+    assert_eq!(
+        squad_text(&bench, "agents/new/history.md"),
+        "# Project Context\n\n## Learnings\n\n- **[general]** x\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -69,10 +91,24 @@ async fn writers_at_the_same_time_lose_nothing() {
             call(&bench, "memory", learn).await.0
         });
     }
-    assert!(writers.join_all().await.iter().all(|kind| kind == "success"));
+    assert!(
+        writers
+            .join_all()
+            .await
+            .iter()
+            .all(|kind| kind == "success")
+    );
     let history = squad_text(&bench, "agents/fenster/history.md");
-    assert!((0..20).all(|number| history.contains(&format!("learning {number}."))), "{history}");
-    assert_eq!(std::fs::read_dir(bench.dir.path().join(".squad/agents/fenster")).unwrap().count(), 1);
+    assert!(
+        (0..20).all(|number| history.contains(&format!("learning {number}."))),
+        "{history}"
+    );
+    assert_eq!(
+        std::fs::read_dir(bench.dir.path().join(".squad/agents/fenster"))
+            .unwrap()
+            .count(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -83,7 +119,12 @@ async fn skills_are_written_listed_and_read() {
         ("success".to_owned(), "There are no skills yet.".to_owned())
     );
     let write = |name: &str, content: &str| json!({"action": "write", "skillName": name, "content": content});
-    assert_eq!(call(&bench, "skill", write("git-flow", "# Git flow")).await.0, "success");
+    assert_eq!(
+        call(&bench, "skill", write("git-flow", "# Git flow"))
+            .await
+            .0,
+        "success"
+    );
     assert_eq!(squad_text(&bench, "skills/git-flow/SKILL.md"), "# Git flow");
     call(&bench, "skill", write("a.b", &"é".repeat(9000))).await;
     assert_eq!(
@@ -97,13 +138,27 @@ async fn skills_are_written_listed_and_read() {
         "---\nname: tea\ndescription: \"Makes \\\"tea\\\": hot. Use it in the morning.\"\n---\n\nBoil water."
     );
     let (_, listed) = call(&bench, "skill", json!({"action": "list"})).await;
-    assert!(listed.ends_with("\n- tea: Makes \"tea\": hot. Use it in the morning."), "{listed}");
-    for (name, description) in [("a.b", "x"), ("tea", " "), ("tea", "x".repeat(1025).as_str())] {
+    assert!(
+        listed.ends_with("\n- tea: Makes \"tea\": hot. Use it in the morning."),
+        "{listed}"
+    );
+    for (name, description) in [
+        ("a.b", "x"),
+        ("tea", " "),
+        ("tea", "x".repeat(1025).as_str()),
+    ] {
         let args = json!({"action": "write", "skillName": name, "content": "x", "description": description});
-        assert_eq!(call(&bench, "skill", args).await.0, "failure", "{name} {description}");
+        assert_eq!(
+            call(&bench, "skill", args).await.0,
+            "failure",
+            "{name} {description}"
+        );
     }
     let read = |name: &str| json!({"action": "read", "skillName": name});
-    assert_eq!(call(&bench, "skill", read("git-flow")).await.1, "# Git flow");
+    assert_eq!(
+        call(&bench, "skill", read("git-flow")).await.1,
+        "# Git flow"
+    );
     let (_, long) = call(&bench, "skill", read("a.b")).await;
     assert!(
         long.len() < 10 * 1024 + 50 && long.ends_with("[7760 more bytes were cut.]"),
@@ -114,7 +169,10 @@ async fn skills_are_written_listed_and_read() {
         (read("nope"), "\"nope\""),
         (json!({"action": "read"}), "skillName"),
         (json!({"action": "write", "skillName": "x"}), "content"),
-        (json!({"action": "write", "skillName": " ", "content": "x"}), "skillName"),
+        (
+            json!({"action": "write", "skillName": " ", "content": "x"}),
+            "skillName",
+        ),
     ] {
         let (kind, text) = call(&bench, "skill", args).await;
         assert_eq!(kind, "failure");
@@ -125,11 +183,26 @@ async fn skills_are_written_listed_and_read() {
 #[tokio::test]
 async fn names_never_leave_their_folder() {
     let bench = Bench::new();
-    for name in ["../../evil", "..", "a/b", "/etc", "a\\b", ".hidden", "a..b", &"x".repeat(100)] {
+    for name in [
+        "../../evil",
+        "..",
+        "a/b",
+        "/etc",
+        "a\\b",
+        ".hidden",
+        "a..b",
+        &"x".repeat(100),
+    ] {
         let calls = [
-            ("skill", json!({"action": "write", "skillName": name, "content": "x"})),
+            (
+                "skill",
+                json!({"action": "write", "skillName": name, "content": "x"}),
+            ),
             ("memory", json!({"agentName": name, "learning": "x"})),
-            ("decide", json!({"agentName": name, "title": "x", "body": "x"})),
+            (
+                "decide",
+                json!({"agentName": name, "title": "x", "body": "x"}),
+            ),
             ("route", json!({"targetAgent": name, "task": "x"})),
         ];
         for (export, args) in calls {
@@ -147,11 +220,22 @@ async fn links_do_not_lead_out_of_the_squad() {
     let bench = Bench::new();
     squad_file(&bench, "skills/x", "");
     std::fs::create_dir(bench.dir.path().join("outside")).unwrap();
-    std::os::unix::fs::symlink("../../outside", bench.dir.path().join(".squad/skills/link")).unwrap();
-    let (kind, text) = call(&bench, "skill", json!({"action": "write", "skillName": "link", "content": "x"})).await;
+    std::os::unix::fs::symlink("../../outside", bench.dir.path().join(".squad/skills/link"))
+        .unwrap();
+    let (kind, text) = call(
+        &bench,
+        "skill",
+        json!({"action": "write", "skillName": "link", "content": "x"}),
+    )
+    .await;
     assert_eq!(kind, "failure");
     assert!(text.contains("leads out"), "{text}");
-    assert_eq!(std::fs::read_dir(bench.dir.path().join("outside")).unwrap().count(), 0);
+    assert_eq!(
+        std::fs::read_dir(bench.dir.path().join("outside"))
+            .unwrap()
+            .count(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -160,10 +244,16 @@ async fn a_routed_session_is_told_the_charter_the_history_and_the_context() {
     squad_file(&bench, "agents/hockney/charter.md", "You test everything.");
     squad_file(&bench, "agents/hockney/history.md", "Learned: be quick.");
     let route = json!({"targetAgent": "hockney", "task": "write tests", "context": "mind Windows"});
-    assert_eq!(call(&bench, "route", route).await, ("success".to_owned(), "stset etirw".to_owned()));
+    assert_eq!(
+        call(&bench, "route", route).await,
+        ("success".to_owned(), "stset etirw".to_owned())
+    );
     let log = bench.runtime.log.lock().unwrap().join("\n");
     // Nobody is called hockney: the caller's own definition plays the role, in a conversation of its own.
-    assert!(log.contains("spawn assistant") && log.contains("request assistant"), "{log}");
+    assert!(
+        log.contains("spawn assistant") && log.contains("request assistant"),
+        "{log}"
+    );
     assert!(log.contains("instance_key: Some(\"assistant-1\")"), "{log}");
     let told = "You are hockney, a Squad agent.\\n\\n## Charter\\n\\nYou test everything.\\n\\n## Project Knowledge\\n\\nLearned: be \
                 quick.\\n\\n## Additional Context\\n\\nmind Windows";
@@ -177,20 +267,37 @@ async fn a_declared_agent_of_that_name_does_the_work() {
     let route = json!({"targetAgent": "worker", "task": "abc", "waitForResult": false});
     let (kind, text) = call(&bench, "route", route).await;
     assert_eq!(kind, "success");
-    assert!(text.contains("session worker-1") && text.contains("abc"), "{text}");
+    assert!(
+        text.contains("session worker-1") && text.contains("abc"),
+        "{text}"
+    );
     let log = bench.runtime.log.lock().unwrap().join("\n");
-    assert!(log.contains("request worker") && log.contains("async_: true"), "{log}");
+    assert!(
+        log.contains("request worker") && log.contains("async_: true"),
+        "{log}"
+    );
     let (_, status) = call(&bench, "status", json!({})).await;
-    assert!(status.contains("**worker** [started] session=worker-1"), "{status}");
+    assert!(
+        status.contains("**worker** [started] session=worker-1"),
+        "{status}"
+    );
 }
 
 #[tokio::test]
 async fn an_agent_without_a_charter_is_not_found() {
     let bench = Bench::new();
     squad_file(&bench, "agents/hockney/charter.md", "c");
-    let (kind, text) = call(&bench, "route", json!({"targetAgent": "nobody", "task": "x"})).await;
+    let (kind, text) = call(
+        &bench,
+        "route",
+        json!({"targetAgent": "nobody", "task": "x"}),
+    )
+    .await;
     assert_eq!(kind, "failure");
-    assert!(text.contains("\"nobody\"") && text.contains("hockney"), "{text}");
+    assert!(
+        text.contains("\"nobody\"") && text.contains("hockney"),
+        "{text}"
+    );
     assert!(bench.runtime.log.lock().unwrap().is_empty());
 }
 
@@ -200,16 +307,40 @@ async fn there_is_a_limit_to_sessions_that_are_waited_for() {
     squad_file(&bench, "agents/hockney/charter.md", "c");
     let waiting = tokio::spawn({
         let bench = Arc::clone(&bench);
-        async move { bench.err("squad__route", json!({"targetAgent": "hockney", "task": "never"})).await.0 }
+        async move {
+            bench
+                .err(
+                    "squad__route",
+                    json!({"targetAgent": "hockney", "task": "never"}),
+                )
+                .await
+                .0
+        }
     });
     crate::bench::until("the request", || {
-        bench.runtime.log.lock().unwrap().iter().any(|line| line.contains("request"))
+        bench
+            .runtime
+            .log
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains("request"))
     })
     .await;
-    let (kind, text) = call(&bench, "route", json!({"targetAgent": "hockney", "task": "x"})).await;
+    let (kind, text) = call(
+        &bench,
+        "route",
+        json!({"targetAgent": "hockney", "task": "x"}),
+    )
+    .await;
     assert_eq!(kind, "failure");
     assert!(text.contains("limit of 1"), "{text}");
-    assert!(call(&bench, "status", json!({})).await.1.contains("**hockney** [active]"));
+    assert!(
+        call(&bench, "status", json!({}))
+            .await
+            .1
+            .contains("**hockney** [active]")
+    );
     bench.cancellation.cancel();
     assert_eq!(waiting.await.unwrap(), "E_TOOL_CANCELLED");
     let open = crate::bench::object(json!({}));
@@ -217,19 +348,38 @@ async fn there_is_a_limit_to_sessions_that_are_waited_for() {
     let mut context = bench.context();
     context.cancellation = tokio_util::sync::CancellationToken::new();
     let output = status.call(&context, open).await.unwrap().output;
-    assert_eq!(output["textResultForLlm"], "There are no active agent sessions.");
+    assert_eq!(
+        output["textResultForLlm"],
+        "There are no active agent sessions."
+    );
     let all = crate::bench::object(json!({"includeDestroyed": true, "agentName": "hockney"}));
     let output = status.call(&context, all).await.unwrap().output;
-    assert!(output["textResultForLlm"].as_str().unwrap().contains("**hockney** [error]"), "{output}");
+    assert!(
+        output["textResultForLlm"]
+            .as_str()
+            .unwrap()
+            .contains("**hockney** [error]"),
+        "{output}"
+    );
 }
 
 #[tokio::test]
 async fn the_folder_may_have_another_name() {
     let bench = Bench::new().config(json!({"dir": ".ai-team"}));
-    call(&bench, "skill", json!({"action": "write", "skillName": "x", "content": "y"})).await;
+    call(
+        &bench,
+        "skill",
+        json!({"action": "write", "skillName": "x", "content": "y"}),
+    )
+    .await;
     assert!(exists(bench.dir.path().join(".ai-team/skills/x/SKILL.md")));
     let bench = Bench::new().config(json!({"dir": "../outside"}));
-    let (kind, _) = call(&bench, "skill", json!({"action": "write", "skillName": "x", "content": "y"})).await;
+    let (kind, _) = call(
+        &bench,
+        "skill",
+        json!({"action": "write", "skillName": "x", "content": "y"}),
+    )
+    .await;
     assert_eq!(kind, "failure");
 }
 
@@ -239,13 +389,25 @@ async fn arguments_that_make_no_sense_are_refused() {
     let bad = [
         ("route", json!({"targetAgent": "", "task": "x"})),
         ("route", json!({"targetAgent": "a"})),
-        ("route", json!({"targetAgent": "a", "task": "x", "waitForResult": "no"})),
+        (
+            "route",
+            json!({"targetAgent": "a", "task": "x", "waitForResult": "no"}),
+        ),
         ("decide", json!({"title": "a", "body": "b"})),
-        ("decide", json!({"title": "a", "body": "b", "agentName": ""})),
-        ("decide", json!({"title": "a", "body": "b", "agentName": "c", "category": "other"})),
+        (
+            "decide",
+            json!({"title": "a", "body": "b", "agentName": ""}),
+        ),
+        (
+            "decide",
+            json!({"title": "a", "body": "b", "agentName": "c", "category": "other"}),
+        ),
         ("memory", json!({"agentName": "a"})),
         ("memory", json!({"agentName": "a", "learning": ""})),
-        ("memory", with_unknown(json!({"agentName": "a", "learning": "b"}))),
+        (
+            "memory",
+            with_unknown(json!({"agentName": "a", "learning": "b"})),
+        ),
         ("status", json!({"includeDestroyed": 1})),
         ("status", with_unknown(json!({}))),
         ("skill", json!({})),

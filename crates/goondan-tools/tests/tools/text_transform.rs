@@ -3,17 +3,33 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, with_unknown};
 
 async fn ok(export: &str, args: Value) -> Value {
-    Bench::new().ok(&format!("text-transform__{export}"), args).await
+    Bench::new()
+        .ok(&format!("text-transform__{export}"), args)
+        .await
 }
 
 #[tokio::test]
 async fn replace_takes_the_search_literally() {
     assert_eq!(
-        ok("replace", json!({"text": "a.b.c", "search": ".", "replacement": "$1"})).await,
+        ok(
+            "replace",
+            json!({"text": "a.b.c", "search": ".", "replacement": "$1"})
+        )
+        .await,
         json!({"original": "a.b.c", "result": "a$1b.c", "replacements": 1})
     );
-    assert_eq!(ok("replace", json!({"text": "a.b.c", "search": ".", "all": true})).await["result"], "abc");
-    assert_eq!(ok("replace", json!({"text": "abc", "search": "x"})).await["replacements"], 0);
+    assert_eq!(
+        ok(
+            "replace",
+            json!({"text": "a.b.c", "search": ".", "all": true})
+        )
+        .await["result"],
+        "abc"
+    );
+    assert_eq!(
+        ok("replace", json!({"text": "abc", "search": "x"})).await["replacements"],
+        0
+    );
 }
 
 #[tokio::test]
@@ -26,10 +42,22 @@ async fn slice_counts_characters() {
         ok("slice", json!({"text": "héllo"})).await,
         json!({"original": "héllo", "result": "héllo", "start": 0, "end": 5, "length": 5})
     );
-    assert_eq!(ok("slice", json!({"text": "hello", "start": -3, "end": -1})).await["result"], "ll");
-    assert_eq!(ok("slice", json!({"text": "hello", "start": 3, "end": 1})).await["result"], "");
-    assert_eq!(ok("slice", json!({"text": "hello", "start": -99, "end": 99})).await["result"], "hello");
-    assert_eq!(ok("slice", json!({"text": "hello", "start": 1.0})).await["result"], "ello");
+    assert_eq!(
+        ok("slice", json!({"text": "hello", "start": -3, "end": -1})).await["result"],
+        "ll"
+    );
+    assert_eq!(
+        ok("slice", json!({"text": "hello", "start": 3, "end": 1})).await["result"],
+        ""
+    );
+    assert_eq!(
+        ok("slice", json!({"text": "hello", "start": -99, "end": 99})).await["result"],
+        "hello"
+    );
+    assert_eq!(
+        ok("slice", json!({"text": "hello", "start": 1.0})).await["result"],
+        "ello"
+    );
 }
 
 #[tokio::test]
@@ -39,19 +67,33 @@ async fn split_drops_what_is_beyond_max_parts() {
         json!({"delimiter": "\n", "count": 3, "parts": ["a", "b", "c"]})
     );
     assert_eq!(
-        ok("split", json!({"text": "a,b,c", "delimiter": ",", "maxParts": 2})).await["parts"],
+        ok(
+            "split",
+            json!({"text": "a,b,c", "delimiter": ",", "maxParts": 2})
+        )
+        .await["parts"],
         json!(["a", "b"])
     );
-    assert_eq!(ok("split", json!({"text": "añb", "delimiter": ""})).await["parts"], json!(["a", "ñ", "b"]));
+    assert_eq!(
+        ok("split", json!({"text": "añb", "delimiter": ""})).await["parts"],
+        json!(["a", "ñ", "b"])
+    );
 }
 
 #[tokio::test]
 async fn join_takes_scalars() {
     assert_eq!(
-        ok("join", json!({"parts": ["a", 1, 2.5, true], "delimiter": "-"})).await,
+        ok(
+            "join",
+            json!({"parts": ["a", 1, 2.5, true], "delimiter": "-"})
+        )
+        .await,
         json!({"delimiter": "-", "count": 4, "result": "a-1-2.5-true"})
     );
-    assert_eq!(ok("join", json!({"parts": []})).await, json!({"delimiter": "\n", "count": 0, "result": ""}));
+    assert_eq!(
+        ok("join", json!({"parts": []})).await,
+        json!({"delimiter": "\n", "count": 0, "result": ""})
+    );
 }
 
 #[tokio::test]
@@ -60,8 +102,14 @@ async fn trim_works_at_either_end() {
         ok("trim", json!({"text": " \u{FEFF}x \n"})).await,
         json!({"original": " \u{FEFF}x \n", "result": "x", "mode": "both", "trimmedLength": 4})
     );
-    assert_eq!(ok("trim", json!({"text": " x ", "mode": "start"})).await["result"], "x ");
-    assert_eq!(ok("trim", json!({"text": " x ", "mode": "end"})).await["result"], " x");
+    assert_eq!(
+        ok("trim", json!({"text": " x ", "mode": "start"})).await["result"],
+        "x "
+    );
+    assert_eq!(
+        ok("trim", json!({"text": " x ", "mode": "end"})).await["result"],
+        " x"
+    );
 }
 
 #[tokio::test]
@@ -70,7 +118,10 @@ async fn case_knows_more_than_ascii() {
         ok("case", json!({"text": "straße", "to": "upper"})).await,
         json!({"original": "straße", "result": "STRASSE", "to": "upper"})
     );
-    assert_eq!(ok("case", json!({"text": "ÀB", "to": "lower"})).await["result"], "àb");
+    assert_eq!(
+        ok("case", json!({"text": "ÀB", "to": "lower"})).await["result"],
+        "àb"
+    );
 }
 
 #[tokio::test]
@@ -97,7 +148,9 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("case", json!({"text": ["a"], "to": "upper"})),
     ];
     for (export, args) in bad {
-        let (code, _) = bench.err(&format!("text-transform__{export}"), args.clone()).await;
+        let (code, _) = bench
+            .err(&format!("text-transform__{export}"), args.clone())
+            .await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }
@@ -107,11 +160,19 @@ async fn results_stay_bounded() {
     let bench = Bench::new();
     let big = "a".repeat(100_000);
     let (code, message) = bench
-        .err("text-transform__replace", json!({"text": big, "search": "a", "replacement": big, "all": true}))
+        .err(
+            "text-transform__replace",
+            json!({"text": big, "search": "a", "replacement": big, "all": true}),
+        )
         .await;
     assert_eq!(code, "E_TOOL_TOO_LARGE");
     assert!(message.contains("10000100000 bytes"), "{message}");
     let many = vec!["x"; 1000];
-    let (code, _) = bench.err("text-transform__join", json!({"parts": many, "delimiter": big})).await;
+    let (code, _) = bench
+        .err(
+            "text-transform__join",
+            json!({"parts": many, "delimiter": big}),
+        )
+        .await;
     assert_eq!(code, "E_TOOL_TOO_LARGE");
 }

@@ -11,8 +11,14 @@ async fn it_waits_as_long_as_it_is_told() {
         json!({"waitedSeconds": 299.5, "waitedMs": 299_500})
     );
     assert_eq!(before.elapsed().as_millis(), 299_500);
-    assert_eq!(bench.ok("wait__seconds", json!({"seconds": 2})).await, json!({"waitedSeconds": 2, "waitedMs": 2000}));
-    assert_eq!(bench.ok("wait__seconds", json!({"seconds": 0})).await, json!({"waitedSeconds": 0, "waitedMs": 0}));
+    assert_eq!(
+        bench.ok("wait__seconds", json!({"seconds": 2})).await,
+        json!({"waitedSeconds": 2, "waitedMs": 2000})
+    );
+    assert_eq!(
+        bench.ok("wait__seconds", json!({"seconds": 0})).await,
+        json!({"waitedSeconds": 0, "waitedMs": 0})
+    );
 }
 
 #[tokio::test]
@@ -25,7 +31,11 @@ async fn it_takes_0_to_300_seconds() {
         json!({}),
         with_unknown(json!({"seconds": 1})),
     ] {
-        assert_eq!(bench.err("wait__seconds", args.clone()).await.0, "E_TOOL_INVALID_ARGS", "{args}");
+        assert_eq!(
+            bench.err("wait__seconds", args.clone()).await.0,
+            "E_TOOL_INVALID_ARGS",
+            "{args}"
+        );
     }
 }
 

@@ -7,9 +7,16 @@ use crate::bench::{Bench, with_unknown};
 /// A server with one page, and a bench that may reach it.
 async fn serve(response: ResponseTemplate) -> (MockServer, Bench, String) {
     let server = MockServer::start().await;
-    Mock::given(path("/dir/page")).respond_with(response).mount(&server).await;
+    Mock::given(path("/dir/page"))
+        .respond_with(response)
+        .mount(&server)
+        .await;
     let url = format!("{}/dir/page", server.uri());
-    (server, Bench::new().config(json!({"allowPrivateNetwork": true})), url)
+    (
+        server,
+        Bench::new().config(json!({"allowPrivateNetwork": true})),
+        url,
+    )
 }
 
 fn html(body: impl Into<Vec<u8>>) -> ResponseTemplate {
@@ -24,10 +31,19 @@ async fn a_page_comes_as_markdown() {
     let (server, bench, url) = serve(html(page)).await;
     let output = bench.call("web__fetch", json!({"url": url})).await.unwrap();
     assert_eq!(output.title.as_deref(), Some("Fetched The Page"));
-    assert_eq!((&output.metadata["url"], &output.metadata["contentType"]), (&json!(url), &json!("text/html")));
-    let text = output.output.as_str().unwrap().replace(&server.uri(), "http://host");
+    assert_eq!(
+        (&output.metadata["url"], &output.metadata["contentType"]),
+        (&json!(url), &json!("text/html"))
+    );
+    let text = output
+        .output
+        .as_str()
+        .unwrap()
+        .replace(&server.uri(), "http://host");
     insta::assert_snapshot!(text);
-    let raw = bench.ok("web__fetch", json!({"url": url, "format": "html"})).await;
+    let raw = bench
+        .ok("web__fetch", json!({"url": url, "format": "html"}))
+        .await;
     assert_eq!(raw, page);
 }
 
@@ -37,14 +53,20 @@ async fn a_long_page_is_shown_in_parts() {
     let mut offset = 0;
     let mut lengths = Vec::new();
     loop {
-        let page = bench.ok("web__fetch", json!({"url": url, "offset": offset})).await;
+        let page = bench
+            .ok("web__fetch", json!({"url": url, "offset": offset}))
+            .await;
         let page = page.as_str().unwrap();
         lengths.push(page.matches('é').count());
-        let Some((_, next)) = page.split_once("offset ") else { break };
+        let Some((_, next)) = page.split_once("offset ") else {
+            break;
+        };
         offset = next.trim_end_matches(".]").parse().unwrap();
     }
     assert_eq!(lengths, [40_000, 40_000, 10_000]);
-    let (code, message) = bench.err("web__fetch", json!({"url": url, "offset": 90_000})).await;
+    let (code, message) = bench
+        .err("web__fetch", json!({"url": url, "offset": 90_000}))
+        .await;
     assert_eq!(code, "E_TOOL_INVALID_ARGS");
     assert!(message.contains("90000 characters"), "{message}");
 }
@@ -52,32 +74,58 @@ async fn a_long_page_is_shown_in_parts() {
 #[tokio::test]
 async fn a_page_of_endless_depth_is_read_too() {
     let (_server, bench, url) = serve(html("<div><b>".repeat(100_000) + "the bottom")).await;
-    assert!(bench.ok("web__fetch", json!({"url": url})).await.as_str().unwrap().contains("the bottom"));
+    assert!(
+        bench
+            .ok("web__fetch", json!({"url": url}))
+            .await
+            .as_str()
+            .unwrap()
+            .contains("the bottom")
+    );
 }
 
 #[tokio::test]
 async fn encodings_are_known_from_the_header_or_the_page() {
     let latin = b"caf\xe9".to_vec();
-    let (_server, bench, url) =
-        serve(ResponseTemplate::new(200).set_body_raw(latin.clone(), "text/plain; charset=ISO-8859-1")).await;
+    let (_server, bench, url) = serve(
+        ResponseTemplate::new(200).set_body_raw(latin.clone(), "text/plain; charset=ISO-8859-1"),
+    )
+    .await;
     assert_eq!(bench.ok("web__fetch", json!({"url": url})).await, "café");
     let page = [b"<meta charset='windows-1252'><p>".to_vec(), latin].concat();
-    let (_server, bench, url) = serve(ResponseTemplate::new(200).set_body_raw(page, "text/html")).await;
+    let (_server, bench, url) =
+        serve(ResponseTemplate::new(200).set_body_raw(page, "text/html")).await;
     assert_eq!(bench.ok("web__fetch", json!({"url": url})).await, "café");
 }
 
 #[tokio::test]
 async fn what_is_no_page_is_told_as_what_it_is() {
-    let (_server, bench, url) = serve(ResponseTemplate::new(200).set_body_json(json!({"a": 1}))).await;
-    assert_eq!(bench.ok("web__fetch", json!({"url": url})).await, "{\"a\":1}");
-    let (_server, bench, url) = serve(ResponseTemplate::new(200).set_body_raw(b"\x89PNG".to_vec(), "image/png")).await;
+    let (_server, bench, url) =
+        serve(ResponseTemplate::new(200).set_body_json(json!({"a": 1}))).await;
+    assert_eq!(
+        bench.ok("web__fetch", json!({"url": url})).await,
+        "{\"a\":1}"
+    );
+    let (_server, bench, url) =
+        serve(ResponseTemplate::new(200).set_body_raw(b"\x89PNG".to_vec(), "image/png")).await;
     let output = bench.call("web__fetch", json!({"url": url})).await.unwrap();
     assert_eq!(
-        (output.attachments[0].media_type.as_str(), output.attachments[0].data.as_str()),
+        (
+            output.attachments[0].media_type.as_str(),
+            output.attachments[0].data.as_str()
+        ),
         ("image/png", "iVBORw==")
     );
-    let (_server, bench, url) = serve(ResponseTemplate::new(200).set_body_raw(vec![0; 7], "application/zip")).await;
-    assert!(bench.ok("web__fetch", json!({"url": url})).await.as_str().unwrap().contains("application/zip, 7 bytes"));
+    let (_server, bench, url) =
+        serve(ResponseTemplate::new(200).set_body_raw(vec![0; 7], "application/zip")).await;
+    assert!(
+        bench
+            .ok("web__fetch", json!({"url": url}))
+            .await
+            .as_str()
+            .unwrap()
+            .contains("application/zip, 7 bytes")
+    );
     let (_server, bench, url) = serve(ResponseTemplate::new(404)).await;
     let (code, message) = bench.err("web__fetch", json!({"url": url})).await;
     assert_eq!(code, "E_TOOL_HTTP_STATUS");
@@ -87,7 +135,10 @@ async fn what_is_no_page_is_told_as_what_it_is() {
 #[tokio::test]
 async fn private_addresses_are_not_reached() {
     let (server, _, url) = serve(html("x")).await;
-    assert_eq!(Bench::new().err("web__fetch", json!({"url": url})).await.0, "E_TOOL_ADDRESS_BLOCKED");
+    assert_eq!(
+        Bench::new().err("web__fetch", json!({"url": url})).await.0,
+        "E_TOOL_ADDRESS_BLOCKED"
+    );
     assert!(server.received_requests().await.unwrap().is_empty());
 }
 
@@ -104,6 +155,10 @@ async fn arguments_that_make_no_sense_are_refused() {
         with_unknown(json!({"url": "http://example.com"})),
     ];
     for args in bad {
-        assert_eq!(bench.err("web__fetch", args.clone()).await.0, "E_TOOL_INVALID_ARGS", "{args}");
+        assert_eq!(
+            bench.err("web__fetch", args.clone()).await.0,
+            "E_TOOL_INVALID_ARGS",
+            "{args}"
+        );
     }
 }

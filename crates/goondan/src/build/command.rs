@@ -60,7 +60,10 @@ pub(super) async fn run(
 }
 
 fn start(root: &Path, build: &Build) -> Result<Box<dyn ChildWrapper>, String> {
-    let folder = build.cwd.as_ref().map_or_else(|| root.to_owned(), |cwd| root.join(cwd));
+    let folder = build
+        .cwd
+        .as_ref()
+        .map_or_else(|| root.to_owned(), |cwd| root.join(cwd));
     let mut command = match &build.command {
         BuildCommand::Shell(line) => shell(line),
         BuildCommand::Program { program, arguments } => {
@@ -69,17 +72,23 @@ fn start(root: &Path, build: &Build) -> Result<Box<dyn ChildWrapper>, String> {
             command
         }
     };
-    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut group = CommandWrap::from(command);
     #[cfg(unix)]
     group.wrap(process_wrap::tokio::ProcessGroup::leader());
     group.wrap(KillOnDrop);
-    group.spawn().map_err(|error| match (&build.command, error.kind()) {
-        (BuildCommand::Program { program, .. }, std::io::ErrorKind::NotFound) => {
-            format!("there is no program `{program}`")
-        }
-        _ => error.to_string(),
-    })
+    group
+        .spawn()
+        .map_err(|error| match (&build.command, error.kind()) {
+            (BuildCommand::Program { program, .. }, std::io::ErrorKind::NotFound) => {
+                format!("there is no program `{program}`")
+            }
+            _ => error.to_string(),
+        })
 }
 
 #[cfg(unix)]
@@ -97,7 +106,11 @@ fn shell(line: &str) -> Command {
 }
 
 /// Waits for the end, and brings it about at the limit or when it is asked for.
-async fn end_of(child: &mut dyn ChildWrapper, limit: Duration, cancellation: &CancellationToken) -> BuildEnd {
+async fn end_of(
+    child: &mut dyn ChildWrapper,
+    limit: Duration,
+    cancellation: &CancellationToken,
+) -> BuildEnd {
     let end = tokio::select! {
         status = child.wait() => return status.map_or_else(|error| BuildEnd::NotStarted(error.to_string()), ended),
         () = tokio::time::sleep(limit) => BuildEnd::TimedOut(limit),
@@ -113,7 +126,11 @@ async fn end_of(child: &mut dyn ChildWrapper, limit: Duration, cancellation: &Ca
 }
 
 fn ended(status: ExitStatus) -> BuildEnd {
-    if status.success() { BuildEnd::Built } else { BuildEnd::Failed(status.code()) }
+    if status.success() {
+        BuildEnd::Built
+    } else {
+        BuildEnd::Failed(status.code())
+    }
 }
 
 /// Passes on what a stream says, line by line, until it ends or nobody listens any more.

@@ -74,7 +74,11 @@ impl std::fmt::Display for BuildEnd {
             BuildEnd::Failed(Some(code)) => write!(f, "it ended with exit code {code}"),
             BuildEnd::Failed(None) => f.write_str("a signal ended it"),
             BuildEnd::NotStarted(why) => write!(f, "it could not be started: {why}"),
-            BuildEnd::TimedOut(limit) => write!(f, "it took longer than {} ms and was ended", limit.as_millis()),
+            BuildEnd::TimedOut(limit) => write!(
+                f,
+                "it took longer than {} ms and was ended",
+                limit.as_millis()
+            ),
             BuildEnd::Cancelled => f.write_str("it was cancelled"),
         }
     }
@@ -98,8 +102,14 @@ impl Builds {
 
     fn new(root: &Path, builds: &[ToolBuild]) -> Self {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
-        let buildable = |plan: &ToolBuild| Buildable { sources: Sources::of(&root, plan), plan: plan.clone() };
-        Builds { tools: builds.iter().map(buildable).collect(), root }
+        let buildable = |plan: &ToolBuild| Buildable {
+            sources: Sources::of(&root, plan),
+            plan: plan.clone(),
+        };
+        Builds {
+            tools: builds.iter().map(buildable).collect(),
+            root,
+        }
     }
 
     /// The tools, in load order.
@@ -108,16 +118,30 @@ impl Builds {
     }
 
     /// The tools that one of the `changed` files is a source of. Paths are absolute, or relative to the project's folder.
-    pub fn affected_by<P: AsRef<Path>>(&self, changed: impl IntoIterator<Item = P>) -> Vec<&ToolBuild> {
-        let changed: Vec<PathBuf> = changed.into_iter().map(|path| sources::plain(&self.root, path.as_ref())).collect();
+    pub fn affected_by<P: AsRef<Path>>(
+        &self,
+        changed: impl IntoIterator<Item = P>,
+    ) -> Vec<&ToolBuild> {
+        let changed: Vec<PathBuf> = changed
+            .into_iter()
+            .map(|path| sources::plain(&self.root, path.as_ref()))
+            .collect();
         let touched = |tool: &&Buildable| changed.iter().any(|path| tool.sources.contain(path));
-        self.tools.iter().filter(touched).map(|tool| &tool.plan).collect()
+        self.tools
+            .iter()
+            .filter(touched)
+            .map(|tool| &tool.plan)
+            .collect()
     }
 
     /// The folders (absolute, without repetitions) below which all sources lie: what a watcher looks at.
     pub fn source_folders(&self) -> Vec<PathBuf> {
-        let mut folders: Vec<PathBuf> =
-            self.tools.iter().flat_map(|tool| tool.sources.folders()).map(Path::to_owned).collect();
+        let mut folders: Vec<PathBuf> = self
+            .tools
+            .iter()
+            .flat_map(|tool| tool.sources.folders())
+            .map(Path::to_owned)
+            .collect();
         folders.sort();
         folders.dedup();
         folders
@@ -142,7 +166,13 @@ impl Builds {
         let started = Instant::now();
         let (end, output) = command::run(&self.root, &tool.build, cancellation, heard).await;
         let duration = started.elapsed();
-        BuildOutcome { tool: tool.tool.clone(), command: tool.build.command.to_string(), end, output, duration }
+        BuildOutcome {
+            tool: tool.tool.clone(),
+            command: tool.build.command.to_string(),
+            end,
+            output,
+            duration,
+        }
     }
 }
 

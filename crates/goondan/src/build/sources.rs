@@ -6,11 +6,20 @@ use globset::{GlobBuilder, GlobMatcher};
 use goondan_spec::kinds::ToolBuild;
 
 /// A folder that holds one of these is where something is built from.
-const PROJECT_FILES: [&str; 6] = ["Cargo.toml", "Makefile", "CMakeLists.txt", "meson.build", "build.zig", "go.mod"];
+const PROJECT_FILES: [&str; 6] = [
+    "Cargo.toml",
+    "Makefile",
+    "CMakeLists.txt",
+    "meson.build",
+    "build.zig",
+    "go.mod",
+];
 /// Folders that hold what was made.
 const MADE_FOLDERS: [&str; 4] = ["target", "node_modules", "zig-out", "zig-cache"];
 /// Files that were made.
-const MADE_FILES: [&str; 10] = ["so", "dylib", "dll", "o", "obj", "a", "d", "rlib", "rmeta", "lock"];
+const MADE_FILES: [&str; 10] = [
+    "so", "dylib", "dll", "o", "obj", "a", "d", "rlib", "rmeta", "lock",
+];
 /// Files that belong to the bundle rather than to its tools.
 const BUNDLE_FILES: [&str; 4] = ["yaml", "yml", "md", "jsonl"];
 
@@ -31,21 +40,35 @@ pub(super) enum Sources {
 impl Sources {
     /// The sources of a tool in the project at `root`, which is absolute.
     pub(super) fn of(root: &Path, plan: &ToolBuild) -> Self {
-        let folder = plan.build.cwd.as_ref().map(|cwd| plain(root, Path::new(cwd)));
+        let folder = plan
+            .build
+            .cwd
+            .as_ref()
+            .map(|cwd| plain(root, Path::new(cwd)));
         if plan.build.sources.is_empty() {
             let entry = plain(root, Path::new(&plan.entry));
-            return Sources::Below { folder: folder.unwrap_or_else(|| around(root, &entry)), entry };
+            return Sources::Below {
+                folder: folder.unwrap_or_else(|| around(root, &entry)),
+                entry,
+            };
         }
         let start = folder.unwrap_or_else(|| root.to_owned());
-        Sources::Stated(plan.build.sources.iter().filter_map(|glob| stated(&start, glob)).collect())
+        Sources::Stated(
+            plan.build
+                .sources
+                .iter()
+                .filter_map(|glob| stated(&start, glob))
+                .collect(),
+        )
     }
 
     /// Whether `path` (absolute, without dots) is one of them.
     pub(super) fn contain(&self, path: &Path) -> bool {
         match self {
-            Sources::Stated(globs) => globs
-                .iter()
-                .any(|(folder, glob)| path.strip_prefix(folder).is_ok_and(|relative| glob.is_match(relative))),
+            Sources::Stated(globs) => globs.iter().any(|(folder, glob)| {
+                path.strip_prefix(folder)
+                    .is_ok_and(|relative| glob.is_match(relative))
+            }),
             Sources::Below { folder, entry } => {
                 path != entry && path.strip_prefix(folder).is_ok_and(looks_like_a_source)
             }
@@ -75,7 +98,10 @@ fn stated(start: &Path, glob: &str) -> Option<(PathBuf, GlobMatcher)> {
         }
     }
     // A glob that is none was refused when the project was read.
-    let glob = GlobBuilder::new(rest).literal_separator(true).build().ok()?;
+    let glob = GlobBuilder::new(rest)
+        .literal_separator(true)
+        .build()
+        .ok()?;
     Some((folder, glob.compile_matcher()))
 }
 
@@ -83,17 +109,30 @@ fn stated(start: &Path, glob: &str) -> Option<(PathBuf, GlobMatcher)> {
 fn around(root: &Path, entry: &Path) -> PathBuf {
     let nearest = entry.parent().unwrap_or(root);
     let is_project = |folder: &&Path| PROJECT_FILES.iter().any(|file| folder.join(file).is_file());
-    let within = nearest.ancestors().take_while(|folder| folder.starts_with(root));
-    within.into_iter().find(is_project).unwrap_or(nearest).to_owned()
+    let within = nearest
+        .ancestors()
+        .take_while(|folder| folder.starts_with(root));
+    within
+        .into_iter()
+        .find(is_project)
+        .unwrap_or(nearest)
+        .to_owned()
 }
 
 fn looks_like_a_source(relative: &Path) -> bool {
     let text = |component: Component<'_>| component.as_os_str().to_string_lossy().into_owned();
     let parts: Vec<String> = relative.components().map(text).collect();
-    let Some((name, folders)) = parts.split_last() else { return false };
-    let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let Some((name, folders)) = parts.split_last() else {
+        return false;
+    };
+    let extension = Path::new(name)
+        .extension()
+        .and_then(|extension| extension.to_str())
+        .unwrap_or_default();
     let of_an_editor = name.starts_with('.') || name.starts_with('#') || name.ends_with('~');
-    let made = folders.iter().any(|folder| folder.starts_with('.') || MADE_FOLDERS.contains(&folder.as_str()));
+    let made = folders
+        .iter()
+        .any(|folder| folder.starts_with('.') || MADE_FOLDERS.contains(&folder.as_str()));
     !of_an_editor && !made && !MADE_FILES.contains(&extension) && !BUNDLE_FILES.contains(&extension)
 }
 
@@ -119,7 +158,9 @@ pub(super) fn walk(folder: &Path, ignored: &Path, found: &mut SourceTree) {
         return;
     }
     // What can't be read holds no sources that a build could read.
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();

@@ -28,14 +28,19 @@ fn project(build: &str, files: &[&str]) -> (TempDir, Builds) {
 async fn run(builds: &Builds, cancellation: &CancellationToken) -> (BuildOutcome, Vec<String>) {
     let mut lines = Vec::new();
     let tool = builds.tools().next().unwrap();
-    let outcome = builds.run(tool, cancellation, &mut |line| lines.push(line.to_owned())).await;
+    let outcome = builds
+        .run(tool, cancellation, &mut |line| lines.push(line.to_owned()))
+        .await;
     (outcome, lines)
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn a_build_runs_in_its_folder_and_is_heard() {
-    let (folder, builds) = project("{command: 'pwd; echo made > made', cwd: tools/x}", &["tools/x/Makefile"]);
+    let (folder, builds) = project(
+        "{command: 'pwd; echo made > made', cwd: tools/x}",
+        &["tools/x/Makefile"],
+    );
     let (outcome, lines) = run(&builds, &CancellationToken::new()).await;
     assert!(outcome.is_built(), "{outcome:?}");
     let place = folder.path().join("tools/x");
@@ -52,10 +57,16 @@ async fn how_it_failed_is_told() {
     let cancellation = CancellationToken::new();
     let (_folder, builds) = project("echo wrong >&2; exit 3", &[]);
     let (outcome, _) = run(&builds, &cancellation).await;
-    assert_eq!((outcome.end, outcome.output.as_str()), (BuildEnd::Failed(Some(3)), "wrong\n"));
+    assert_eq!(
+        (outcome.end, outcome.output.as_str()),
+        (BuildEnd::Failed(Some(3)), "wrong\n")
+    );
     let (_folder, builds) = project("[no-such-program-anywhere]", &[]);
     let (outcome, _) = run(&builds, &cancellation).await;
-    assert_eq!(outcome.end, BuildEnd::NotStarted("there is no program `no-such-program-anywhere`".to_owned()));
+    assert_eq!(
+        outcome.end,
+        BuildEnd::NotStarted("there is no program `no-such-program-anywhere`".to_owned())
+    );
     let (_folder, builds) = project("{command: sleep 600, timeoutMs: 50}", &[]);
     let (outcome, _) = run(&builds, &cancellation).await;
     assert_eq!(outcome.end, BuildEnd::TimedOut(Duration::from_millis(50)));
@@ -85,7 +96,9 @@ async fn a_cancelled_build_takes_along_what_it_has_started() {
             tokio::task::yield_now().await
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("it lives on");
+    tokio::time::timeout(Duration::from_secs(10), gone)
+        .await
+        .expect("it lives on");
     drop(folder);
 }
 
@@ -97,14 +110,23 @@ async fn an_endless_output_is_kept_at_both_ends() {
     assert_eq!(lines.len(), 100_000);
     assert!(outcome.output.starts_with("1\n2\n") && outcome.output.ends_with("\n99999\n100000\n"));
     assert!(outcome.output.contains("lines left out"));
-    assert!(outcome.output.len() < 128 * 1024, "{}", outcome.output.len());
+    assert!(
+        outcome.output.len() < 128 * 1024,
+        "{}",
+        outcome.output.len()
+    );
 }
 
 #[test]
 fn sources_are_the_crate_around_the_entry() {
     let (folder, builds) = project("cargo build", &["tools/x/Cargo.toml", "tools/x/src/lib.rs"]);
     let affected = |path: &str| !builds.affected_by([path]).is_empty();
-    for source in ["tools/x/src/lib.rs", "tools/x/Cargo.toml", "./tools/x/build.rs", "tools/y/../x/src/more/new.rs"] {
+    for source in [
+        "tools/x/src/lib.rs",
+        "tools/x/Cargo.toml",
+        "./tools/x/build.rs",
+        "tools/y/../x/src/more/new.rs",
+    ] {
         assert!(affected(source), "{source}");
     }
     for other in [
@@ -120,17 +142,27 @@ fn sources_are_the_crate_around_the_entry() {
         assert!(!affected(other), "{other}");
     }
     let root = folder.path();
-    assert!(!builds.affected_by([root.join("tools/x/src/lib.rs")]).is_empty(), "absolute paths");
+    assert!(
+        !builds
+            .affected_by([root.join("tools/x/src/lib.rs")])
+            .is_empty(),
+        "absolute paths"
+    );
     assert_eq!(builds.source_folders(), [root.join("tools/x")]);
 }
 
 #[test]
 fn stated_sources_may_lie_beside_the_project() {
-    let (folder, builds) =
-        project("{command: make, cwd: tools, sources: ['*.c', ../../shared/**/*.h]}", &["tools/x.c"]);
+    let (folder, builds) = project(
+        "{command: make, cwd: tools, sources: ['*.c', ../../shared/**/*.h]}",
+        &["tools/x.c"],
+    );
     let affected = |path: &str| !builds.affected_by([path]).is_empty();
     assert!(affected("tools/x.c") && affected("../shared/deep/x.h"));
     assert!(!affected("tools/deep/x.c") && !affected("tools/Makefile") && !affected("shared/x.h"));
     let shared = folder.path().parent().unwrap();
-    assert_eq!(builds.source_folders(), [shared.to_owned(), folder.path().join("tools")]);
+    assert_eq!(
+        builds.source_folders(),
+        [shared.to_owned(), folder.path().join("tools")]
+    );
 }

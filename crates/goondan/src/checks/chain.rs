@@ -16,10 +16,11 @@ const MOST: usize = 3;
 /// A warning for each agent and each that can call it and grants it less without saying so.
 pub(super) fn check(bundle: &Bundle) -> Vec<Diagnostic> {
     let callers = Callers::of(bundle);
-    let pairs = bundle
-        .agents()
-        .values()
-        .flat_map(|agent| callers.of_agent(&agent.id).filter_map(|caller| between(bundle, agent, caller)));
+    let pairs = bundle.agents().values().flat_map(|agent| {
+        callers
+            .of_agent(&agent.id)
+            .filter_map(|caller| between(bundle, agent, caller))
+    });
     pairs.collect()
 }
 
@@ -33,7 +34,11 @@ struct Call<'b> {
     rule: Option<&'b PermissionRule>,
 }
 
-fn between(bundle: &Bundle, agent: &Resource<Agent>, caller: &Resource<Agent>) -> Option<Diagnostic> {
+fn between(
+    bundle: &Bundle,
+    agent: &Resource<Agent>,
+    caller: &Resource<Agent>,
+) -> Option<Diagnostic> {
     let mut gaps: BTreeMap<String, Action> = BTreeMap::new();
     let mut names = Vec::new();
     for call in calls(bundle, &agent.spec) {
@@ -50,9 +55,17 @@ fn between(bundle: &Bundle, agent: &Resource<Agent>, caller: &Resource<Agent>) -
     names.dedup();
     let (first, more) = names.split_at(names.len().min(MOST));
     let action = *gaps.values().next()?;
-    let does = if action == Action::Deny { "refused" } else { "asked for" };
+    let does = if action == Action::Deny {
+        "refused"
+    } else {
+        "asked for"
+    };
     let verb = if names.len() == 1 { "is" } else { "are" };
-    let others = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    let others = if more.is_empty() {
+        String::new()
+    } else {
+        format!(" and {} more", more.len())
+    };
     let message = format!(
         "{} can call {}, and does not grant all that it may do: for {}, {}{others} {verb} {does}.",
         caller.id,
@@ -64,7 +77,11 @@ fn between(bundle: &Bundle, agent: &Resource<Agent>, caller: &Resource<Agent>) -
     let suggestion = format!(
         "add {} to `spec.permissions.rules` of {}; an agent that has no such tools itself may as well have \
          `permissions: {{default: allow}}`",
-        rules.iter().map(|rule| format!("`- {rule}`")).collect::<Vec<_>>().join(", "),
+        rules
+            .iter()
+            .map(|rule| format!("`- {rule}`"))
+            .collect::<Vec<_>>()
+            .join(", "),
         caller.id
     );
     let mut diagnostic = Diagnostic::new(Code::CALLER_RESTRICTS, message).of(&caller.id);
@@ -77,46 +94,92 @@ fn between(bundle: &Bundle, agent: &Resource<Agent>, caller: &Resource<Agent>) -
 /// Some names as a list that ends, or goes on.
 fn listed(names: &[String], ends: bool) -> String {
     match names {
-        [first @ .., last] if ends && !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        [first @ .., last] if ends && !first.is_empty() => {
+            format!("{} and {last}", first.join(", "))
+        }
         names => names.join(", "),
     }
 }
 
 /// Whether somebody has written down that it is so. What follows from a default may not have been thought of.
 fn is_stated(decision: &Decision) -> bool {
-    matches!(decision.because, Because::Rule { number: Some(_), .. } | Because::Doubt { .. })
+    matches!(
+        decision.because,
+        Because::Rule {
+            number: Some(_),
+            ..
+        } | Because::Doubt { .. }
+    )
 }
 
 /// Calls of an agent's tools: each without arguments, and for each rule that allows some by their arguments one that it is
 /// about.
 fn calls<'b>(bundle: &'b Bundle, agent: &'b Agent) -> Vec<Call<'b>> {
-    let rules = agent.permissions.iter().flat_map(|permissions| &permissions.rules);
-    let allowing: Vec<&PermissionRule> = rules.filter(|rule| rule.action == Action::Allow).collect();
+    let rules = agent
+        .permissions
+        .iter()
+        .flat_map(|permissions| &permissions.rules);
+    let allowing: Vec<&PermissionRule> =
+        rules.filter(|rule| rule.action == Action::Allow).collect();
     let mut calls = Vec::new();
     for used in &agent.tools {
         let exports = bundle.tools()[&used.tool].spec.exports.iter();
-        let is_chosen = |export: &&ExportSpec| used.exports.as_ref().is_none_or(|names| names.contains(&export.name));
+        let is_chosen = |export: &&ExportSpec| {
+            used.exports
+                .as_ref()
+                .is_none_or(|names| names.contains(&export.name))
+        };
         for export in exports.filter(is_chosen) {
             let name = format!("{}__{}", used.tool.name, export.name);
-            for rule in allowing.iter().copied().filter(|rule| !rule.args.is_empty() && is_about(rule, &name, export)) {
-                let arguments = rule.args.iter().map(|(name, pattern)| (name.clone(), sample(pattern))).collect();
-                calls.push(Call { name: name.clone(), export, arguments, rule: Some(rule) });
+            for rule in allowing
+                .iter()
+                .copied()
+                .filter(|rule| !rule.args.is_empty() && is_about(rule, &name, export))
+            {
+                let arguments = rule
+                    .args
+                    .iter()
+                    .map(|(name, pattern)| (name.clone(), sample(pattern)))
+                    .collect();
+                calls.push(Call {
+                    name: name.clone(),
+                    export,
+                    arguments,
+                    rule: Some(rule),
+                });
             }
-            let rule = allowing.iter().copied().rfind(|rule| rule.args.is_empty() && is_about(rule, &name, export));
-            calls.push(Call { name, export, arguments: JsonObject::new(), rule });
+            let rule = allowing
+                .iter()
+                .copied()
+                .rfind(|rule| rule.args.is_empty() && is_about(rule, &name, export));
+            calls.push(Call {
+                name,
+                export,
+                arguments: JsonObject::new(),
+                rule,
+            });
         }
     }
     calls
 }
 
 fn is_about(rule: &PermissionRule, name: &str, export: &ExportSpec) -> bool {
-    rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, name))
-        && rule.permission.is_none_or(|permission| export.permissions.contains(&permission))
+    rule.tool
+        .as_ref()
+        .is_none_or(|tool| pattern::matches(tool, name))
+        && rule
+            .permission
+            .is_none_or(|permission| export.permissions.contains(&permission))
 }
 
 /// A text that a pattern matches, and that is no more than it says.
 fn sample(pattern: &str) -> Value {
-    Value::from(pattern.replace(" *", " x").replace('*', "").replace('?', "x"))
+    Value::from(
+        pattern
+            .replace(" *", " x")
+            .replace('*', "")
+            .replace('?', "x"),
+    )
 }
 
 impl Call<'_> {
@@ -125,14 +188,22 @@ impl Call<'_> {
         let marked = self.export.marked_arguments();
         let paths = PathArguments::of(&marked, &self.arguments);
         let (tool_name, needs) = (self.name.as_str(), &self.export.permissions);
-        let question = PolicyQuestion { tool_name, needs, arguments: &self.arguments, marked: &marked, paths: &paths };
+        let question = PolicyQuestion {
+            tool_name,
+            needs,
+            arguments: &self.arguments,
+            marked: &marked,
+            paths: &paths,
+        };
         decide(agent.permissions.as_ref(), question)
     }
 
     /// The call in a few words.
     fn shown(&self) -> String {
         let arguments = self.rule.iter().flat_map(|rule| &rule.args);
-        let arguments: Vec<String> = arguments.map(|(name, pattern)| format!("{name} `{pattern}`")).collect();
+        let arguments: Vec<String> = arguments
+            .map(|(name, pattern)| format!("{name} `{pattern}`"))
+            .collect();
         match arguments.as_slice() {
             [] => self.name.clone(),
             some => format!("{} ({})", self.name, some.join(", ")),
@@ -141,18 +212,31 @@ impl Call<'_> {
 
     /// The rule that grants it.
     fn granting(&self) -> String {
-        let Some(rule) = self.rule else { return format!("{{tool: {}, action: allow}}", self.name) };
-        let tool = rule.tool.as_ref().map(|tool| format!("tool: {}", quoted(tool)));
-        let permission = rule.permission.map(|permission| format!("permission: {}", word(permission)));
-        let args: Vec<String> =
-            rule.args.iter().map(|(name, pattern)| format!("{name}: {}", quoted(pattern))).collect();
+        let Some(rule) = self.rule else {
+            return format!("{{tool: {}, action: allow}}", self.name);
+        };
+        let tool = rule
+            .tool
+            .as_ref()
+            .map(|tool| format!("tool: {}", quoted(tool)));
+        let permission = rule
+            .permission
+            .map(|permission| format!("permission: {}", word(permission)));
+        let args: Vec<String> = rule
+            .args
+            .iter()
+            .map(|(name, pattern)| format!("{name}: {}", quoted(pattern)))
+            .collect();
         let args = (!args.is_empty()).then(|| format!("args: {{{}}}", args.join(", ")));
         let sandbox = match &rule.sandbox {
             RuleSandbox::Usual => None,
             RuleSandbox::Off => Some("sandbox: false".to_owned()),
             RuleSandbox::With(sandbox) => Some(format!("sandbox: {}", json!(sandbox))),
         };
-        let fields: Vec<String> = [tool, permission, args, sandbox].into_iter().flatten().collect();
+        let fields: Vec<String> = [tool, permission, args, sandbox]
+            .into_iter()
+            .flatten()
+            .collect();
         format!("{{{}, action: allow}}", fields.join(", "))
     }
 }

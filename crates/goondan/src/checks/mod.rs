@@ -5,7 +5,9 @@ mod ready;
 
 use std::sync::Arc;
 
-use goondan_spec::kinds::{Connector, ConnectorEntry, Entry, Extension, ExtensionEntry, Model, Module, Tool};
+use goondan_spec::kinds::{
+    Connector, ConnectorEntry, Entry, Extension, ExtensionEntry, Model, Module, Tool,
+};
 use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
 
 use crate::project::Project;
@@ -13,7 +15,9 @@ use crate::project::Project;
 /// Everything of that kind, for a project that is valid as far as its YAML goes. Nothing of it is run or opened. `environment`
 /// is what its variables are read from.
 pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
-    let Some(bundle) = &project.bundle else { return Vec::new() };
+    let Some(bundle) = &project.bundle else {
+        return Vec::new();
+    };
     let mut found = chain::check(bundle);
     found.extend(ready::check(bundle, environment));
     found
@@ -26,7 +30,9 @@ pub fn runtimes(project: &std::path::Path) -> Vec<(&'static str, Option<std::pat
 
 /// The tools, extensions and connectors whose entries are modules, each with what keeps it from running and what to do about that. Nothing is started.
 pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
-    let problem = |id: &ResourceId, module: &Module| (id.clone(), goondan_hosts::problem(module, bundle.root()));
+    let problem = |id: &ResourceId, module: &Module| {
+        (id.clone(), goondan_hosts::problem(module, bundle.root()))
+    };
     let of_tool = |tool: &Arc<Resource<Tool>>| match &tool.spec.entry {
         Entry::Module(module) => Some(problem(&tool.id, module)),
         _ => None,
@@ -41,7 +47,10 @@ pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
     };
     let tools = bundle.tools().values().filter_map(of_tool);
     let extensions = bundle.extensions().values().filter_map(of_extension);
-    tools.chain(extensions).chain(bundle.connectors().values().filter_map(of_connector)).collect()
+    tools
+        .chain(extensions)
+        .chain(bundle.connectors().values().filter_map(of_connector))
+        .collect()
 }
 
 /// The connections, each with what keeps it from running with these variables.
@@ -50,7 +59,12 @@ pub fn connections<'b>(
     environment: &'b Environment,
 ) -> impl Iterator<Item = (&'b ResourceId, Option<String>)> {
     let all = bundle.connections().values();
-    all.map(|connection| (&connection.id, crate::connectors::unusable(bundle, connection, environment)))
+    all.map(|connection| {
+        (
+            &connection.id,
+            crate::connectors::unusable(bundle, connection, environment),
+        )
+    })
 }
 
 /// The models of providers on the network, each with what to do about its key where that is missing.

@@ -13,11 +13,19 @@ use crate::connectors::unusable;
 pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnostic> {
     let agents = || bundle.agents().values().map(|agent| &agent.spec);
     let models: BTreeSet<&ResourceId> = agents().flat_map(|agent| agent.models()).collect();
-    let tools: BTreeSet<&ResourceId> = agents().flat_map(|agent| &agent.tools).map(|used| &used.tool).collect();
+    let tools: BTreeSet<&ResourceId> = agents()
+        .flat_map(|agent| &agent.tools)
+        .map(|used| &used.tool)
+        .collect();
     let of_models = bundle.models().values().filter_map(|model| {
         let wrong = model_problem(model, bundle.root()).map(|error| (Code::SCHEMA_INVALID, error));
-        let (code, error) = wrong.or_else(|| Some((Code::NOT_READY, missing_key(model, environment)?)))?;
-        let problem = Problem { code, message: error.message.clone(), suggestion: error.suggestion.clone() };
+        let (code, error) =
+            wrong.or_else(|| Some((Code::NOT_READY, missing_key(model, environment)?)))?;
+        let problem = Problem {
+            code,
+            message: error.message.clone(),
+            suggestion: error.suggestion.clone(),
+        };
         let diagnostic = problem.of(model, "spec", models.contains(&model.id), "model");
         Some(error.locate(diagnostic, bundle, &model.id))
     });
@@ -27,16 +35,25 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         diagnostic.position = bundle.place(&tool.id, "spec.entry").or(diagnostic.position);
         Some(diagnostic)
     });
-    let extensions: BTreeSet<&ResourceId> =
-        agents().flat_map(|agent| &agent.extensions).map(|used| &used.extension).collect();
+    let extensions: BTreeSet<&ResourceId> = agents()
+        .flat_map(|agent| &agent.extensions)
+        .map(|used| &used.extension)
+        .collect();
     let of_extensions = bundle.extensions().values().filter_map(|extension| {
         let problem = match &extension.spec.entry {
             ExtensionEntry::Builtin(_) => return None,
             ExtensionEntry::Module(module) => module_problem(bundle, &extension.id, module)?,
             ExtensionEntry::Library(path) => library_problem(bundle, &extension.id, path)?,
         };
-        let mut diagnostic = problem.of(extension, "spec.entry", extensions.contains(&extension.id), "extension");
-        diagnostic.position = bundle.place(&extension.id, "spec.entry").or(diagnostic.position);
+        let mut diagnostic = problem.of(
+            extension,
+            "spec.entry",
+            extensions.contains(&extension.id),
+            "extension",
+        );
+        diagnostic.position = bundle
+            .place(&extension.id, "spec.entry")
+            .or(diagnostic.position);
         Some(diagnostic)
     });
     let of_connectors = bundle.connectors().values().filter_map(|connector| {
@@ -44,21 +61,33 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         let problem = match &connector.spec.entry {
             ConnectorEntry::Builtin(_) => return None,
             ConnectorEntry::Module(module) => module_problem(bundle, &connector.id, module)?,
-            ConnectorEntry::Library(path) => {
-                Problem { code: Code::NOT_READY, ..library_problem(bundle, &connector.id, path)? }
-            }
+            ConnectorEntry::Library(path) => Problem {
+                code: Code::NOT_READY,
+                ..library_problem(bundle, &connector.id, path)?
+            },
         };
         let mut diagnostic = problem.of(connector, "spec.entry", true, "connector");
-        diagnostic.position = bundle.place(&connector.id, "spec.entry").or(diagnostic.position);
+        diagnostic.position = bundle
+            .place(&connector.id, "spec.entry")
+            .or(diagnostic.position);
         Some(diagnostic)
     });
     let of_connections = bundle.connections().values().filter_map(|connection| {
         let message = unusable(bundle, connection, environment)?;
         let suggestion = Some("set it in the environment, or in a file named `.env`".to_owned());
-        let problem = Problem { code: Code::NOT_READY, message: format!("{}: {message}", connection.id), suggestion };
+        let problem = Problem {
+            code: Code::NOT_READY,
+            message: format!("{}: {message}", connection.id),
+            suggestion,
+        };
         Some(problem.of(connection, "spec", true, "connection"))
     });
-    of_models.chain(of_tools).chain(of_extensions).chain(of_connectors).chain(of_connections).collect()
+    of_models
+        .chain(of_tools)
+        .chain(of_extensions)
+        .chain(of_connectors)
+        .chain(of_connections)
+        .collect()
 }
 
 /// The models whose keys are not set, and those that have theirs.
@@ -70,7 +99,12 @@ pub(super) fn keys<'b>(
         goondan_models::provider(&model.spec.provider).is_some_and(|provider| provider.is_live())
     };
     let models = bundle.models().values().map(AsRef::as_ref).filter(live);
-    models.map(|model| (model, missing_key(model, environment).and_then(|error| error.suggestion)))
+    models.map(|model| {
+        (
+            model,
+            missing_key(model, environment).and_then(|error| error.suggestion),
+        )
+    })
 }
 
 struct Problem {
@@ -81,11 +115,18 @@ struct Problem {
 
 impl Problem {
     fn of<T>(self, resource: &Resource<T>, field: &str, is_used: bool, what: &str) -> Diagnostic {
-        let unused = if is_used { String::new() } else { format!(" No agent uses the {what}.") };
+        let unused = if is_used {
+            String::new()
+        } else {
+            format!(" No agent uses the {what}.")
+        };
         let code = if is_used { self.code } else { Code::NOT_READY };
-        let mut diagnostic = Diagnostic::new(code, format!("{}.{unused}", self.message.trim_end_matches('.')))
-            .of(&resource.id)
-            .field(field);
+        let mut diagnostic = Diagnostic::new(
+            code,
+            format!("{}.{unused}", self.message.trim_end_matches('.')),
+        )
+        .of(&resource.id)
+        .field(field);
         diagnostic.suggestion = self.suggestion;
         match &resource.origin {
             Some((file, at)) => diagnostic.in_file(file.clone()).at(*at),
@@ -98,22 +139,38 @@ impl Problem {
 fn module_problem(bundle: &Bundle, id: &ResourceId, module: &Module) -> Option<Problem> {
     let (message, remedy) = goondan_hosts::problem(module, bundle.root())?;
     let message = format!("{id}: {message}");
-    Some(Problem { code: Code::NOT_READY, message, suggestion: Some(remedy) })
+    Some(Problem {
+        code: Code::NOT_READY,
+        message,
+        suggestion: Some(remedy),
+    })
 }
 
 /// Why a library can't be loaded. It is not.
 fn library_problem(bundle: &Bundle, id: &ResourceId, path: &str) -> Option<Problem> {
     let error = goondan_dylib::fault(id, bundle.root(), path)?;
-    Some(Problem { code: Code::ENTRY_NOT_FOUND, message: error.to_string(), suggestion: error.suggestion })
+    Some(Problem {
+        code: Code::ENTRY_NOT_FOUND,
+        message: error.to_string(),
+        suggestion: error.suggestion,
+    })
 }
 
 /// What is wrong behind an entry. Nothing of it is loaded or started.
-fn entry_problem(bundle: &Bundle, tool: &Resource<Tool>, environment: &Environment) -> Option<Problem> {
+fn entry_problem(
+    bundle: &Bundle,
+    tool: &Resource<Tool>,
+    environment: &Environment,
+) -> Option<Problem> {
     match &tool.spec.entry {
         Entry::Builtin(_) => {
             let error = config_fault(tool, environment)?;
             let (message, suggestion) = (error.to_string(), error.suggestion);
-            Some(Problem { code: Code::ENTRY_NOT_FOUND, message, suggestion })
+            Some(Problem {
+                code: Code::ENTRY_NOT_FOUND,
+                message,
+                suggestion,
+            })
         }
         Entry::Mcp(_) | Entry::A2a(_) => None,
         Entry::Library(path) => library_problem(bundle, &tool.id, path),
@@ -121,16 +178,24 @@ fn entry_problem(bundle: &Bundle, tool: &Resource<Tool>, environment: &Environme
         Entry::Executable(path) => Some(match entry_fault(&bundle.root().join(path))? {
             EntryFault::Unusable(reason) => Problem {
                 code: Code::ENTRY_NOT_FOUND,
-                message: format!("failed to open {}: `{path}` cannot be used: {reason}", tool.id),
+                message: format!(
+                    "failed to open {}: `{path}` cannot be used: {reason}",
+                    tool.id
+                ),
                 suggestion: None,
             },
-            EntryFault::NoInterpreter { program, interpreter } => Problem {
+            EntryFault::NoInterpreter {
+                program,
+                interpreter,
+            } => Problem {
                 code: Code::NOT_READY,
                 message: format!(
                     "{}: `{interpreter}`, which `{path}/{program}` names in its first line, is not there",
                     tool.id
                 ),
-                suggestion: Some(format!("install `{interpreter}`, or correct the first line of the script")),
+                suggestion: Some(format!(
+                    "install `{interpreter}`, or correct the first line of the script"
+                )),
             },
         }),
     }

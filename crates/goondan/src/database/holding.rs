@@ -24,7 +24,9 @@ impl Database {
     pub async fn hold(&self, workspace: &Workspace) -> Result<Holding, OpenError> {
         let folders = Box::new(Workdirs::below(workspace.dir.clone()));
         let name = self.name(&workspace.id);
-        PostgresStore::open(&self.address, &name, folders, Wait::For(BRIEFLY)).await.map(Holding)
+        PostgresStore::open(&self.address, &name, folders, Wait::For(BRIEFLY))
+            .await
+            .map(Holding)
     }
 
     /// As [`StateRoot::adopt`], with what the database has of both. It fails while a node works in one of them. What lies on
@@ -42,8 +44,15 @@ impl Database {
             return Err(AdoptError::Nothing(from.clone()));
         }
         let (theirs, mine) = (self.hold(from).await?, self.hold(&own).await?);
-        let adopted = mine.0.adopt(&theirs.0).await?.ok_or_else(|| AdoptError::Nothing(from.clone()))?;
-        let id = |name: String| name.strip_prefix(&self.prefix).map_or_else(|| name.clone(), str::to_owned);
+        let adopted = mine
+            .0
+            .adopt(&theirs.0)
+            .await?
+            .ok_or_else(|| AdoptError::Nothing(from.clone()))?;
+        let id = |name: String| {
+            name.strip_prefix(&self.prefix)
+                .map_or_else(|| name.clone(), str::to_owned)
+        };
         Ok(adopted.aside.map(|name| state_root.workspace(&id(name))))
     }
 }
@@ -66,12 +75,25 @@ impl Holding {
 
 impl Looking {
     /// An instance as JSON Lines; `None` where there is none. What `mask` hides is hidden, as by [`Workspace::export`].
-    pub async fn export(&self, id: &InstanceId, mask: &Mask) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(meta) = self.instances().await?.into_iter().find(|meta| meta.id() == *id) else { return Ok(None) };
+    pub async fn export(
+        &self,
+        id: &InstanceId,
+        mask: &Mask,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(meta) = self
+            .instances()
+            .await?
+            .into_iter()
+            .find(|meta| meta.id() == *id)
+        else {
+            return Ok(None);
+        };
         let mut text = Vec::new();
         let written = transfer::write(&meta, &self.conversation(id).await?, mask, &mut text);
-        let damaged =
-            |cause| StoreError::Damaged { what: format!("the conversation {id}"), cause: std::sync::Arc::new(cause) };
+        let damaged = |cause| StoreError::Damaged {
+            what: format!("the conversation {id}"),
+            cause: std::sync::Arc::new(cause),
+        };
         written.map(|()| Some(text)).map_err(damaged)
     }
 }

@@ -45,7 +45,11 @@ struct ReadAgain {
 
 impl Standby<'_> {
     /// Takes up what the node that leads serves, wherever its own folder holds that by now. Never ends.
-    pub(crate) async fn follow(&mut self, leader: &PostgresLeader, generations: &UnboundedSender<Arc<Generation>>) {
+    pub(crate) async fn follow(
+        &mut self,
+        leader: &PostgresLeader,
+        generations: &UnboundedSender<Arc<Generation>>,
+    ) {
         let mut pause = FIRST;
         loop {
             leader.is_left_out().await;
@@ -57,7 +61,10 @@ impl Standby<'_> {
                     }
                 }
                 Ok(Some(serves)) if self.take_up(&serves).await => {
-                    tracing::info!(project = self.mark, "this node has taken up the project that serves");
+                    tracing::info!(
+                        project = self.mark,
+                        "this node has taken up the project that serves"
+                    );
                     // Whoever does not listen any more runs no turns.
                     let _ = generations.send(Arc::clone(&self.generation));
                     continue;
@@ -71,16 +78,36 @@ impl Standby<'_> {
 
     /// Takes up the project of the folder, where that amounts to `wanted`.
     async fn take_up(&mut self, wanted: &str) -> bool {
-        let Some(ReadAgain { bundle, environment }) = self.read().await else { return false };
+        let Some(ReadAgain {
+            bundle,
+            environment,
+        }) = self.read().await
+        else {
+            return false;
+        };
         if mark_of(&bundle, &self.swarm).await != wanted {
             return false;
         }
-        let Ok(swarm) = bundle.choose_swarm(Some(&self.swarm.name)) else { return false };
+        let Ok(swarm) = bundle.choose_swarm(Some(&self.swarm.name)) else {
+            return false;
+        };
         self.tools.set_environment(environment.clone());
         self.tools.mcp().prepare(&bundle, swarm);
         let number = self.generation.number + 1;
-        let beside = Serving { generation: &self.generation, unchanged: &Default::default() };
-        let planned = plan_swarm(&bundle, swarm, number, self.ports, &environment, Some(beside), self.redactor).await;
+        let beside = Serving {
+            generation: &self.generation,
+            unchanged: &Default::default(),
+        };
+        let planned = plan_swarm(
+            &bundle,
+            swarm,
+            number,
+            self.ports,
+            &environment,
+            Some(beside),
+            self.redactor,
+        )
+        .await;
         match planned {
             Ok(generation) => {
                 (self.generation, self.environment) = (Arc::new(generation), environment);
@@ -89,7 +116,10 @@ impl Standby<'_> {
             }
             Err(problems) => {
                 for problem in problems {
-                    tracing::warn!(problem = problem.message, "the project that serves can't be taken up on this node");
+                    tracing::warn!(
+                        problem = problem.message,
+                        "the project that serves can't be taken up on this node"
+                    );
                 }
                 false
             }
@@ -100,10 +130,17 @@ impl Standby<'_> {
     async fn read(&self) -> Option<ReadAgain> {
         let root = self.generation.bundle.root().to_owned();
         let (folder, check) = (root.clone(), self.reload_check.cloned());
-        let bundle = tokio::task::spawn_blocking(move || read_project(&folder, check)).await.ok()??;
+        let bundle = tokio::task::spawn_blocking(move || read_project(&folder, check))
+            .await
+            .ok()??;
         let environment = self.variables.read(&OsFiles, &root).ok()?;
-        let environment = secrets::complete(&bundle, &self.swarm, environment).await.ok()?;
-        Some(ReadAgain { bundle, environment })
+        let environment = secrets::complete(&bundle, &self.swarm, environment)
+            .await
+            .ok()?;
+        Some(ReadAgain {
+            bundle,
+            environment,
+        })
     }
 }
 

@@ -101,13 +101,21 @@ pub(crate) struct Looked {
 /// wait for it.
 pub(crate) fn take_stock(swarm: &Swarm, environment: Environment) -> JoinHandle<()> {
     let inner = swarm.inner();
-    let state = Arc::clone(&inner.reloading).try_lock_owned().expect("nobody has the swarm yet");
+    let state = Arc::clone(&inner.reloading)
+        .try_lock_owned()
+        .expect("nobody has the swarm yet");
     let (notebook, contents) = (inner.notebook.clone(), Arc::clone(&inner.contents));
     // It must not keep a swarm that is dropped meanwhile, and its workspace with it.
     let (bundle, alive) = (swarm.bundle(), swarm.downgrade());
     tokio::task::spawn_blocking(move || {
         let mut state = state;
-        let basis = Basis::new(Arc::clone(&bundle), &notebook.swarm, contents.of(&bundle), &environment, None);
+        let basis = Basis::new(
+            Arc::clone(&bundle),
+            &notebook.swarm,
+            contents.of(&bundle),
+            &environment,
+            None,
+        );
         if alive.strong_count() > 0 {
             notebook.write(FIRST_GENERATION, &basis, None);
         }
@@ -139,23 +147,35 @@ impl Swarm {
         outcome.timing.load = started.elapsed();
         outcome.sources = read.project.sources;
         let wanted = matches!(cause, Cause::Asked) || state.is_broken;
-        let bundle = checked(read.project.bundle, read.project.diagnostics, read.environment, &mut outcome.warnings);
+        let bundle = checked(
+            read.project.bundle,
+            read.project.diagnostics,
+            read.environment,
+            &mut outcome.warnings,
+        );
         let before = inner.runtime.generation().number;
         outcome.result = match bundle {
-            Ok((bundle, environment)) => self.plan_and_swap(bundle, environment, cause, &mut state, &mut outcome).await,
+            Ok((bundle, environment)) => {
+                self.plan_and_swap(bundle, environment, cause, &mut state, &mut outcome)
+                    .await
+            }
             Err(diagnostics) => Err(diagnostics),
         };
         if matches!(cause, Cause::Watch { is_hasty: true, .. }) && outcome.result.is_err() {
             return (Arc::new(outcome), read.looked);
         }
         state.is_broken = outcome.result.is_err();
-        let is_new = outcome.result.as_ref().is_ok_and(|number| *number != before);
+        let is_new = outcome
+            .result
+            .as_ref()
+            .is_ok_and(|number| *number != before);
         let outcome = Arc::new(outcome);
         let is_told = is_new || wanted || outcome.result.is_err();
         if is_told {
             self.tell(ReloadNews::Reloaded(Arc::clone(&outcome)));
             state.told += 1;
-            self.write_down(&state, news::last_reload(state.told, &outcome)).await;
+            self.write_down(&state, news::last_reload(state.told, &outcome))
+                .await;
         }
         drop(state);
         (outcome, read.looked)
@@ -174,14 +194,29 @@ impl Swarm {
             if let Some(bundle) = &project.bundle {
                 trace.note_plan(bundle);
             }
-            match swarm.reload_check.as_ref().map_or(Ok(()), |check| check(&project)) {
+            match swarm
+                .reload_check
+                .as_ref()
+                .map_or(Ok(()), |check| check(&project))
+            {
                 Ok(()) => {
                     let builds = Builds::of_project(&project);
-                    Read { project, environment, looked: Looked { trace, builds } }
+                    Read {
+                        project,
+                        environment,
+                        looked: Looked { trace, builds },
+                    }
                 }
                 Err(refusals) => {
-                    let looked = Looked { trace, builds: Builds::none_of(&project) };
-                    Read { project: refused(project, refusals), environment, looked }
+                    let looked = Looked {
+                        trace,
+                        builds: Builds::none_of(&project),
+                    };
+                    Read {
+                        project: refused(project, refusals),
+                        environment,
+                        looked,
+                    }
                 }
             }
         })
@@ -198,11 +233,21 @@ impl Swarm {
     ) -> Result<u64, Vec<Diagnostic>> {
         let inner = self.inner();
         let started = Instant::now();
-        let swarm = bundle.choose_swarm(Some(&inner.notebook.swarm.name)).map_err(|problem| vec![problem])?;
-        let environment = secrets::complete(&bundle, &swarm.id, environment).await.map_err(|problem| vec![problem])?;
+        let swarm = bundle
+            .choose_swarm(Some(&inner.notebook.swarm.name))
+            .map_err(|problem| vec![problem])?;
+        let environment = secrets::complete(&bundle, &swarm.id, environment)
+            .await
+            .map_err(|problem| vec![problem])?;
         let basis = self.basis(&bundle, &environment, state.basis.clone()).await;
         let none = Snapshot::default();
-        let changes = diff(state.basis.as_ref().map_or(&none, |before| before.snapshot()), basis.snapshot());
+        let changes = diff(
+            state
+                .basis
+                .as_ref()
+                .map_or(&none, |before| before.snapshot()),
+            basis.snapshot(),
+        );
         let serving = inner.runtime.generation();
         if changes.is_empty() && matches!(cause, Cause::Watch { .. }) {
             // It means the same and is nearer to what comes next.
@@ -215,17 +260,31 @@ impl Swarm {
             _ => HashSet::new(),
         };
         let number = serving.number + 1;
-        let beside = Some(Serving { generation: &serving, unchanged: &unchanged });
+        let beside = Some(Serving {
+            generation: &serving,
+            unchanged: &unchanged,
+        });
         inner.tools.mcp().prepare(&bundle, swarm);
-        let mut generation =
-            plan_swarm(&bundle, swarm, number, &inner.ports, &environment, beside, &inner.redactor).await?;
-        generation.warnings.extend(inner.tools.mcp().notices(&bundle));
+        let mut generation = plan_swarm(
+            &bundle,
+            swarm,
+            number,
+            &inner.ports,
+            &environment,
+            beside,
+            &inner.redactor,
+        )
+        .await?;
+        generation
+            .warnings
+            .extend(inner.tools.mcp().notices(&bundle));
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         outcome.warnings.extend(generation.warnings.iter().cloned());
         inner.runtime.swap(generation);
         if let Some(node) = &inner.node {
-            node.crew.set_generation(&mark(&basis, &inner.notebook.swarm));
+            node.crew
+                .set_generation(&mark(&basis, &inner.notebook.swarm));
         }
         let basis_before = state.basis.replace(Arc::new(basis));
         state.environment = environment;
@@ -236,19 +295,39 @@ impl Swarm {
         Ok(number)
     }
 
-    async fn basis(&self, bundle: &Arc<Bundle>, environment: &Environment, before: Option<Arc<Basis>>) -> Basis {
-        let (inner, bundle, environment) = (Arc::clone(self.inner()), Arc::clone(bundle), environment.clone());
+    async fn basis(
+        &self,
+        bundle: &Arc<Bundle>,
+        environment: &Environment,
+        before: Option<Arc<Basis>>,
+    ) -> Basis {
+        let (inner, bundle, environment) = (
+            Arc::clone(self.inner()),
+            Arc::clone(bundle),
+            environment.clone(),
+        );
         beside(move || {
             let contents = inner.contents.of(&bundle);
-            Basis::new(bundle, &inner.notebook.swarm, contents, &environment, before.as_deref())
+            Basis::new(
+                bundle,
+                &inner.notebook.swarm,
+                contents,
+                &environment,
+                before.as_deref(),
+            )
         })
         .await
     }
 
     /// Writes down what runs now, for other processes.
     async fn write_down(&self, state: &ReloadState, last_reload: LastReload) {
-        let Some(basis) = state.basis.clone() else { return };
-        let (notebook, generation) = (self.inner().notebook.clone(), self.inner().runtime.generation().number);
+        let Some(basis) = state.basis.clone() else {
+            return;
+        };
+        let (notebook, generation) = (
+            self.inner().notebook.clone(),
+            self.inner().runtime.generation().number,
+        );
         beside(move || notebook.write(generation, &basis, Some(last_reload))).await;
     }
 
@@ -274,7 +353,11 @@ impl Swarm {
 /// A project that is not taken up.
 fn refused(project: Project, refusals: Vec<Diagnostic>) -> Project {
     let diagnostics = project.diagnostics.into_iter().chain(refusals).collect();
-    Project { bundle: None, diagnostics, ..project }
+    Project {
+        bundle: None,
+        diagnostics,
+        ..project
+    }
 }
 
 /// The bundle with its environment, or everything that is wrong with them.

@@ -43,7 +43,12 @@ impl Swarm {
     /// caused and that found nothing different is not told, unless the one before had failed.
     pub fn reload_news(&self) -> UnboundedReceiver<ReloadNews> {
         let (sender, receiver) = unbounded_channel();
-        self.inner().reload_listeners.0.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        self.inner()
+            .reload_listeners
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(sender);
         receiver
     }
 
@@ -52,12 +57,18 @@ impl Swarm {
         let inner = self.inner();
         match &news {
             ReloadNews::Reloaded(outcome) => inner.runtime.announce(event(outcome)),
-            ReloadNews::Built(outcome) if !outcome.is_built() && outcome.end != BuildEnd::Cancelled => {
+            ReloadNews::Built(outcome)
+                if !outcome.is_built() && outcome.end != BuildEnd::Cancelled =>
+            {
                 inner.runtime.announce(build_failed(outcome));
             }
             ReloadNews::Built(_) | ReloadNews::Building { .. } => {}
         }
-        let mut listeners = inner.reload_listeners.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = inner
+            .reload_listeners
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|listener| listener.send(news.clone()).is_ok());
     }
 }
@@ -76,7 +87,11 @@ fn event(outcome: &ReloadOutcome) -> RuntimeEventKind {
         },
         Err(diagnostics) => {
             let messages = messages(diagnostics);
-            RuntimeEventKind::ReloadFailed { diagnostics: messages.len(), messages: first(messages), duration }
+            RuntimeEventKind::ReloadFailed {
+                diagnostics: messages.len(),
+                messages: first(messages),
+                duration,
+            }
         }
     }
 }
@@ -84,9 +99,16 @@ fn event(outcome: &ReloadOutcome) -> RuntimeEventKind {
 fn build_failed(outcome: &BuildOutcome) -> RuntimeEventKind {
     let lines: Vec<&str> = outcome.output.lines().collect();
     let end = lines[lines.len().saturating_sub(TOLD_LINES)..].join("\n");
-    let message = format!("the build of {} failed: {}\n{end}", outcome.tool, outcome.end);
+    let message = format!(
+        "the build of {} failed: {}\n{end}",
+        outcome.tool, outcome.end
+    );
     let duration = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
-    RuntimeEventKind::ReloadFailed { diagnostics: 1, messages: first(vec![message]), duration }
+    RuntimeEventKind::ReloadFailed {
+        diagnostics: 1,
+        messages: first(vec![message]),
+        duration,
+    }
 }
 
 /// A reload as other processes read of it.
@@ -95,18 +117,35 @@ pub(super) fn last_reload(number: u64, outcome: &ReloadOutcome) -> LastReload {
         number,
         ok: outcome.result.is_ok(),
         plan: outcome.plan.clone(),
-        messages: outcome.result.as_ref().err().map(|diagnostics| messages(diagnostics)).unwrap_or_default(),
+        messages: outcome
+            .result
+            .as_ref()
+            .err()
+            .map(|diagnostics| messages(diagnostics))
+            .unwrap_or_default(),
         duration_ms: outcome.timing.total_ms(),
     }
 }
 
 /// The errors, a line each.
 fn messages(diagnostics: &[Diagnostic]) -> Vec<String> {
-    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
-    errors.map(|error| render::short(std::slice::from_ref(error)).trim_end().to_owned()).collect()
+    let errors = diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.is_error());
+    errors
+        .map(|error| {
+            render::short(std::slice::from_ref(error))
+                .trim_end()
+                .to_owned()
+        })
+        .collect()
 }
 
 /// As much of them as an event may hold (rule E2).
 fn first(messages: Vec<String>) -> Vec<String> {
-    messages.into_iter().take(TOLD_DIAGNOSTICS).map(|message| message.chars().take(LONGEST_MESSAGE).collect()).collect()
+    messages
+        .into_iter()
+        .take(TOLD_DIAGNOSTICS)
+        .map(|message| message.chars().take(LONGEST_MESSAGE).collect())
+        .collect()
 }

@@ -53,7 +53,10 @@ impl ReloadOutcome {
     /// Nothing has come of it yet.
     pub(super) fn begin(cause: Cause) -> Self {
         let mut timing = ReloadTiming::default();
-        if let Cause::Watch { noticed, settled, .. } = cause {
+        if let Cause::Watch {
+            noticed, settled, ..
+        } = cause
+        {
             timing.noticed = Some(noticed);
             timing.settle = settled - noticed;
         }

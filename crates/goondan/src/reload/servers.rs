@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use goondan_engine::plan::Serving;
 use goondan_spec::kinds::Swarm as SwarmSpec;
-use goondan_spec::{AgentChange, AgentEffect, AgentPart, Bundle, Diagnostic, ReloadPlan, Resource, ResourceId};
+use goondan_spec::{
+    AgentChange, AgentEffect, AgentPart, Bundle, Diagnostic, ReloadPlan, Resource, ResourceId,
+};
 
 use super::{Cause, ReloadNews, ReloadOutcome, ReloadState, plan_swarm};
 use crate::swarm::Swarm;
@@ -18,7 +20,9 @@ pub(crate) fn follow_servers(swarm: &Swarm) {
     tokio::spawn(async move {
         loop {
             changes.notified().await;
-            let Some(swarm) = swarm.upgrade().map(Swarm::of) else { return };
+            let Some(swarm) = swarm.upgrade().map(Swarm::of) else {
+                return;
+            };
             swarm.plan_again().await;
         }
     });
@@ -60,11 +64,29 @@ impl Swarm {
         let inner = self.inner();
         let serving = inner.runtime.generation();
         let number = serving.number + 1;
-        let unchanged: HashSet<ResourceId> = bundle.tools().values().map(|tool| tool.id.clone()).collect();
-        let beside = Some(Serving { generation: &serving, unchanged: &unchanged });
+        let unchanged: HashSet<ResourceId> = bundle
+            .tools()
+            .values()
+            .map(|tool| tool.id.clone())
+            .collect();
+        let beside = Some(Serving {
+            generation: &serving,
+            unchanged: &unchanged,
+        });
         let (ports, environment) = (&inner.ports, &state.environment);
-        let mut generation = plan_swarm(bundle, swarm, number, ports, environment, beside, &inner.redactor).await?;
-        generation.warnings.extend(inner.tools.mcp().notices(bundle));
+        let mut generation = plan_swarm(
+            bundle,
+            swarm,
+            number,
+            ports,
+            environment,
+            beside,
+            &inner.redactor,
+        )
+        .await?;
+        generation
+            .warnings
+            .extend(inner.tools.mcp().notices(bundle));
         inner.runtime.swap(generation);
         Ok(number)
     }
@@ -72,11 +94,24 @@ impl Swarm {
 
 /// What it means to agents that these tools are other ones.
 fn changes(bundle: &Bundle, swarm: &Resource<SwarmSpec>, tools: &[ResourceId]) -> ReloadPlan {
-    let agents = swarm.spec.agents.iter().filter_map(|id| bundle.agents().get(id));
-    let concerned = agents.filter(|agent| agent.spec.tools.iter().any(|used| tools.contains(&used.tool)));
+    let agents = swarm
+        .spec
+        .agents
+        .iter()
+        .filter_map(|id| bundle.agents().get(id));
+    let concerned = agents.filter(|agent| {
+        agent
+            .spec
+            .tools
+            .iter()
+            .any(|used| tools.contains(&used.tool))
+    });
     let change = |name: &String| AgentChange {
         name: name.clone(),
-        effect: AgentEffect::Changed { next_step: vec![AgentPart::Tools], next_turn: Vec::new() },
+        effect: AgentEffect::Changed {
+            next_step: vec![AgentPart::Tools],
+            next_turn: Vec::new(),
+        },
     };
     ReloadPlan {
         changed: tools.iter().map(ToString::to_string).collect(),

@@ -30,8 +30,14 @@ impl Reloader for ToolReloads {
         };
         let outcome = swarm.reload().await;
         match outcome.result {
-            Ok(generation) => Ok(Reloaded { generation, plan: outcome.plan }),
-            Err(diagnostics) => Err(NotReloaded { generation: swarm.generation(), diagnostics }),
+            Ok(generation) => Ok(Reloaded {
+                generation,
+                plan: outcome.plan,
+            }),
+            Err(diagnostics) => Err(NotReloaded {
+                generation: swarm.generation(),
+                diagnostics,
+            }),
         }
     }
 }

@@ -9,7 +9,11 @@ use crate::connectors;
 
 /// Connections to people and programs that are not there already: they send inputs, and may answer the questions of policies.
 pub(super) fn connections(bundle: &Bundle) -> Vec<Want> {
-    bundle.connections().values().filter_map(|connection| want(bundle, connection)).collect()
+    bundle
+        .connections()
+        .values()
+        .filter_map(|connection| want(bundle, connection))
+        .collect()
 }
 
 fn want(bundle: &Bundle, connection: &Resource<Connection>) -> Option<Want> {
@@ -17,17 +21,28 @@ fn want(bundle: &Bundle, connection: &Resource<Connection>) -> Option<Want> {
     let (platform, manifest) = match &connector.spec.entry {
         // Whoever is at the terminal, and the clock.
         ConnectorEntry::Builtin(name) if name == "cli" || name == "cron" => return None,
-        ConnectorEntry::Builtin(name) => {
-            (name.as_str(), connectors::manifests().into_iter().find(|one| one.name == *name))
+        ConnectorEntry::Builtin(name) => (
+            name.as_str(),
+            connectors::manifests()
+                .into_iter()
+                .find(|one| one.name == *name),
+        ),
+        ConnectorEntry::Module(_) | ConnectorEntry::Library(_) => {
+            (connector.id.name.as_str(), None)
         }
-        ConnectorEntry::Module(_) | ConnectorEntry::Library(_) => (connector.id.name.as_str(), None),
     };
     let mut what = format!("takes inputs from `{platform}` by {}", connection.id);
-    let approves = connection.spec.allow.as_ref().is_some_and(|allow| !allow.approvers.is_empty());
+    let approves = connection
+        .spec
+        .allow
+        .as_ref()
+        .is_some_and(|allow| !allow.approvers.is_empty());
     if approves {
         what += ", and lets people there answer approval questions";
     }
-    let variables = manifest.map(|manifest| customary(&manifest, &connection.spec)).unwrap_or_default();
+    let variables = manifest
+        .map(|manifest| customary(&manifest, &connection.spec))
+        .unwrap_or_default();
     if !variables.is_empty() {
         what += &format!(", with the value of {}", variables.join(", "));
     }
@@ -36,7 +51,9 @@ fn want(bundle: &Bundle, connection: &Resource<Connection>) -> Option<Want> {
 
 /// The variables that hold what the Connection does not state.
 fn customary(manifest: &ConnectorManifest, connection: &Connection) -> Vec<&'static str> {
-    let is_stated = |name: &&str| connection.secrets.contains_key(*name) || connection.config.contains_key(*name);
+    let is_stated = |name: &&str| {
+        connection.secrets.contains_key(*name) || connection.config.contains_key(*name)
+    };
     let unstated = manifest
         .secrets
         .iter()

@@ -59,7 +59,12 @@ pub fn wants(project: &Project, state_root: &StateRoot) -> Vec<Want> {
     }
     wants.extend(files(&project.root));
     if let Some(bundle) = &project.bundle {
-        wants.iter_mut().for_each(|want| want.package = want.file.as_deref().and_then(|file| package_of(bundle, file)));
+        wants.iter_mut().for_each(|want| {
+            want.package = want
+                .file
+                .as_deref()
+                .and_then(|file| package_of(bundle, file))
+        });
     }
     let mut told = HashSet::new();
     wants.retain(|want| told.insert(want.clone()));
@@ -68,15 +73,30 @@ pub fn wants(project: &Project, state_root: &StateRoot) -> Vec<Want> {
 
 /// What `project` wants of folders other than its own, and what its packages want. Trust in the project does not cover them.
 pub fn wants_elsewhere(project: &Project, state_root: &StateRoot) -> Vec<Want> {
-    let obeyed = project.bundle.iter().flat_map(|bundle| agents::obeyed(bundle));
-    let has_packages = project.bundle.as_ref().is_some_and(|bundle| !bundle.packages().is_empty());
-    let all = if has_packages { wants(project, state_root) } else { Vec::new() };
-    obeyed.chain(all.into_iter().filter(|want| want.package.is_some())).collect()
+    let obeyed = project
+        .bundle
+        .iter()
+        .flat_map(|bundle| agents::obeyed(bundle));
+    let has_packages = project
+        .bundle
+        .as_ref()
+        .is_some_and(|bundle| !bundle.packages().is_empty());
+    let all = if has_packages {
+        wants(project, state_root)
+    } else {
+        Vec::new()
+    };
+    obeyed
+        .chain(all.into_iter().filter(|want| want.package.is_some()))
+        .collect()
 }
 
 /// The packages that `wants` are about, with the content that they have now.
 pub fn packages_to_trust(wants: &[Want]) -> Vec<TrustedPackage> {
-    let mut packages: Vec<TrustedPackage> = wants.iter().filter_map(|want| want.package.clone()).collect();
+    let mut packages: Vec<TrustedPackage> = wants
+        .iter()
+        .filter_map(|want| want.package.clone())
+        .collect();
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     packages.dedup();
     packages
@@ -84,20 +104,43 @@ pub fn packages_to_trust(wants: &[Want]) -> Vec<TrustedPackage> {
 
 /// The installed package that a file of the bundle lies in.
 fn package_of(bundle: &Bundle, file: &str) -> Option<TrustedPackage> {
-    let InstalledPackage { name, version, contents, .. } = bundle.package_of(file)?.clone();
-    Some(TrustedPackage { name, version, contents })
+    let InstalledPackage {
+        name,
+        version,
+        contents,
+        ..
+    } = bundle.package_of(file)?.clone();
+    Some(TrustedPackage {
+        name,
+        version,
+        contents,
+    })
 }
 
 /// The folders that have to be trusted for `wants` of the project in `root`, without those below another one.
 pub fn folders_to_trust(root: &Path, wants: &[Want]) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> =
-        wants.iter().map(|want| want.folder.clone().unwrap_or_else(|| canonical(root))).collect();
+    let mut folders: Vec<PathBuf> = wants
+        .iter()
+        .map(|want| want.folder.clone().unwrap_or_else(|| canonical(root)))
+        .collect();
     folders.sort();
     folders.dedup();
     let all = folders.clone();
-    folders.retain(|folder| !all.iter().any(|other| folder != other && folder.starts_with(other)));
+    folders.retain(|folder| {
+        !all.iter()
+            .any(|other| folder != other && folder.starts_with(other))
+    });
     // As it was written, where that is what it is about.
-    folders.into_iter().map(|folder| if folder == canonical(root) { root.to_owned() } else { folder }).collect()
+    folders
+        .into_iter()
+        .map(|folder| {
+            if folder == canonical(root) {
+                root.to_owned()
+            } else {
+                folder
+            }
+        })
+        .collect()
 }
 
 impl Want {
@@ -108,32 +151,62 @@ impl Want {
 
     fn new(what: impl AsRef<str>, origin: Option<&Origin>) -> Self {
         let (file, line) = origin.map(|(file, at)| (plain(file), at.line)).unzip();
-        Want { what: plain(what.as_ref()), file, line, folder: None, package: None }
+        Want {
+            what: plain(what.as_ref()),
+            file,
+            line,
+            folder: None,
+            package: None,
+        }
     }
 
     fn in_file(what: impl AsRef<str>, file: &str) -> Self {
-        Want { what: plain(what.as_ref()), file: Some(plain(file)), line: None, folder: None, package: None }
+        Want {
+            what: plain(what.as_ref()),
+            file: Some(plain(file)),
+            line: None,
+            folder: None,
+            package: None,
+        }
     }
 
     /// Where it is written, as `file:line`.
     pub fn place(&self) -> Option<String> {
         let file = self.file.as_ref()?;
-        Some(self.line.map_or_else(|| file.clone(), |line| format!("{file}:{line}")))
+        Some(
+            self.line
+                .map_or_else(|| file.clone(), |line| format!("{file}:{line}")),
+        )
     }
 
     /// The error of a project in `root` that wants it and is not trusted.
     pub fn refused(&self, root: &Path) -> Diagnostic {
-        let place = self.place().map(|place| format!(" ({place})")).unwrap_or_default();
+        let place = self
+            .place()
+            .map(|place| format!(" ({place})"))
+            .unwrap_or_default();
         let who = match (&self.folder, &self.package) {
-            (Some(folder), _) => format!("The folder {} is not trusted, and the project", folder.display()),
+            (Some(folder), _) => format!(
+                "The folder {} is not trusted, and the project",
+                folder.display()
+            ),
             (None, Some(package)) => {
-                format!("The package `{}` {} is not trusted, and it", package.name, package.version)
+                format!(
+                    "The package `{}` {} is not trusted, and it",
+                    package.name, package.version
+                )
             }
             (None, None) => "The project is not trusted, and it".to_owned(),
         };
         let folder = self.folder.as_deref().unwrap_or(root);
-        Diagnostic::new(Code::PROJECT_UNTRUSTED, format!("{who} {}{place}.", self.what))
-            .suggest(format!("look at it, and if you trust it run `gdn trust {}`", folder.display()))
+        Diagnostic::new(
+            Code::PROJECT_UNTRUSTED,
+            format!("{who} {}{place}.", self.what),
+        )
+        .suggest(format!(
+            "look at it, and if you trust it run `gdn trust {}`",
+            folder.display()
+        ))
     }
 }
 
@@ -152,10 +225,15 @@ fn reach(model: &Resource<Model>) -> Option<Want> {
     let custom = provider(&spec.provider).and_then(|provider| provider.key_variable);
     let key = spec.api_key.as_ref().and_then(name);
     let what = match (&spec.endpoint, key) {
-        (Some(endpoint), Some(key)) => format!("sends its conversations to {endpoint}, with the key in {key}"),
+        (Some(endpoint), Some(key)) => {
+            format!("sends its conversations to {endpoint}, with the key in {key}")
+        }
         (Some(endpoint), None) => format!("sends its conversations to {endpoint}"),
         (None, Some(key)) if Some(key.as_str()) != custom => {
-            format!("sends the value of {key} to the provider `{}`", spec.provider)
+            format!(
+                "sends the value of {key} to the provider `{}`",
+                spec.provider
+            )
         }
         (None, _) => return None,
     };
@@ -164,10 +242,20 @@ fn reach(model: &Resource<Model>) -> Option<Want> {
 
 /// Values from outside of the bundle, those of live models excepted: they are told with the model.
 fn values(bundle: &Bundle) -> Vec<Want> {
-    let is_told = |resource| bundle.models().get(resource).is_some_and(|model| is_live(&model.spec));
-    let outside = bundle.outside_values().filter(|(_, resource, _)| !is_told(*resource));
+    let is_told = |resource| {
+        bundle
+            .models()
+            .get(resource)
+            .is_some_and(|model| is_live(&model.spec))
+    };
+    let outside = bundle
+        .outside_values()
+        .filter(|(_, resource, _)| !is_told(*resource));
     let want = |(source, resource, origin): (&ValueSource, _, Origin)| {
-        Some(Want::new(format!("hands the value of {} to {resource}", name(source)?), Some(&origin)))
+        Some(Want::new(
+            format!("hands the value of {} to {resource}", name(source)?),
+            Some(&origin),
+        ))
     };
     outside.filter_map(want).collect()
 }
@@ -186,10 +274,16 @@ fn shared_state(bundle: &Bundle, state_root: &StateRoot) -> Vec<Want> {
     let root = canonical(bundle.root());
     let taken = |swarm: &Arc<Resource<_>>| {
         let workspace = state_root.workspace_of(bundle, swarm);
-        let is_mine = workspace.owner().ok().flatten().is_some_and(|owner| owner.path == root);
+        let is_mine = workspace
+            .owner()
+            .ok()
+            .flatten()
+            .is_some_and(|owner| owner.path == root);
         (swarm.spec.instance_key.is_some() && workspace.dir.exists() && !is_mine).then(|| {
-            let what =
-                format!("goes on with the conversations in the workspace `{}`, which it did not begin", workspace.id);
+            let what = format!(
+                "goes on with the conversations in the workspace `{}`, which it did not begin",
+                workspace.id
+            );
             Want::new(what, swarm.origin.as_ref())
         })
     };
@@ -198,8 +292,12 @@ fn shared_state(bundle: &Bundle, state_root: &StateRoot) -> Vec<Want> {
 
 /// Files of the project that say where things are.
 fn files(root: &Path) -> Vec<Want> {
-    let there = env_files::OPTIONAL.into_iter().filter(|name| root.join(name).exists());
-    there.map(|name| Want::in_file("sets variables for its models and tools", name)).collect()
+    let there = env_files::OPTIONAL
+        .into_iter()
+        .filter(|name| root.join(name).exists());
+    there
+        .map(|name| Want::in_file("sets variables for its models and tools", name))
+        .collect()
 }
 
 /// `text` in one line, without anything that changes how other text looks.

@@ -25,7 +25,10 @@ fn project(model: &str, agent: &str, more: &str) -> tempfile::TempDir {
 fn found(folder: &Path) -> Vec<String> {
     let project = crate::load(folder);
     assert!(project.bundle.is_some(), "{:?}", project.diagnostics);
-    wants(&project, &StateRoot(folder.join("state"))).into_iter().map(|want| want.what).collect()
+    wants(&project, &StateRoot(folder.join("state")))
+        .into_iter()
+        .map(|want| want.what)
+        .collect()
 }
 
 fn of_agent(agent: &str) -> Vec<String> {
@@ -49,7 +52,10 @@ fn a_scripted_agent_with_tools_that_ask_wants_nothing() {
 #[test]
 fn what_a_policy_may_allow_is_wanted() {
     for (agent, what) in [
-        ("tools: [{ref: Tool/bash, exports: [exec]}], permissions: {default: allow}", "run programs"),
+        (
+            "tools: [{ref: Tool/bash, exports: [exec]}], permissions: {default: allow}",
+            "run programs",
+        ),
         (
             "tools: [{ref: Tool/bash}], permissions: {rules: [{tool: 'bash__*', args: {command: 'git log'}, action: allow}]}",
             "run programs",
@@ -70,10 +76,16 @@ fn what_a_policy_may_allow_is_wanted() {
             "tools: [{ref: Tool/bash}], permissions: {default: allow, rules: [{tool: '*', args: {command: 'rm *'}, action: deny}]}",
             "run programs",
         ),
-        ("tools: [{ref: Tool/http-fetch}], permissions: {default: allow}", "use the network"),
+        (
+            "tools: [{ref: Tool/http-fetch}], permissions: {default: allow}",
+            "use the network",
+        ),
     ] {
         let wants = of_agent(agent);
-        assert!(matches!(wants.as_slice(), [one] if one.contains(what)), "{agent}: {wants:?}");
+        assert!(
+            matches!(wants.as_slice(), [one] if one.contains(what)),
+            "{agent}: {wants:?}"
+        );
     }
 }
 
@@ -93,19 +105,30 @@ fn a_tool_that_states_less_wants_the_same() {
             "{name: exec, parameters: {type: object, properties: {}}}",
             "workdir: project, tools: [{ref: Tool/bash}], permissions: {rules: [{tool: bash__exec, args: {command: '*'}, action: allow}]}",
         ),
-        ("{name: exec, optionalPermissions: [execute]}", "tools: [{ref: Tool/bash}], permissions: {default: allow}"),
+        (
+            "{name: exec, optionalPermissions: [execute]}",
+            "tools: [{ref: Tool/bash}], permissions: {default: allow}",
+        ),
     ] {
         let folder = project(SCRIPTED, agent, &BASH.replace("EXPORT", export));
         let wants = found(folder.path());
-        assert!(matches!(wants.as_slice(), [one] if one.contains("run programs")), "{export}: {wants:?}");
+        assert!(
+            matches!(wants.as_slice(), [one] if one.contains("run programs")),
+            "{export}: {wants:?}"
+        );
     }
 }
 
 #[test]
 fn a_pattern_with_the_network_is_wanted() {
     let rules = "[{permission: network, action: allow}, {tool: 'bash__*', args: {command: 'git *'}, action: allow}]";
-    let wants = of_agent(&format!("tools: [{{ref: Tool/bash}}], permissions: {{rules: {rules}}}"));
-    assert!(matches!(wants.as_slice(), [one] if one.contains("run programs")), "{wants:?}");
+    let wants = of_agent(&format!(
+        "tools: [{{ref: Tool/bash}}], permissions: {{rules: {rules}}}"
+    ));
+    assert!(
+        matches!(wants.as_slice(), [one] if one.contains("run programs")),
+        "{wants:?}"
+    );
 }
 
 #[test]
@@ -116,10 +139,13 @@ fn connections_are_wanted_with_whom_they_ask_and_what_they_hand_over() {
         );
         found(project(SCRIPTED, "tools: []", &text).path())
     };
-    let approvers = ", secrets: {botToken: {value: '1:a'}}, allow: {senders: ['6'], approvers: ['6']}";
+    let approvers =
+        ", secrets: {botToken: {value: '1:a'}}, allow: {senders: ['6'], approvers: ['6']}";
     assert_eq!(
         connection("telegram", approvers),
-        ["takes inputs from `telegram` by Connection/bot, and lets people there answer approval questions"]
+        [
+            "takes inputs from `telegram` by Connection/bot, and lets people there answer approval questions"
+        ]
     );
     assert_eq!(
         connection("telegram", ", allow: {senders: ['6']}"),
@@ -131,8 +157,7 @@ fn connections_are_wanted_with_whom_they_ask_and_what_they_hand_over() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_runs_in_a_sandbox_is_not_wanted() {
-    let agent =
-        "tools: [{ref: Tool/bash}], permissions: {rules: [{tool: 'bash__*', args: {command: 'git *'}, action: allow}]}";
+    let agent = "tools: [{ref: Tool/bash}], permissions: {rules: [{tool: 'bash__*', args: {command: 'git *'}, action: allow}]}";
     assert_eq!(of_agent(agent).is_empty(), goondan_tools::has_sandbox());
     // In the project it could write what its user's own git obeys.
     assert_eq!(of_agent(&format!("{agent}, workdir: project")).len(), 1);
@@ -148,10 +173,17 @@ fn a_folder_outside_of_the_project_is_wanted() {
     }
     std::fs::create_dir(repository.path().join(".git")).unwrap();
     let place = repository.path().canonicalize().unwrap();
-    let expected = format!("lets Agent/a work in {}, which is more than the folder of the project", place.display());
+    let expected = format!(
+        "lets Agent/a work in {}, which is more than the folder of the project",
+        place.display()
+    );
     assert_eq!(found(&inner), [expected]);
     std::fs::create_dir(inner.join(".git")).unwrap();
-    assert_eq!(found(&inner), Vec::<String>::new(), "it is the repository itself");
+    assert_eq!(
+        found(&inner),
+        Vec::<String>::new(),
+        "it is the repository itself"
+    );
 }
 
 #[test]
@@ -165,11 +197,24 @@ fn instructions_outside_of_the_project_are_wanted_by_their_folder() {
     }
     std::fs::create_dir(repository.path().join(".git")).unwrap();
     std::fs::write(inner.join("AGENTS.md"), "Be good.").unwrap();
-    assert_eq!(found(&inner), Vec::<String>::new(), "its own is a part of it");
+    assert_eq!(
+        found(&inner),
+        Vec::<String>::new(),
+        "its own is a part of it"
+    );
     std::fs::write(repository.path().join("AGENTS.md"), "Be bad.").unwrap();
     let top = repository.path().canonicalize().unwrap();
-    assert_eq!(found(&inner), [format!("has Agent/a do what {} says", top.join("AGENTS.md").display())]);
-    let elsewhere = wants_elsewhere(&crate::load(&inner), &StateRoot(repository.path().join("state")));
+    assert_eq!(
+        found(&inner),
+        [format!(
+            "has Agent/a do what {} says",
+            top.join("AGENTS.md").display()
+        )]
+    );
+    let elsewhere = wants_elsewhere(
+        &crate::load(&inner),
+        &StateRoot(repository.path().join("state")),
+    );
     assert_eq!(elsewhere[0].folder.as_deref(), Some(top.as_path()));
     assert_eq!(folders_to_trust(&inner, &elsewhere), [top]);
     // Without the question nothing is obeyed.
@@ -182,17 +227,30 @@ fn instructions_outside_of_the_project_are_wanted_by_their_folder() {
 
 #[test]
 fn a_tool_that_understates_what_it_needs_is_told() {
-    let folder =
-        project(SCRIPTED, "tools: [{ref: Tool/bash}]", &BASH.replace("EXPORT", "{name: exec, permissions: [read]}"));
+    let folder = project(
+        SCRIPTED,
+        "tools: [{ref: Tool/bash}]",
+        &BASH.replace("EXPORT", "{name: exec, permissions: [read]}"),
+    );
     let told = crate::load(folder.path()).diagnostics;
-    assert!(told.iter().any(|one| one.message.contains("`exec` needs `execute`")), "{told:?}");
+    assert!(
+        told.iter()
+            .any(|one| one.message.contains("`exec` needs `execute`")),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn keys_that_go_where_the_project_says_are_wanted() {
     let of = |model: &str| found(project(model, "tools: []", "").path());
-    assert_eq!(of("provider: anthropic, model: claude"), Vec::<String>::new());
-    assert_eq!(of("provider: openai, model: x, apiKey: {valueFrom: {env: OPENAI_API_KEY}}"), Vec::<String>::new());
+    assert_eq!(
+        of("provider: anthropic, model: claude"),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        of("provider: openai, model: x, apiKey: {valueFrom: {env: OPENAI_API_KEY}}"),
+        Vec::<String>::new()
+    );
     assert_eq!(
         of("provider: ollama, model: x, endpoint: 'http://127.0.0.1:2375/x?'"),
         ["sends its conversations to http://127.0.0.1:2375/x?"]
@@ -202,15 +260,21 @@ fn keys_that_go_where_the_project_says_are_wanted() {
         ["sends the value of AWS_SECRET_ACCESS_KEY to the provider `openai`"]
     );
     assert_eq!(
-        of("provider: openai, model: x, options: {headers: {X-A: {valueFrom: {env: AWS_SECRET_ACCESS_KEY}}}}"),
+        of(
+            "provider: openai, model: x, options: {headers: {X-A: {valueFrom: {env: AWS_SECRET_ACCESS_KEY}}}}"
+        ),
         ["hands the value of AWS_SECRET_ACCESS_KEY to Model/m"]
     );
     assert_eq!(
-        of("provider: openai, model: x, endpoint: 'http://evil.example/v1', apiKey: {valueFrom: {env: GITHUB_TOKEN}}"),
+        of(
+            "provider: openai, model: x, endpoint: 'http://evil.example/v1', apiKey: {valueFrom: {env: GITHUB_TOKEN}}"
+        ),
         ["sends its conversations to http://evil.example/v1, with the key in GITHUB_TOKEN"]
     );
     assert_eq!(
-        of(&format!("{SCRIPTED}, apiKey: {{valueFrom: {{secretRef: {{ref: Secret/bank}}}}}}")),
+        of(&format!(
+            "{SCRIPTED}, apiKey: {{valueFrom: {{secretRef: {{ref: Secret/bank}}}}}}"
+        )),
         ["hands the value of Secret/bank to Model/m"]
     );
 }
@@ -247,7 +311,11 @@ fn a_key_that_others_use_is_wanted() {
     let folder = project(SCRIPTED, "tools: []", "");
     let manifest = folder.path().join("goondan.yaml");
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, text.replace("spec: {entryAgent", "spec: {instanceKey: team, entryAgent")).unwrap();
+    std::fs::write(
+        &manifest,
+        text.replace("spec: {entryAgent", "spec: {instanceKey: team, entryAgent"),
+    )
+    .unwrap();
     assert_eq!(found(folder.path()).len(), 0, "nobody uses it yet");
     std::fs::create_dir_all(folder.path().join("state/workspaces/team")).unwrap();
     assert_eq!(
@@ -258,5 +326,8 @@ fn a_key_that_others_use_is_wanted() {
 
 #[test]
 fn a_sentence_is_one_line_and_hides_nothing() {
-    assert_eq!(plain("make\u{1b}[2K\n\u{202e}live"), "make\\u{1b}[2K \\u{202e}live");
+    assert_eq!(
+        plain("make\u{1b}[2K\n\u{202e}live"),
+        "make\\u{1b}[2K \\u{202e}live"
+    );
 }

@@ -88,7 +88,10 @@ impl Swarm {
     /// Reloads this swarm from now on whenever a file changes that it was made from, and builds tools whose sources change.
     /// What comes of it is told to [`Swarm::reload_news`].
     pub fn watch(&self, options: WatchOptions) -> Watch {
-        let (ignored, cancellation) = (self.state_beside(&absolute(&self.root())), CancellationToken::new());
+        let (ignored, cancellation) = (
+            self.state_beside(&absolute(&self.root())),
+            CancellationToken::new(),
+        );
         let sight = Sight {
             root: absolute(&self.root()),
             trace: Trace::default(),
@@ -102,7 +105,10 @@ impl Swarm {
             builder: Builder::new(self.downgrade(), cancellation.clone()),
             options,
         };
-        Watch { task: tokio::spawn(watcher.run_until(cancellation.clone())), cancellation }
+        Watch {
+            task: tokio::spawn(watcher.run_until(cancellation.clone())),
+            cancellation,
+        }
     }
 }
 
@@ -135,7 +141,10 @@ impl Sight {
 
     /// The names of the files whose content matters; none where any may be a source of a tool.
     fn names(&self) -> Option<HashSet<OsString>> {
-        self.sources.folders().is_empty().then(|| self.trace.names())
+        self.sources
+            .folders()
+            .is_empty()
+            .then(|| self.trace.names())
     }
 
     fn changed(&self) -> Vec<PathBuf> {
@@ -144,7 +153,10 @@ impl Sight {
 
     /// The builds that changed sources ask for, once each.
     fn outdated(&mut self) -> (Vec<ToolBuild>, Builds) {
-        (self.sources.changed(&self.ignored), self.sources.builds().clone())
+        (
+            self.sources.changed(&self.ignored),
+            self.sources.builds().clone(),
+        )
     }
 }
 
@@ -168,7 +180,14 @@ impl Watcher {
     async fn run(&mut self) {
         // The bundle was loaded before anybody watched: what has changed since then is found by loading it once more.
         let mut noticed = Instant::now();
-        let mut alive = self.reload(Cause::Watch { is_hasty: false, noticed, settled: noticed }).await.is_some();
+        let mut alive = self
+            .reload(Cause::Watch {
+                is_hasty: false,
+                noticed,
+                settled: noticed,
+            })
+            .await
+            .is_some();
         while alive {
             self.arm().await;
             noticed = Instant::now();
@@ -183,12 +202,17 @@ impl Watcher {
             }
             let hasty = self.take_up_at_once(noticed).await;
             self.notices.calm(self.options.settle, LONGEST_BURST).await;
-            let ((outdated, builds), changed) = self.look(|sight| (sight.outdated(), sight.changed())).await;
+            let ((outdated, builds), changed) =
+                self.look(|sight| (sight.outdated(), sight.changed())).await;
             self.builder.want(outdated, &builds);
             if hasty == Some(false) || !changed.is_empty() {
                 self.wait_for_libraries(&changed).await;
                 tracing::debug!(?changed, "files have changed");
-                let cause = Cause::Watch { is_hasty: false, noticed, settled: Instant::now() };
+                let cause = Cause::Watch {
+                    is_hasty: false,
+                    noticed,
+                    settled: Instant::now(),
+                };
                 alive = self.reload(cause).await.is_some();
             }
         }
@@ -201,13 +225,21 @@ impl Watcher {
         self.notices.rest(self.options.settle).await;
         let changed = self.look(|sight| sight.changed()).await;
         let is_whole = |path: &PathBuf| {
-            !is_library(path) && path.metadata().is_ok_and(|metadata| metadata.is_dir() || metadata.len() > 0)
+            !is_library(path)
+                && path
+                    .metadata()
+                    .is_ok_and(|metadata| metadata.is_dir() || metadata.len() > 0)
         };
         if changed.is_empty() || !changed.iter().all(is_whole) {
             return None;
         }
         tracing::debug!(?changed, "files have changed");
-        self.reload(Cause::Watch { is_hasty: true, noticed, settled: Instant::now() }).await
+        self.reload(Cause::Watch {
+            is_hasty: true,
+            noticed,
+            settled: Instant::now(),
+        })
+        .await
     }
 
     /// Whether the project could be taken up; `None` where the swarm has ended.
@@ -223,12 +255,17 @@ impl Watcher {
     }
 
     async fn arm(&mut self) {
-        let (folders, names, root) = self.look(|sight| (sight.folders(), sight.names(), sight.root.clone())).await;
+        let (folders, names, root) = self
+            .look(|sight| (sight.folders(), sight.names(), sight.root.clone()))
+            .await;
         self.notices.arm(&folders, names, &root, self.options.poll);
     }
 
     /// Looks at files where that may take its time.
-    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&mut Sight) -> T + Send + 'static) -> T {
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&mut Sight) -> T + Send + 'static,
+    ) -> T {
         let sight = Arc::clone(&self.sight);
         beside(move || look(&mut sight.lock().unwrap_or_else(PoisonError::into_inner))).await
     }

@@ -37,7 +37,11 @@ struct Notice {
 
 enum Source {
     /// The operating system tells. Which folder was watched under a path: another one may have taken its place.
-    System { watcher: Box<RecommendedWatcher>, armed: HashMap<PathBuf, (u64, u64)>, scope: Arc<Mutex<Scope>> },
+    System {
+        watcher: Box<RecommendedWatcher>,
+        armed: HashMap<PathBuf, (u64, u64)>,
+        scope: Arc<Mutex<Scope>>,
+    },
     /// Nobody tells: everything is looked at again and again.
     Clock,
 }
@@ -60,16 +64,29 @@ impl Notices {
     pub(crate) fn open(options: &WatchOptions) -> Self {
         let (sender, received) = unbounded_channel();
         let written = HashSet::new();
-        let clock =
-            |received| Notices { source: Source::Clock, received, written: HashSet::new(), every: options.poll };
+        let clock = |received| Notices {
+            source: Source::Clock,
+            received,
+            written: HashSet::new(),
+            every: options.poll,
+        };
         if !options.listen {
             return clock(received);
         }
         let scope = Arc::new(Mutex::new(Scope::default()));
         match listen(sender, Arc::clone(&scope)) {
             Ok(watcher) => {
-                let source = Source::System { watcher: Box::new(watcher), armed: HashMap::new(), scope };
-                Notices { source, received, written, every: options.quiet_check }
+                let source = Source::System {
+                    watcher: Box::new(watcher),
+                    armed: HashMap::new(),
+                    scope,
+                };
+                Notices {
+                    source,
+                    received,
+                    written,
+                    every: options.quiet_check,
+                }
             }
             Err(error) => {
                 warn(&Deaf(error), options.poll);
@@ -88,8 +105,17 @@ impl Notices {
         root: &Path,
         poll: Duration,
     ) {
-        let Source::System { watcher, armed, scope } = &mut self.source else { return };
-        let outermost = root.parent().map(|above| (above.to_owned(), root.to_owned()));
+        let Source::System {
+            watcher,
+            armed,
+            scope,
+        } = &mut self.source
+        else {
+            return;
+        };
+        let outermost = root
+            .parent()
+            .map(|above| (above.to_owned(), root.to_owned()));
         *scope.lock().unwrap_or_else(PoisonError::into_inner) = Scope { outermost, names };
         if let Err(deaf) = rearm(watcher, armed, folders) {
             warn(&deaf, poll);
@@ -146,17 +172,26 @@ impl Notices {
     }
 }
 
-fn listen(sender: UnboundedSender<Notice>, scope: Arc<Mutex<Scope>>) -> notify::Result<RecommendedWatcher> {
+fn listen(
+    sender: UnboundedSender<Notice>,
+    scope: Arc<Mutex<Scope>>,
+) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(move |event: notify::Result<Event>| {
         let is_news = match &event {
-            Ok(event) => scope.lock().unwrap_or_else(PoisonError::into_inner).is_news(event),
+            Ok(event) => scope
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_news(event),
             // Something was lost: look.
             Err(_) => true,
         };
         if is_news {
             // Without a listener the watch is about to end.
             let writes = event.ok().and_then(|event| writes(&event));
-            let _ = sender.send(Notice { at: Instant::now(), writes });
+            let _ = sender.send(Notice {
+                at: Instant::now(),
+                writes,
+            });
         }
     })
 }
@@ -187,12 +222,17 @@ impl Scope {
     }
 
     fn covers(&self, path: &Path, kind: EventKind) -> bool {
-        let is_content = matches!(kind, EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(_));
+        let is_content = matches!(
+            kind,
+            EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(_)
+        );
         match (&self.outermost, &self.names) {
             (Some((above, root)), _) if path.parent() == Some(above) => path == root,
             // A log that somebody writes all the time.
             (_, Some(names)) if is_content => {
-                let is_yaml = path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
+                let is_yaml = path
+                    .extension()
+                    .is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
                 is_yaml || path.file_name().is_some_and(|name| names.contains(name))
             }
             _ => true,
@@ -206,21 +246,35 @@ fn rearm(
     folders: &BTreeSet<PathBuf>,
 ) -> Result<(), Deaf> {
     // A folder that was replaced is watched no more, whatever stands under its name now.
-    let is_gone = |path: &PathBuf, known: &(u64, u64)| !folders.contains(path) || folder_identity(path) != Some(*known);
-    let gone: Vec<PathBuf> =
-        armed.iter().filter(|(path, known)| is_gone(path, known)).map(|(path, _)| path.clone()).collect();
+    let is_gone = |path: &PathBuf, known: &(u64, u64)| {
+        !folders.contains(path) || folder_identity(path) != Some(*known)
+    };
+    let gone: Vec<PathBuf> = armed
+        .iter()
+        .filter(|(path, known)| is_gone(path, known))
+        .map(|(path, _)| path.clone())
+        .collect();
     for path in gone {
         // The system may have ended it already.
         let _ = watcher.unwatch(&path);
         armed.remove(&path);
     }
-    for folder in folders.iter().filter(|folder| !armed.contains_key(*folder)).cloned().collect::<Vec<_>>() {
-        let Some(identity) = folder_identity(&folder) else { continue };
+    for folder in folders
+        .iter()
+        .filter(|folder| !armed.contains_key(*folder))
+        .cloned()
+        .collect::<Vec<_>>()
+    {
+        let Some(identity) = folder_identity(&folder) else {
+            continue;
+        };
         match watcher.watch(&folder, RecursiveMode::NonRecursive) {
             Ok(()) => drop(armed.insert(folder, identity)),
             Err(error) if is_exhausted(&error) => return Err(Deaf(error)),
             // It is gone again, or may not be read: the next look tells.
-            Err(error) => tracing::debug!(folder = %folder.display(), %error, "a folder can't be watched"),
+            Err(error) => {
+                tracing::debug!(folder = %folder.display(), %error, "a folder can't be watched")
+            }
         }
     }
     Ok(())
@@ -230,8 +284,10 @@ fn is_exhausted(error: &notify::Error) -> bool {
     match &error.kind {
         ErrorKind::MaxFilesWatch => true,
         ErrorKind::Io(error) => {
-            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-                || error.raw_os_error() == Some(TOO_MANY_OPEN_FILES)
+            matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ) || error.raw_os_error() == Some(TOO_MANY_OPEN_FILES)
         }
         _ => false,
     }
@@ -259,7 +315,9 @@ mod tests {
     fn what_a_machine_has_too_little_of_is_told_from_other_errors() {
         let io = |kind: io::Error| notify::Error::new(ErrorKind::Io(kind));
         assert!(is_exhausted(&notify::Error::new(ErrorKind::MaxFilesWatch)));
-        assert!(is_exhausted(&io(io::Error::from_raw_os_error(TOO_MANY_OPEN_FILES))));
+        assert!(is_exhausted(&io(io::Error::from_raw_os_error(
+            TOO_MANY_OPEN_FILES
+        ))));
         assert!(!is_exhausted(&io(io::ErrorKind::NotFound.into())));
     }
 
@@ -272,10 +330,19 @@ mod tests {
         let open = EventKind::Access(AccessKind::Open(AccessMode::Any));
         let created = EventKind::Create(notify::event::CreateKind::Any);
         assert!(!scope.is_news(&event(open, "/a/project/x")));
-        assert!(scope.is_news(&event(EventKind::Access(AccessKind::Close(AccessMode::Write)), "/a/project/x")));
+        assert!(scope.is_news(&event(
+            EventKind::Access(AccessKind::Close(AccessMode::Write)),
+            "/a/project/x"
+        )));
         assert!(scope.is_news(&event(created, "/a/project")));
-        assert!(!scope.is_news(&event(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/a/project/log")));
-        assert!(scope.is_news(&event(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/a/project/new.yaml")));
+        assert!(!scope.is_news(&event(
+            EventKind::Modify(ModifyKind::Data(DataChange::Any)),
+            "/a/project/log"
+        )));
+        assert!(scope.is_news(&event(
+            EventKind::Modify(ModifyKind::Data(DataChange::Any)),
+            "/a/project/new.yaml"
+        )));
         assert!(!scope.is_news(&event(created, "/a/other")));
         assert!(scope.is_news(&event(created, "/elsewhere/.env")));
     }

@@ -24,7 +24,11 @@ pub(super) struct ToolSources {
 impl ToolSources {
     /// As they look now.
     pub(super) fn of(builds: Builds, ignored: &Path) -> Self {
-        let mut sources = ToolSources { builds, files: BTreeMap::new(), folders: BTreeSet::new() };
+        let mut sources = ToolSources {
+            builds,
+            files: BTreeMap::new(),
+            folders: BTreeSet::new(),
+        };
         sources.changed(ignored);
         sources
     }
@@ -47,13 +51,24 @@ impl ToolSources {
     /// The builds whose sources look different from the last look.
     pub(super) fn changed(&mut self, ignored: &Path) -> Vec<ToolBuild> {
         let tree = self.builds.source_tree(ignored);
-        let now: BTreeMap<PathBuf, Stamp> =
-            tree.files.into_iter().map(|path| (path.clone(), Stamp::of(&path))).collect();
+        let now: BTreeMap<PathBuf, Stamp> = tree
+            .files
+            .into_iter()
+            .map(|path| (path.clone(), Stamp::of(&path)))
+            .collect();
         let before = std::mem::replace(&mut self.files, now);
         self.folders = tree.folders;
         let differs = |path: &&PathBuf| before.get(*path) != self.files.get(*path);
-        let paths: BTreeSet<&PathBuf> = before.keys().chain(self.files.keys()).filter(differs).collect();
-        self.builds.affected_by(paths).into_iter().cloned().collect()
+        let paths: BTreeSet<&PathBuf> = before
+            .keys()
+            .chain(self.files.keys())
+            .filter(differs)
+            .collect();
+        self.builds
+            .affected_by(paths)
+            .into_iter()
+            .cloned()
+            .collect()
     }
 }
 
@@ -68,15 +83,26 @@ pub(super) struct Builder {
 impl Builder {
     /// Builds until `cancellation`.
     pub(super) fn new(swarm: Weak<Inner>, cancellation: CancellationToken) -> Self {
-        Builder { swarm, cancellation, waiting: BTreeMap::new(), running: None }
+        Builder {
+            swarm,
+            cancellation,
+            waiting: BTreeMap::new(),
+            running: None,
+        }
     }
 
     /// Runs these builds, as soon as those that run are done.
     pub(super) fn want(&mut self, tools: Vec<ToolBuild>, builds: &Builds) {
-        self.waiting.extend(tools.into_iter().map(|build| (build.tool.clone(), build)));
+        self.waiting
+            .extend(tools.into_iter().map(|build| (build.tool.clone(), build)));
         if self.running.is_none() && !self.waiting.is_empty() {
             let tools: Vec<ToolBuild> = std::mem::take(&mut self.waiting).into_values().collect();
-            let work = run(self.swarm.clone(), builds.clone(), tools, self.cancellation.clone());
+            let work = run(
+                self.swarm.clone(),
+                builds.clone(),
+                tools,
+                self.cancellation.clone(),
+            );
             self.running = Some(tokio::spawn(work));
         }
     }
@@ -91,7 +117,9 @@ impl Builder {
 
     /// Waits until the builds that run are done; forever where none do.
     pub(super) async fn done(&mut self) {
-        let Some(running) = &mut self.running else { return std::future::pending().await };
+        let Some(running) = &mut self.running else {
+            return std::future::pending().await;
+        };
         if let Err(error) = running.await {
             tracing::error!(%error, "building failed; this is a fault of the program");
         }
@@ -99,7 +127,12 @@ impl Builder {
     }
 }
 
-async fn run(swarm: Weak<Inner>, builds: Builds, tools: Vec<ToolBuild>, cancellation: CancellationToken) {
+async fn run(
+    swarm: Weak<Inner>,
+    builds: Builds,
+    tools: Vec<ToolBuild>,
+    cancellation: CancellationToken,
+) {
     for tool in tools {
         if cancellation.is_cancelled() {
             return;
@@ -109,7 +142,10 @@ async fn run(swarm: Weak<Inner>, builds: Builds, tools: Vec<ToolBuild>, cancella
                 Swarm::of(swarm).tell(news);
             }
         };
-        tell(ReloadNews::Building { tool: tool.tool.clone(), command: tool.build.command.to_string() });
+        tell(ReloadNews::Building {
+            tool: tool.tool.clone(),
+            command: tool.build.command.to_string(),
+        });
         let outcome = builds.run(&tool, &cancellation, &mut |_| {}).await;
         tell(ReloadNews::Built(outcome.into()));
     }

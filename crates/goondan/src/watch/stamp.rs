@@ -51,7 +51,10 @@ impl FileStamp {
     /// was touched whatever its modification time was set to.
     pub(crate) fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
         let touched = [self.modified, self.identity.touched()];
-        touched.iter().all(|at| at.and_then(|at| now.duration_since(at).ok()).is_some_and(|past| past > age))
+        touched.iter().all(|at| {
+            at.and_then(|at| now.duration_since(at).ok())
+                .is_some_and(|past| past > age)
+        })
     }
 }
 
@@ -71,13 +74,21 @@ impl Identity {
     #[cfg(unix)]
     fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
-        Identity { device: metadata.dev(), inode: metadata.ino(), changed: (metadata.ctime(), metadata.ctime_nsec()) }
+        Identity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
     }
 
     #[cfg(unix)]
     fn touched(&self) -> Option<SystemTime> {
-        let (seconds, nanoseconds) = (u64::try_from(self.changed.0).ok()?, u64::try_from(self.changed.1).ok()?);
-        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
+        let (seconds, nanoseconds) = (
+            u64::try_from(self.changed.0).ok()?,
+            u64::try_from(self.changed.1).ok()?,
+        );
+        SystemTime::UNIX_EPOCH
+            .checked_add(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
     }
 
     #[cfg(not(unix))]
@@ -95,7 +106,10 @@ impl Identity {
 #[cfg(unix)]
 pub(crate) fn folder_identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).ok().filter(Metadata::is_dir).map(|metadata| (metadata.dev(), metadata.ino()))
+    fs::metadata(path)
+        .ok()
+        .filter(Metadata::is_dir)
+        .map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// Which folder stands at `path`. The platform does not tell one from another cheaply.

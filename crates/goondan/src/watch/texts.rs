@@ -36,15 +36,22 @@ impl Texts {
         limit: u64,
         read: impl FnOnce() -> io::Result<Vec<u8>>,
     ) -> io::Result<Vec<u8>> {
-        let Stamp::File(stamp) = stamp else { return read() };
+        let Stamp::File(stamp) = stamp else {
+            return read();
+        };
         let known = self.lock().get(path).cloned();
-        if let Some(known) = known.filter(|known| known.stamp == *stamp && known.bytes.len() as u64 <= limit) {
+        if let Some(known) =
+            known.filter(|known| known.stamp == *stamp && known.bytes.len() as u64 <= limit)
+        {
             return Ok(known.bytes.to_vec());
         }
         let now = SystemTime::now();
         let bytes = read()?;
         if stamp.is_older_than(STEP, now) && bytes.len() as u64 <= limit && bytes.len() <= LARGEST {
-            let known = Known { stamp: stamp.clone(), bytes: bytes.as_slice().into() };
+            let known = Known {
+                stamp: stamp.clone(),
+                bytes: bytes.as_slice().into(),
+            };
             self.lock().insert(path.to_owned(), known);
         } else {
             self.lock().remove(path);
@@ -71,7 +78,9 @@ mod tests {
             looked = true;
             fs::read(path)
         };
-        let bytes = texts.of(path, &Stamp::of(path), 100, read).expect("the file is there");
+        let bytes = texts
+            .of(path, &Stamp::of(path), 100, read)
+            .expect("the file is there");
         (bytes, looked)
     }
 
@@ -82,7 +91,12 @@ mod tests {
         let texts = Texts::default();
         fs::write(&path, "one").unwrap();
         let times = fs::FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(60));
-        File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_times(times)
+            .unwrap();
         // Its modification time was set back, but that it was changed shows.
         assert_eq!(read(&texts, &path), (b"one".to_vec(), true));
         assert_eq!(read(&texts, &path), (b"one".to_vec(), true));
@@ -93,9 +107,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "one").unwrap();
-        let Stamp::File(stamp) = Stamp::of(&path) else { panic!("a file") };
-        let known = Known { stamp, bytes: b"one".as_slice().into() };
-        let texts = Texts { known: Mutex::new(HashMap::from([(path.clone(), known)])) };
+        let Stamp::File(stamp) = Stamp::of(&path) else {
+            panic!("a file")
+        };
+        let known = Known {
+            stamp,
+            bytes: b"one".as_slice().into(),
+        };
+        let texts = Texts {
+            known: Mutex::new(HashMap::from([(path.clone(), known)])),
+        };
         assert_eq!(read(&texts, &path), (b"one".to_vec(), false));
         fs::write(&path, "three").unwrap();
         assert_eq!(read(&texts, &path), (b"three".to_vec(), true));

@@ -39,12 +39,17 @@ pub(crate) struct Recorder<'t> {
 impl<'t> Recorder<'t> {
     /// Hands out what is in `texts` of files that look the same.
     pub(crate) fn with_texts(texts: &'t Texts) -> Self {
-        Recorder { trace: Mutex::default(), texts: Some(texts) }
+        Recorder {
+            trace: Mutex::default(),
+            texts: Some(texts),
+        }
     }
 
     /// What was asked so far.
     pub(crate) fn into_trace(self) -> Trace {
-        self.trace.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.trace
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Trace> {
@@ -72,7 +77,10 @@ impl Files for Recorder<'_> {
 
     fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
         let names = OsFiles.list(path);
-        let relevant = names.as_deref().map(|names| relevant(path, names)).unwrap_or_default();
+        let relevant = names
+            .as_deref()
+            .map(|names| relevant(path, names))
+            .unwrap_or_default();
         self.lock().folders.insert(absolute(path), relevant);
         names
     }
@@ -90,7 +98,10 @@ impl Trace {
 
     /// How `path` looked when it was first noted, which is now unless it is noted already.
     fn note_as(&mut self, path: &Path, looks: impl FnOnce() -> Stamp) -> Stamp {
-        self.files.entry(absolute(path)).or_insert_with(looks).clone()
+        self.files
+            .entry(absolute(path))
+            .or_insert_with(looks)
+            .clone()
     }
 
     /// Adds what planning `bundle` looks at beyond what loading has: scripts of models, and the folders of programs.
@@ -105,26 +116,43 @@ impl Trace {
                 // The program may be missing, or not be executable yet.
                 let folder = bundle.root().join(folder);
                 let names = OsFiles.list(&folder).unwrap_or_default();
-                names.iter().filter(|(_, kind)| *kind != FileKind::Directory).for_each(|(name, _)| {
-                    self.note(&folder.join(name));
-                });
+                names
+                    .iter()
+                    .filter(|(_, kind)| *kind != FileKind::Directory)
+                    .for_each(|(name, _)| {
+                        self.note(&folder.join(name));
+                    });
             }
         }
     }
 
     /// The names of the files that were looked at, and of those behind links.
     pub(crate) fn names(&self) -> HashSet<OsString> {
-        let behind = self.files.keys().filter(|path| path.is_symlink()).filter_map(|path| path.canonicalize().ok());
+        let behind = self
+            .files
+            .keys()
+            .filter(|path| path.is_symlink())
+            .filter_map(|path| path.canonicalize().ok());
         let all = self.files.keys().cloned().chain(behind);
-        all.filter_map(|path| Some(path.file_name()?.to_owned())).collect()
+        all.filter_map(|path| Some(path.file_name()?.to_owned()))
+            .collect()
     }
 
     /// What looks different by now, without what lies below `ignored`.
     pub(crate) fn changed(&self, ignored: &Path) -> Vec<PathBuf> {
-        let files = self.files.iter().filter(|(path, stamp)| Stamp::of(path) != **stamp);
-        let folders = self.folders.iter().filter(|(path, names)| names_now(path) != **names);
-        let changed = files.map(|(path, _)| path).chain(folders.map(|(path, _)| path));
-        let changed: BTreeSet<&PathBuf> = changed.filter(|path| !path.starts_with(ignored)).collect();
+        let files = self
+            .files
+            .iter()
+            .filter(|(path, stamp)| Stamp::of(path) != **stamp);
+        let folders = self
+            .folders
+            .iter()
+            .filter(|(path, names)| names_now(path) != **names);
+        let changed = files
+            .map(|(path, _)| path)
+            .chain(folders.map(|(path, _)| path));
+        let changed: BTreeSet<&PathBuf> =
+            changed.filter(|path| !path.starts_with(ignored)).collect();
         changed.into_iter().cloned().collect()
     }
 
@@ -137,8 +165,15 @@ impl Trace {
         folders.extend(self.folders.keys().cloned());
         for path in self.files.keys() {
             // An environment file may lie anywhere.
-            folders.extend(path.parent().filter(|folder| !folder.starts_with(top)).map(Path::to_owned));
-            let above = path.ancestors().skip(1).take_while(|folder| folder.starts_with(top));
+            folders.extend(
+                path.parent()
+                    .filter(|folder| !folder.starts_with(top))
+                    .map(Path::to_owned),
+            );
+            let above = path
+                .ancestors()
+                .skip(1)
+                .take_while(|folder| folder.starts_with(top));
             for folder in above {
                 if !folders.insert(folder.to_owned()) && folder != root {
                     break;
@@ -147,9 +182,13 @@ impl Trace {
         }
         folders.retain(|folder| !folder.starts_with(ignored) && folder.is_dir());
         // A link to a folder is followed: something may happen in the folder behind it.
-        let behind: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        let behind: Vec<PathBuf> = folders
+            .iter()
+            .filter_map(|folder| folder.canonicalize().ok())
+            .collect();
         let behind_files = self.files.keys().filter(|path| path.is_symlink());
-        let behind_files = behind_files.filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()));
+        let behind_files =
+            behind_files.filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()));
         folders.extend(behind_files);
         folders.extend(behind);
         folders
@@ -157,12 +196,20 @@ impl Trace {
 }
 
 fn names_now(folder: &Path) -> BTreeSet<String> {
-    OsFiles.list(folder).map(|names| relevant(folder, &names)).unwrap_or_default()
+    OsFiles
+        .list(folder)
+        .map(|names| relevant(folder, &names))
+        .unwrap_or_default()
 }
 
 fn relevant(folder: &Path, names: &[(String, FileKind)]) -> BTreeSet<String> {
-    let parent = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let matter = names.iter().filter(|(name, kind)| may_matter(parent, name, *kind));
+    let parent = folder
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let matter = names
+        .iter()
+        .filter(|(name, kind)| may_matter(parent, name, *kind));
     matter.map(|(name, _)| name.clone()).collect()
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use goondan::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan::ports::model::{
+    ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
+};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
 use goondan::{Input, Swarm};
@@ -50,11 +52,21 @@ struct Client {
 }
 
 impl ModelFactory for Models {
-    fn client(&self, _: &Resource<Model>, _: &Path, _: &Environment) -> Result<Arc<dyn ModelClient>, ModelError> {
+    fn client(
+        &self,
+        _: &Resource<Model>,
+        _: &Path,
+        _: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
         self.made.send_modify(|made| *made += 1);
         let number = *self.made.borrow();
         let (asked, may_answer) = (Arc::clone(&self.asked), Arc::clone(&self.may_answer));
-        Ok(Arc::new(Client { number, asked, may_answer, gone: self.gone.clone() }))
+        Ok(Arc::new(Client {
+            number,
+            asked,
+            may_answer,
+            gone: self.gone.clone(),
+        }))
     }
 }
 
@@ -63,7 +75,10 @@ impl ModelClient for Client {
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
         self.asked.notify_one();
         self.may_answer.notified().await;
-        let chunks = [ModelChunk::Text(format!("{}", self.number)), ModelChunk::Finish { usage: None }];
+        let chunks = [
+            ModelChunk::Text(format!("{}", self.number)),
+            ModelChunk::Finish { usage: None },
+        ];
         Ok(futures::stream::iter(chunks.map(Ok)).boxed())
     }
 }
@@ -75,7 +90,10 @@ impl Drop for Client {
 }
 
 async fn next(gone: &mut UnboundedReceiver<usize>) -> usize {
-    tokio::time::timeout(LIMIT, gone.recv()).await.expect("a generation is let go").unwrap()
+    tokio::time::timeout(LIMIT, gone.recv())
+        .await
+        .expect("a generation is let go")
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,16 +101,32 @@ async fn a_generation_goes_with_its_last_turn() {
     let folder = tempfile::tempdir().unwrap();
     let project = folder.path().join("project");
     std::fs::create_dir(&project).unwrap();
-    let lay_out = |prompt: &str| std::fs::write(project.join("goondan.yaml"), BUNDLE.replace("first", prompt)).unwrap();
+    let lay_out = |prompt: &str| {
+        std::fs::write(
+            project.join("goondan.yaml"),
+            BUNDLE.replace("first", prompt),
+        )
+        .unwrap()
+    };
     lay_out("first");
     let (gone, mut told) = unbounded_channel();
     let (asked, may_answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let models =
-        Models { made: watch::Sender::new(0), asked: Arc::clone(&asked), may_answer: Arc::clone(&may_answer), gone };
+    let models = Models {
+        made: watch::Sender::new(0),
+        asked: Arc::clone(&asked),
+        may_answer: Arc::clone(&may_answer),
+        gone,
+    };
     let bundle = goondan::load(&project).bundle.unwrap();
     let first_bundle = Arc::downgrade(&bundle);
-    let builder = Swarm::builder(bundle).state_root(folder.path().join("state")).models(Arc::new(models));
-    let swarm = builder.environment(Environment::default()).start().await.unwrap();
+    let builder = Swarm::builder(bundle)
+        .state_root(folder.path().join("state"))
+        .models(Arc::new(models));
+    let swarm = builder
+        .environment(Environment::default())
+        .start()
+        .await
+        .unwrap();
 
     let turn = swarm.send(Input::text("hello")).await.unwrap();
     asked.notified().await;
@@ -113,5 +147,7 @@ async fn a_generation_goes_with_its_last_turn() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(LIMIT, bundle_is_gone).await.expect("the bundle goes with its generation");
+    tokio::time::timeout(LIMIT, bundle_is_gone)
+        .await
+        .expect("the bundle goes with its generation");
 }

@@ -71,14 +71,23 @@ async fn logged(config: &str) -> Vec<String> {
     // The tasks of a swarm run on this thread.
     let _guard = tracing::subscriber::set_default(subscriber);
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("goondan.yaml"), PROJECT.replace("CONFIG", config)).unwrap();
+    std::fs::write(
+        folder.path().join("goondan.yaml"),
+        PROJECT.replace("CONFIG", config),
+    )
+    .unwrap();
     let project = goondan::load(folder.path());
     assert_eq!(project.diagnostics, []);
     let state = tempfile::tempdir().unwrap();
-    let builder = Swarm::builder(project.bundle.unwrap()).state_root(state.path()).environment(Environment::default());
+    let builder = Swarm::builder(project.bundle.unwrap())
+        .state_root(state.path())
+        .environment(Environment::default());
     let swarm = builder.start().await.unwrap();
     for id in ["evt-1", "evt-2"] {
-        let input = Input { id: Some(id.to_owned()), ..Input::text("go") };
+        let input = Input {
+            id: Some(id.to_owned()),
+            ..Input::text("go")
+        };
         swarm.send(input).await.unwrap().result().await.unwrap();
     }
     swarm.shutdown().await;
@@ -100,20 +109,35 @@ async fn debug_tells_turns_steps_and_calls() {
         "ERROR turn failed instance=assistant:main turn=\"turn-2\" code=\"E_MODEL_STATUS\"",
     ];
     let places: Vec<Option<usize>> = order.iter().map(|line| text.find(line)).collect();
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}\n{text}");
-    assert!(text.contains("ERROR tool failed instance=assistant:main tool=\"nope__nope\" call=\"c2\""), "{text}");
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{places:?}\n{text}"
+    );
+    assert!(
+        text.contains("ERROR tool failed instance=assistant:main tool=\"nope__nope\" call=\"c2\""),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn error_tells_only_what_failed() {
     let lines = logged("{level: error}").await;
-    assert!(lines.iter().all(|line| line.starts_with("ERROR")), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line.starts_with("ERROR")),
+        "{lines:?}"
+    );
     assert_eq!(lines.len(), 3, "{lines:?}");
 }
 
 #[tokio::test]
 async fn the_defaults_tell_where_a_turn_comes_from_and_no_arguments() {
     let text = logged("{}").await.join("\n");
-    assert!(text.contains("event=evt-1 type=user.input from=outside trace="), "{text}");
-    assert!(!text.contains("tool called") && !text.contains("upper"), "{text}");
+    assert!(
+        text.contains("event=evt-1 type=user.input from=outside trace="),
+        "{text}"
+    );
+    assert!(
+        !text.contains("tool called") && !text.contains("upper"),
+        "{text}"
+    );
 }

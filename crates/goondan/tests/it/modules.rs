@@ -70,16 +70,34 @@ impl Project {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("project");
         std::fs::create_dir(&root).unwrap();
-        for (file, text) in [("goondan.yaml", BUNDLE), ("tool.mjs", TOOL), ("script.yaml", "default: {text: hi}\n")] {
+        for (file, text) in [
+            ("goondan.yaml", BUNDLE),
+            ("tool.mjs", TOOL),
+            ("script.yaml", "default: {text: hi}\n"),
+        ] {
             std::fs::write(root.join(file), text).unwrap();
         }
         lay_out(&root, 1);
         for pipe in ["begun", "go"] {
-            assert!(Command::new("mkfifo").arg(root.join(pipe)).status().unwrap().success());
+            assert!(
+                Command::new("mkfifo")
+                    .arg(root.join(pipe))
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }
         let bundle = goondan::load(&root).bundle.unwrap();
-        let swarm = Swarm::builder(bundle).state_root(folder.path().join("state")).start().await.unwrap();
-        Project { _folder: folder, root, swarm }
+        let swarm = Swarm::builder(bundle)
+            .state_root(folder.path().join("state"))
+            .start()
+            .await
+            .unwrap();
+        Project {
+            _folder: folder,
+            root,
+            swarm,
+        }
     }
 
     async fn call(&self, export: &str) -> Value {
@@ -88,13 +106,19 @@ impl Project {
 }
 
 fn lay_out(root: &Path, version: u64) {
-    std::fs::write(root.join("version.mjs"), format!("export const version = {version};\n")).unwrap();
+    std::fs::write(
+        root.join("version.mjs"),
+        format!("export const version = {version};\n"),
+    )
+    .unwrap();
 }
 
 async fn call(swarm: &Swarm, export: &str) -> Value {
     let name = format!("t__{export}");
     let result = swarm.call_tool(None, None, &name, json!({})).await.unwrap();
-    result.output.unwrap_or_else(|| panic!("{export}: {:?}", result.error))
+    result
+        .output
+        .unwrap_or_else(|| panic!("{export}: {:?}", result.error))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,14 +132,18 @@ async fn a_call_ends_in_the_process_in_which_it_began() {
         async move { call(&swarm, "hold").await }
     });
     let begun = project.root.join("begun");
-    tokio::task::spawn_blocking(move || std::fs::read(begun).unwrap()).await.unwrap();
+    tokio::task::spawn_blocking(move || std::fs::read(begun).unwrap())
+        .await
+        .unwrap();
     let old = project.call("process").await;
     lay_out(&project.root, 2);
     project.swarm.reload().await.result.unwrap();
     assert_eq!(project.call("version").await, 2);
     assert_ne!(project.call("process").await, old);
     let go = project.root.join("go");
-    tokio::task::spawn_blocking(move || std::fs::write(go, "x").unwrap()).await.unwrap();
+    tokio::task::spawn_blocking(move || std::fs::write(go, "x").unwrap())
+        .await
+        .unwrap();
     assert_eq!(held.await.unwrap(), 1);
     project.swarm.shutdown().await;
 }
@@ -127,7 +155,11 @@ async fn a_reload_that_changes_no_file_keeps_the_process() {
     }
     let project = Project::start().await;
     let process = project.call("process").await;
-    std::fs::write(project.root.join("goondan.yaml"), BUNDLE.replace("Tells its version", "Says its version")).unwrap();
+    std::fs::write(
+        project.root.join("goondan.yaml"),
+        BUNDLE.replace("Tells its version", "Says its version"),
+    )
+    .unwrap();
     assert_eq!(project.swarm.reload().await.result.unwrap(), 2);
     assert_eq!(project.call("process").await, process);
     project.swarm.shutdown().await;

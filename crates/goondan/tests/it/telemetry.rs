@@ -50,16 +50,31 @@ async fn spans(more: &[(&str, &str)]) -> BTreeMap<String, Span> {
 
 async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, Span> {
     let server = MockServer::start().await;
-    Mock::given(path("/v1/traces")).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    Mock::given(path("/v1/traces"))
+        .respond_with(ResponseTemplate::new(200))
+        .mount(&server)
+        .await;
     let address = server.uri();
-    let variables: Vec<_> = [("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str())].iter().chain(more).copied().collect();
-    let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let variables: Vec<_> = [("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str())]
+        .iter()
+        .chain(more)
+        .copied()
+        .collect();
+    let get = |name: &str| {
+        variables
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned())
+    };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("goondan.yaml"), PROJECT).unwrap();
     let bundle = goondan::load(folder.path()).bundle.unwrap();
     let swarm = Swarm::builder(bundle)
         .state_root(folder.path().join("state"))
-        .environment(Environment::from_iter([("WORD_KEY".to_owned(), "opensesame".to_owned())]))
+        .environment(Environment::from_iter([(
+            "WORD_KEY".to_owned(),
+            "opensesame".to_owned(),
+        )]))
         .telemetry(Settings::read(get).unwrap())
         .start()
         .await
@@ -68,8 +83,12 @@ async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, Span>
     assert_eq!(turn.result().await.unwrap().response_text(), "done");
     swarm.shutdown().await;
     let requests = server.received_requests().await.unwrap();
-    let bodies = requests.iter().map(|request| TracesRequest::decode(&*request.body).unwrap());
-    let spans = bodies.flat_map(|body| body.resource_spans).flat_map(|spans| spans.scope_spans);
+    let bodies = requests
+        .iter()
+        .map(|request| TracesRequest::decode(&*request.body).unwrap());
+    let spans = bodies
+        .flat_map(|body| body.resource_spans)
+        .flat_map(|spans| spans.scope_spans);
     let mut by_name = BTreeMap::new();
     for span in spans.flat_map(|spans| spans.spans) {
         let agent = text(&span, "gen_ai.agent.name");
@@ -86,35 +105,58 @@ fn text(span: &Span, key: &str) -> String {
 }
 
 fn value(span: &Span, key: &str) -> Option<Value> {
-    span.attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value
+    span.attributes
+        .iter()
+        .find(|attribute| attribute.key == key)?
+        .value
+        .clone()?
+        .value
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_is_one_tree_across_its_agents() {
     let spans = spans(&[]).await;
     let is_below = |child: &str, parent: &str| {
-        assert_eq!(spans[child].parent_span_id, spans[parent].span_id, "{child} is below {parent}");
+        assert_eq!(
+            spans[child].parent_span_id, spans[parent].span_id,
+            "{child} is below {parent}"
+        );
         assert_eq!(spans[child].trace_id, spans[parent].trace_id);
-        assert!(spans[child].start_time_unix_nano >= spans[parent].start_time_unix_nano, "{child} after {parent}");
-        assert!(spans[child].end_time_unix_nano <= spans[parent].end_time_unix_nano, "{child} within {parent}");
+        assert!(
+            spans[child].start_time_unix_nano >= spans[parent].start_time_unix_nano,
+            "{child} after {parent}"
+        );
+        assert!(
+            spans[child].end_time_unix_nano <= spans[parent].end_time_unix_nano,
+            "{child} within {parent}"
+        );
     };
     assert!(spans["boss: invoke_agent boss"].parent_span_id.is_empty());
     is_below("boss: step 0", "boss: invoke_agent boss");
     is_below("boss: execute_tool agents__request", "boss: step 0");
-    is_below("worker: invoke_agent worker", "boss: execute_tool agents__request");
+    is_below(
+        "worker: invoke_agent worker",
+        "boss: execute_tool agents__request",
+    );
     is_below("worker: step 0", "worker: invoke_agent worker");
     is_below("worker: execute_tool nope__nope", "worker: step 0");
     is_below("worker: chat any", "worker: step 1");
     let names: Vec<_> = spans.keys().map(String::as_str).collect();
     assert_eq!(names.len(), 10, "{names:?}");
-    assert_eq!(text(&spans["worker: execute_tool nope__nope"], "error.type"), "E_TOOL_NOT_IN_CATALOG");
+    assert_eq!(
+        text(&spans["worker: execute_tool nope__nope"], "error.type"),
+        "E_TOOL_NOT_IN_CATALOG"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_from_the_cache_cost_what_the_model_says() {
     let spans = spans(&[]).await;
     let turn = &spans["boss: invoke_agent boss"];
-    assert_eq!(value(turn, "gen_ai.usage.cache_read.input_tokens"), Some(Value::Int(500_000)));
+    assert_eq!(
+        value(turn, "gen_ai.usage.cache_read.input_tokens"),
+        Some(Value::Int(500_000))
+    );
     assert_eq!(value(turn, "goondan.cost.amount"), Some(Value::Double(2.5)));
     assert_eq!(text(turn, "goondan.cost.currency"), "USD");
 }
@@ -123,18 +165,30 @@ async fn tokens_from_the_cache_cost_what_the_model_says() {
 async fn contents_go_along_when_asked_for_and_without_secrets() {
     let variable = ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true");
     let spans = spans(&[variable]).await;
-    let arguments = text(&spans["boss: execute_tool agents__request"], "gen_ai.tool.call.arguments");
-    assert_eq!(arguments, r#"{"target":"worker","input":"the word is ***"}"#);
+    let arguments = text(
+        &spans["boss: execute_tool agents__request"],
+        "gen_ai.tool.call.arguments",
+    );
+    assert_eq!(
+        arguments,
+        r#"{"target":"worker","input":"the word is ***"}"#
+    );
     let chat = &spans["boss: chat any"];
     let json = |key: &str| serde_json::from_str::<serde_json::Value>(&text(chat, key)).unwrap();
     let input = json("gen_ai.input.messages");
-    assert_eq!(input[0], serde_json::json!({"role": "user", "parts": [{"type": "text", "content": "go"}]}));
+    assert_eq!(
+        input[0],
+        serde_json::json!({"role": "user", "parts": [{"type": "text", "content": "go"}]})
+    );
     let call = serde_json::json!({"target": "worker", "input": "the word is ***"});
     assert_eq!(
         input[1]["parts"],
         serde_json::json!([{"type": "tool_call", "id": "ask", "name": "agents__request", "arguments": call}])
     );
-    assert_eq!((&input[2]["role"], &input[2]["parts"][0]["type"]), (&"tool".into(), &"tool_call_response".into()));
+    assert_eq!(
+        (&input[2]["role"], &input[2]["parts"][0]["type"]),
+        (&"tool".into(), &"tool_call_response".into())
+    );
     let said = serde_json::json!([{"type": "text", "content": "done"}]);
     assert_eq!(
         json("gen_ai.output.messages"),
@@ -146,14 +200,21 @@ async fn contents_go_along_when_asked_for_and_without_secrets() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_that_nobody_learns_what_was_said() {
     let spans = spans(&[]).await;
-    let told = spans.values().flat_map(|span| &span.attributes).map(|attribute| &*attribute.key);
-    let words = told.filter(|key| key.ends_with("messages") || key.starts_with("gen_ai.tool.call.a"));
+    let told = spans
+        .values()
+        .flat_map(|span| &span.attributes)
+        .map(|attribute| &*attribute.key);
+    let words =
+        told.filter(|key| key.ends_with("messages") || key.starts_with("gen_ai.tool.call.a"));
     assert_eq!(words.collect::<Vec<_>>(), [""; 0]);
 }
 
 fn called(flags: &str) -> Input {
     let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
-    Input { caller: Caller::read(&traceparent, ["a=1"]), ..Input::text("go") }
+    Input {
+        caller: Caller::read(&traceparent, ["a=1"]),
+        ..Input::text("go")
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,17 +222,32 @@ async fn a_turn_hangs_in_the_trace_of_its_caller() {
     let spans = spans_of(&[], called("01")).await;
     assert_eq!(spans.len(), 10);
     for span in spans.values() {
-        assert_eq!(span.trace_id, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes(), "{}", span.name);
+        assert_eq!(
+            span.trace_id,
+            0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes(),
+            "{}",
+            span.name
+        );
         assert_eq!(span.trace_state, "a=1");
     }
-    assert_eq!(spans["boss: invoke_agent boss"].parent_span_id, 0xb7ad_6b71_6920_3331_u64.to_be_bytes());
+    assert_eq!(
+        spans["boss: invoke_agent boss"].parent_span_id,
+        0xb7ad_6b71_6920_3331_u64.to_be_bytes()
+    );
     let request = &spans["boss: execute_tool agents__request"];
-    assert_eq!(spans["worker: invoke_agent worker"].parent_span_id, request.span_id);
+    assert_eq!(
+        spans["worker: invoke_agent worker"].parent_span_id,
+        request.span_id
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_sends_no_trace_is_not_sent_either() {
     assert!(spans_of(&[], called("00")).await.is_empty());
     let spans = spans_of(&[("OTEL_TRACES_SAMPLER", "always_on")], called("00")).await;
-    assert_eq!(spans.len(), 10, "unless the sampler does not ask the caller");
+    assert_eq!(
+        spans.len(),
+        10,
+        "unless the sampler does not ask the caller"
+    );
 }

@@ -29,7 +29,10 @@ impl Respond for Provider {
         };
         let reason = if is_first { "tool_calls" } else { "stop" };
         let piece = json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
-        ResponseTemplate::new(200).set_body_raw(format!("data: {piece}\n\ndata: [DONE]\n\n"), "text/event-stream")
+        ResponseTemplate::new(200).set_body_raw(
+            format!("data: {piece}\n\ndata: [DONE]\n\n"),
+            "text/event-stream",
+        )
     }
 }
 
@@ -41,7 +44,9 @@ impl Respond for Tools {
         let message: Value = serde_json::from_slice(&request.body).unwrap();
         let info = json!({"name": "far", "version": "1"});
         let result = match message["method"].as_str().unwrap() {
-            "initialize" => json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}),
+            "initialize" => {
+                json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
+            }
             "tools/list" => json!({"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]}),
             "tools/call" => json!({"content": [{"type": "text", "text": "7"}]}),
             _ if message.get("id").is_none() => return ResponseTemplate::new(202),
@@ -51,7 +56,8 @@ impl Respond for Tools {
                 return ResponseTemplate::new(200).set_body_json(answer);
             }
         };
-        ResponseTemplate::new(200).set_body_json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+        ResponseTemplate::new(200)
+            .set_body_json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))
     }
 }
 
@@ -67,15 +73,30 @@ async fn world() -> MockServer {
     });
     let message = json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "by train"}]}});
     let said = json!({"jsonrpc": "2.0", "id": 1, "result": message});
-    mock("POST", "/v1/traces").respond_with(ResponseTemplate::new(200)).mount(&server).await;
-    mock("POST", "/v1/chat/completions").respond_with(Provider).mount(&server).await;
-    mock("POST", "/mcp").respond_with(Tools).mount(&server).await;
-    mock("GET", "/mcp").respond_with(ResponseTemplate::new(405)).mount(&server).await;
+    mock("POST", "/v1/traces")
+        .respond_with(ResponseTemplate::new(200))
+        .mount(&server)
+        .await;
+    mock("POST", "/v1/chat/completions")
+        .respond_with(Provider)
+        .mount(&server)
+        .await;
+    mock("POST", "/mcp")
+        .respond_with(Tools)
+        .mount(&server)
+        .await;
+    mock("GET", "/mcp")
+        .respond_with(ResponseTemplate::new(405))
+        .mount(&server)
+        .await;
     mock("GET", "/.well-known/agent-card.json")
         .respond_with(ResponseTemplate::new(200).set_body_json(card))
         .mount(&server)
         .await;
-    mock("POST", "/a2a").respond_with(ResponseTemplate::new(200).set_body_json(said)).mount(&server).await;
+    mock("POST", "/a2a")
+        .respond_with(ResponseTemplate::new(200).set_body_json(said))
+        .mount(&server)
+        .await;
     server
 }
 
@@ -126,54 +147,108 @@ async fn seen(variables: &[(&str, &str)], caller: Option<&str>) -> Seen {
     let bundle = goondan::load(folder.path()).bundle.unwrap();
     let get = |name: &str| match name {
         "OTEL_EXPORTER_OTLP_ENDPOINT" => variables.first().map(|_| world.uri()),
-        name => variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
+        name => variables
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned()),
     };
     let builder = Swarm::builder(bundle).state_root(folder.path().join("state"));
-    let swarm = builder.telemetry(Settings::read(get).unwrap()).start().await.unwrap();
+    let swarm = builder
+        .telemetry(Settings::read(get).unwrap())
+        .start()
+        .await
+        .unwrap();
     let caller = caller.and_then(|header| Caller::read(header, ["a=1"]));
-    let turn = swarm.send(Input { caller, ..Input::text("go") }).await.unwrap();
+    let turn = swarm
+        .send(Input {
+            caller,
+            ..Input::text("go")
+        })
+        .await
+        .unwrap();
     let result = turn.result().await.unwrap();
     assert_eq!(result.response_text(), "done", "{result:?}");
     swarm.shutdown().await;
-    Seen { requests: world.received_requests().await.unwrap() }
+    Seen {
+        requests: world.received_requests().await.unwrap(),
+    }
 }
 
 impl Seen {
     fn at<'s>(&'s self, place: &'s str) -> impl Iterator<Item = &'s Request> {
-        self.requests.iter().filter(move |request| request.url.path() == place)
+        self.requests
+            .iter()
+            .filter(move |request| request.url.path() == place)
     }
 
     /// The headers that each question was told with, by who was asked: the model, the agent, and the MCP server in its own way.
     fn told(&self) -> [(Option<String>, Option<String>); 3] {
-        let header =
-            |request: &Request, name: &str| request.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
-        let headers = |request: &Request| (header(request, "traceparent"), header(request, "tracestate"));
+        let header = |request: &Request, name: &str| {
+            request
+                .headers
+                .get(name)
+                .map(|value| value.to_str().unwrap().to_owned())
+        };
+        let headers = |request: &Request| {
+            (
+                header(request, "traceparent"),
+                header(request, "tracestate"),
+            )
+        };
         let call = self.at("/mcp").find_map(|request| {
             let message: Value = serde_json::from_slice(&request.body).ok()?;
             (message["method"] == "tools/call").then(|| message["params"]["_meta"].clone())
         });
         let meta = |name: &str| call.as_ref().unwrap()[name].as_str().map(str::to_owned);
         let model = headers(self.at("/v1/chat/completions").next().unwrap());
-        [model, headers(self.at("/a2a").next().unwrap()), (meta("traceparent"), meta("tracestate"))]
+        [
+            model,
+            headers(self.at("/a2a").next().unwrap()),
+            (meta("traceparent"), meta("tracestate")),
+        ]
     }
 
     /// The span of that name that was sent, as a traceparent.
     fn span(&self, name: &str) -> String {
-        let bodies = self.at("/v1/traces").map(|request| TracesRequest::decode(&*request.body).unwrap());
-        let spans = bodies.flat_map(|body| body.resource_spans).flat_map(|spans| spans.scope_spans);
-        let mut spans = spans.flat_map(|spans| spans.spans).filter(|span| span.name == name).collect::<Vec<_>>();
+        let bodies = self
+            .at("/v1/traces")
+            .map(|request| TracesRequest::decode(&*request.body).unwrap());
+        let spans = bodies
+            .flat_map(|body| body.resource_spans)
+            .flat_map(|spans| spans.scope_spans);
+        let mut spans = spans
+            .flat_map(|spans| spans.spans)
+            .filter(|span| span.name == name)
+            .collect::<Vec<_>>();
         spans.sort_by_key(|span| span.start_time_unix_nano);
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        format!("00-{}-{}-01", hex(&spans[0].trace_id), hex(&spans[0].span_id))
+        let hex = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
+        format!(
+            "00-{}-{}-01",
+            hex(&spans[0].trace_id),
+            hex(&spans[0].span_id)
+        )
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_learn_of_the_span_that_asks_them() {
     let seen = seen(&[("OTEL_SERVICE_NAME", "s")], Some(CALLER)).await;
-    let spans = ["chat any", "execute_tool travel__ask", "execute_tool far__pid"].map(|name| seen.span(name));
+    let spans = [
+        "chat any",
+        "execute_tool travel__ask",
+        "execute_tool far__pid",
+    ]
+    .map(|name| seen.span(name));
     for (told, span) in seen.told().into_iter().zip(spans) {
-        assert!(span.contains(&CALLER[3..35]), "{span} is in the trace of the caller");
+        assert!(
+            span.contains(&CALLER[3..35]),
+            "{span} is in the trace of the caller"
+        );
         assert_eq!(told, (Some(span), Some("a=1".to_owned())));
     }
 }
@@ -187,7 +262,10 @@ async fn who_records_nothing_passes_the_callers_trace_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_trace_nothing_is_told() {
-    assert_eq!(seen(&[], None).await.told(), [(None, None), (None, None), (None, None)]);
+    assert_eq!(
+        seen(&[], None).await.told(),
+        [(None, None), (None, None), (None, None)]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,7 +31,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Nothing but what the system tells: a look without a reason must not hide that it is deaf.
 fn listening() -> WatchOptions {
-    WatchOptions { quiet_check: Duration::from_secs(3_600), ..WatchOptions::default() }
+    WatchOptions {
+        quiet_check: Duration::from_secs(3_600),
+        ..WatchOptions::default()
+    }
 }
 
 struct Watched {
@@ -49,11 +52,23 @@ impl Watched {
         let project = folder.path().join("project");
         lay_out(&project, "first");
         let bundle = goondan::load(&project).bundle.unwrap();
-        let builder = Swarm::builder(bundle).state_root(folder.path().join(state)).approve_all(true);
-        let swarm = builder.environment(Environment::default()).start().await.unwrap();
+        let builder = Swarm::builder(bundle)
+            .state_root(folder.path().join(state))
+            .approve_all(true);
+        let swarm = builder
+            .environment(Environment::default())
+            .start()
+            .await
+            .unwrap();
         let news = swarm.reload_news();
         let watch = swarm.watch(options);
-        let watched = Watched { _folder: folder, project, swarm, news, _watch: watch };
+        let watched = Watched {
+            _folder: folder,
+            project,
+            swarm,
+            news,
+            _watch: watch,
+        };
         assert_eq!(watched.ask().await, "first");
         watched
     }
@@ -65,7 +80,10 @@ impl Watched {
 
     async fn reload(&mut self) -> ReloadOutcome {
         loop {
-            let news = tokio::time::timeout(LIMIT, self.news.recv()).await.expect("a reload comes").unwrap();
+            let news = tokio::time::timeout(LIMIT, self.news.recv())
+                .await
+                .expect("a reload comes")
+                .unwrap();
             if let ReloadNews::Reloaded(outcome) = news {
                 return outcome.as_ref().clone();
             }
@@ -155,16 +173,33 @@ async fn many_changes_at_once_end_in_what_the_files_say() {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_whole_is_taken_up_at_once() {
-    let mut watched = Watched::start(WatchOptions { settle: 2 * LIMIT, ..listening() }, "state").await;
+    let mut watched = Watched::start(
+        WatchOptions {
+            settle: 2 * LIMIT,
+            ..listening()
+        },
+        "state",
+    )
+    .await;
     say(&watched.project.join("words/script.yaml"), "second");
     let outcome = watched.reload().await;
-    assert_eq!((outcome.result, watched.ask().await.as_str()), (Ok(2), "second"));
+    assert_eq!(
+        (outcome.result, watched.ask().await.as_str()),
+        (Ok(2), "second")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_of_a_file_is_no_failure_before_it_has_come_to_rest() {
     let settle = Duration::from_secs(2);
-    let mut watched = Watched::start(WatchOptions { settle, ..listening() }, "state").await;
+    let mut watched = Watched::start(
+        WatchOptions {
+            settle,
+            ..listening()
+        },
+        "state",
+    )
+    .await;
     let script = watched.project.join("words/script.yaml");
     fs::write(&script, "default: {text: ").unwrap();
     // Long enough for a load, and not for a rest.
@@ -177,7 +212,11 @@ async fn half_of_a_file_is_no_failure_before_it_has_come_to_rest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_system_files_are_looked_at() {
-    let options = WatchOptions { listen: false, poll: Duration::from_millis(50), ..WatchOptions::default() };
+    let options = WatchOptions {
+        listen: false,
+        poll: Duration::from_millis(50),
+        ..WatchOptions::default()
+    };
     let mut watched = Watched::start(options, "state").await;
     say(&watched.project.join("words/script.yaml"), "second");
     watched.until("second").await;
@@ -190,13 +229,23 @@ async fn what_agents_and_the_swarm_itself_write_is_no_edit() {
     // The state root lies in the project, and the agent works in it.
     let mut watched = Watched::start(listening(), "project/state").await;
     let write = serde_json::json!({"path": "notes/agents.txt", "content": "x"});
-    watched.swarm.call_tool(None, None, "file-system__write", write).await.unwrap();
-    fs::write(watched.project.join("words/script.yaml"), fs::read(watched.project.join("words/script.yaml")).unwrap())
+    watched
+        .swarm
+        .call_tool(None, None, "file-system__write", write)
+        .await
         .unwrap();
+    fs::write(
+        watched.project.join("words/script.yaml"),
+        fs::read(watched.project.join("words/script.yaml")).unwrap(),
+    )
+    .unwrap();
     watched.ask().await;
     say(&watched.project.join("words/script.yaml"), "second");
     let outcome = watched.reload().await;
-    assert_eq!((outcome.result.unwrap(), outcome.plan.changed), (2, vec!["Model/m".to_owned()]));
+    assert_eq!(
+        (outcome.result.unwrap(), outcome.plan.changed),
+        (2, vec!["Model/m".to_owned()])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,17 +262,34 @@ async fn a_secret_in_a_file_is_the_same_at_a_reload() {
     let (project, secrets) = (folder.path().join("project"), folder.path().join("secrets"));
     lay_out(&project, "first");
     let with_key = "model: any, apiKey: {valueFrom: {secretRef: {ref: Secret/models, key: token}}}";
-    fs::write(project.join("goondan.yaml"), BUNDLE.replace("model: any", with_key)).unwrap();
+    fs::write(
+        project.join("goondan.yaml"),
+        BUNDLE.replace("model: any", with_key),
+    )
+    .unwrap();
     fs::create_dir(&secrets).unwrap();
     fs::write(secrets.join("models"), "a-long-secret").unwrap();
-    let environment = [("GOONDAN_SECRETS_DIR".to_owned(), secrets.display().to_string())];
+    let environment = [(
+        "GOONDAN_SECRETS_DIR".to_owned(),
+        secrets.display().to_string(),
+    )];
     let loaded = goondan::load(&project);
-    let bundle = loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    let bundle = loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
     let builder = Swarm::builder(bundle).state_root(folder.path().join("state"));
-    let swarm = builder.environment(environment.into_iter().collect()).start().await.unwrap();
+    let swarm = builder
+        .environment(environment.into_iter().collect())
+        .start()
+        .await
+        .unwrap();
     let outcome = swarm.reload().await;
     assert_eq!(outcome.result, Ok(2));
-    assert!(outcome.plan.changed.is_empty(), "{:?}", outcome.plan.changed);
+    assert!(
+        outcome.plan.changed.is_empty(),
+        "{:?}",
+        outcome.plan.changed
+    );
     fs::write(secrets.join("models"), "another-secret").unwrap();
     assert_eq!(swarm.reload().await.plan.changed.len(), 1);
     swarm.shutdown().await;
@@ -231,7 +297,9 @@ async fn a_secret_in_a_file_is_the_same_at_a_reload() {
 
 /// A Tool whose export takes `keys`, in that order.
 fn tool(name: &str, keys: [&str; 2]) -> String {
-    let keys = keys.map(|key| format!("{key}: {{type: number}}")).join(", ");
+    let keys = keys
+        .map(|key| format!("{key}: {{type: number}}"))
+        .join(", ");
     format!(
         "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec:\n  entry: 'builtin:wait'\n  \
          exports: [{{name: seconds, parameters: {{type: object, properties: {{{keys}}}}}}}]\n"
@@ -242,26 +310,45 @@ fn tool(name: &str, keys: [&str; 2]) -> String {
 async fn what_is_kept_from_one_generation_to_the_next_is_what_did_not_change() {
     let mut watched = Watched::start(listening(), "state").await;
     let project = watched.project.clone();
-    let write = |name: &str, keys| fs::write(project.join(format!("tools/{name}.yaml")), tool(name, keys)).unwrap();
+    let write = |name: &str, keys| {
+        fs::write(project.join(format!("tools/{name}.yaml")), tool(name, keys)).unwrap()
+    };
     fs::create_dir(project.join("tools")).unwrap();
     write("one", ["seconds", "a"]);
     write("two", ["seconds", "a"]);
     let uses = "[{ref: Tool/one}, {ref: Tool/two}]";
-    fs::write(project.join("goondan.yaml"), BUNDLE.replace("[{ref: Tool/file-system}]", uses)).unwrap();
+    fs::write(
+        project.join("goondan.yaml"),
+        BUNDLE.replace("[{ref: Tool/file-system}]", uses),
+    )
+    .unwrap();
     let shown = |swarm: &Swarm| {
         let catalog = swarm.catalog("a").unwrap();
-        catalog.iter().map(|tool| format!("{} {}", tool.name, tool.parameters["properties"])).collect::<Vec<_>>()
+        catalog
+            .iter()
+            .map(|tool| format!("{} {}", tool.name, tool.parameters["properties"]))
+            .collect::<Vec<_>>()
     };
     let keys = |[first, second]: [&str; 2]| {
         format!("{{\"{first}\":{{\"type\":\"number\"}},\"{second}\":{{\"type\":\"number\"}}}}")
     };
     let (before, after) = (keys(["seconds", "a"]), keys(["a", "seconds"]));
-    while shown(&watched.swarm) != [format!("one__seconds {before}"), format!("two__seconds {before}")] {
+    while shown(&watched.swarm)
+        != [
+            format!("one__seconds {before}"),
+            format!("two__seconds {before}"),
+        ]
+    {
         drop(watched.reload().await);
     }
     // Equal but for the order, which a model is shown.
     write("two", ["a", "seconds"]);
-    while shown(&watched.swarm) != [format!("one__seconds {before}"), format!("two__seconds {after}")] {
+    while shown(&watched.swarm)
+        != [
+            format!("one__seconds {before}"),
+            format!("two__seconds {after}"),
+        ]
+    {
         drop(watched.reload().await);
     }
     assert_eq!(watched.ask().await, "first");

@@ -9,15 +9,23 @@ fn main() -> io::Result<()> {
     let mut notes = Vec::new();
     let mut output = io::stdout().lock();
     for line in io::stdin().lock().lines() {
-        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
+        let Ok(message) = serde_json::from_str::<Value>(&line?) else {
+            continue;
+        };
         // What has no id is a notification, and wants no answer.
-        let Some(id) = message.get("id") else { continue };
+        let Some(id) = message.get("id") else {
+            continue;
+        };
         let params = &message["params"];
         let answer = match message["method"].as_str().unwrap_or_default() {
             "initialize" => Ok(introduction()),
             "ping" => Ok(json!({})),
             "tools/list" => Ok(json!({"tools": [add(), list()]})),
-            "tools/call" => call(&mut notes, params["name"].as_str().unwrap_or_default(), &params["arguments"]),
+            "tools/call" => call(
+                &mut notes,
+                params["name"].as_str().unwrap_or_default(),
+                &params["arguments"],
+            ),
             other => Err((-32601, format!("there is no method {other}"))),
         };
         let answer = match answer {

@@ -31,11 +31,15 @@ struct Count {
 
 fn increment(_ctx: ToolContext, input: Increment) -> Result<Count, ToolError> {
     let before = COUNT.fetch_add(input.by, Ordering::Relaxed);
-    Ok(Count { count: before.wrapping_add(input.by) })
+    Ok(Count {
+        count: before.wrapping_add(input.by),
+    })
 }
 
 fn current(_ctx: ToolContext, _input: Current) -> Result<Count, ToolError> {
-    Ok(Count { count: COUNT.load(Ordering::Relaxed) })
+    Ok(Count {
+        count: COUNT.load(Ordering::Relaxed),
+    })
 }
 
 export_tools! {
@@ -52,8 +56,12 @@ mod tests {
     #[test]
     fn a_tool_is_a_function_that_can_be_tested() {
         let ctx = ToolContext::detached(std::env::temp_dir());
-        let before = current(ctx.clone(), Current {}).map(|count| count.count).unwrap_or_default();
-        let after = increment(ctx, Increment { by: 2 }).map(|count| count.count).unwrap_or_default();
+        let before = current(ctx.clone(), Current {})
+            .map(|count| count.count)
+            .unwrap_or_default();
+        let after = increment(ctx, Increment { by: 2 })
+            .map(|count| count.count)
+            .unwrap_or_default();
         assert_eq!(after, before + 2);
     }
 }

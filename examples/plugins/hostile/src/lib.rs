@@ -136,7 +136,10 @@ fn crash(_ctx: ToolContext, _input: Nothing) -> Result<Value, ToolError> {
 
 /// Fails in every way that an error can be said.
 fn fail(_ctx: ToolContext, _input: Nothing) -> Result<Value, ToolError> {
-    Err(ToolError::new("no such thing").code("E_NOT_FOUND").suggest("ask for another").help("https://example.com/help"))
+    Err(ToolError::new("no such thing")
+        .code("E_NOT_FOUND")
+        .suggest("ask for another")
+        .help("https://example.com/help"))
 }
 
 /// The `?` of a standard error.

@@ -15,7 +15,8 @@ pub(crate) fn edits(api: &mut ExtensionApi) {
         said["data"] = json!({"role": "user", "content": "other words"});
         ctx.emit(json!({"type": "replace", "targetId": id, "message": said}))?;
         let mut result = ctx.next()?;
-        result["responseMessage"]["data"] = json!({"role": "assistant", "content": "an answer of mine"});
+        result["responseMessage"]["data"] =
+            json!({"role": "assistant", "content": "an answer of mine"});
         Ok(result)
     });
 }
@@ -42,7 +43,9 @@ pub(crate) fn remembers(api: &mut ExtensionApi) {
             "replace" => {
                 let mut first = messages[0].clone();
                 first["data"] = json!({"role": "user", "content": "replaced"});
-                ctx.emit(json!({"type": "replace", "targetId": messages[0]["id"], "message": first}))?;
+                ctx.emit(
+                    json!({"type": "replace", "targetId": messages[0]["id"], "message": first}),
+                )?;
             }
             "remove" => ctx.emit(json!({"type": "remove", "targetId": messages[1]["id"]}))?,
             "throw" => return Err(ToolError::new(before)),
@@ -55,7 +58,9 @@ pub(crate) fn remembers(api: &mut ExtensionApi) {
 
 fn text_of(message: &Value) -> String {
     let parts = message["data"]["content"].as_array().into_iter().flatten();
-    let texts: Vec<&str> = parts.filter_map(|part| part["text"].as_str().or_else(|| part["type"].as_str())).collect();
+    let texts: Vec<&str> = parts
+        .filter_map(|part| part["text"].as_str().or_else(|| part["type"].as_str()))
+        .collect();
     texts.join(",")
 }
 
@@ -63,12 +68,24 @@ fn text_of(message: &Value) -> String {
 pub(crate) fn asks(api: &mut ExtensionApi) {
     api.layer(LayerKind::Turn, |ctx| {
         let answer = ctx.request(AgentRequest::new("other", "what do you think?"))?;
-        ctx.append("system", format!("other says: {}", answer["response"].as_str().unwrap_or_default()))?;
-        let thanks = SendRequest { instance_key: Some("thanks".to_owned()), ..SendRequest::new("other", "thanks") };
+        ctx.append(
+            "system",
+            format!(
+                "other says: {}",
+                answer["response"].as_str().unwrap_or_default()
+            ),
+        )?;
+        let thanks = SendRequest {
+            instance_key: Some("thanks".to_owned()),
+            ..SendRequest::new("other", "thanks")
+        };
         if ctx.send(thanks)?["accepted"] != true {
             return Err(ToolError::new("not accepted"));
         }
-        let nobody = ctx.request(AgentRequest::new("nobody", "hm?")).err().and_then(|error| error.code);
+        let nobody = ctx
+            .request(AgentRequest::new("nobody", "hm?"))
+            .err()
+            .and_then(|error| error.code);
         ctx.append("system", format!("nobody: {}", nobody.unwrap_or_default()))?;
         ctx.next()
     });
@@ -76,7 +93,10 @@ pub(crate) fn asks(api: &mut ExtensionApi) {
 
 /// What an extension is told.
 pub(crate) fn context(api: &mut ExtensionApi) {
-    let does = api.config::<Value>().map(|config| config["does"].clone()).unwrap_or_default();
+    let does = api
+        .config::<Value>()
+        .map(|config| config["does"].clone())
+        .unwrap_or_default();
     api.layer(LayerKind::Turn, move |ctx| {
         let runtime = ctx.field("runtime");
         // Written by hand, for the order of the fields counts.

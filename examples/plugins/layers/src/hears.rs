@@ -38,7 +38,9 @@ pub(crate) fn hears(api: &mut ExtensionApi) {
     api.layer(LayerKind::ToolCall, move |ctx| {
         let (heard, whose) = (Arc::clone(&noted), whose.clone());
         // It ends after this layer, so the subscription stays.
-        listening.on("tool.completed", move |event| heard.note(event, "status", &whose));
+        listening.on("tool.completed", move |event| {
+            heard.note(event, "status", &whose)
+        });
         ctx.next()
     });
     api.layer(LayerKind::Turn, move |ctx| {
@@ -52,23 +54,47 @@ pub(crate) fn hears(api: &mut ExtensionApi) {
 impl Heard {
     fn note(&self, event: &Value, detail: &str, (agent, key): &(String, String)) {
         let is_text = |field: &&str| event[*field].is_string();
-        assert!(["timestamp", "traceId", "spanId", "turnId"].iter().all(is_text), "{event}");
         assert!(
-            event["agentName"] == **agent && event["instanceKey"] == **key && event["sequence"].is_null(),
+            ["timestamp", "traceId", "spanId", "turnId"]
+                .iter()
+                .all(is_text),
+            "{event}"
+        );
+        assert!(
+            event["agentName"] == **agent
+                && event["instanceKey"] == **key
+                && event["sequence"].is_null(),
             "{event}"
         );
         let (name, value) = (event["type"].as_str().unwrap_or_default(), &event[detail]);
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let noted = if detail.is_empty() { name.to_owned() } else { format!("{name}={value}") };
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(noted);
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        let noted = if detail.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}={value}")
+        };
+        self.events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(noted);
         self.more.notify_all();
     }
 
     /// Listeners are told by a thread of their own.
     fn until_the_second_turn(&self) -> String {
-        let is_early = |events: &mut Vec<String>| events.iter().filter(|event| *event == "turn.started").count() < 2;
+        let is_early = |events: &mut Vec<String>| {
+            events
+                .iter()
+                .filter(|event| *event == "turn.started")
+                .count()
+                < 2
+        };
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.more.wait_timeout_while(events, Duration::from_millis(1_500), is_early);
+        let waited = self
+            .more
+            .wait_timeout_while(events, Duration::from_millis(1_500), is_early);
         waited.unwrap_or_else(PoisonError::into_inner).0.join(" ")
     }
 }

@@ -9,7 +9,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_abi::sdk::{ExtensionApi, LayerKind, State, ToolContext, ToolError, export_extension, tool};
+use goondan_abi::sdk::{
+    ExtensionApi, LayerKind, State, ToolContext, ToolError, export_extension, tool,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -102,7 +104,13 @@ fn counts(api: &mut ExtensionApi) {
         let result = ctx.next()?;
         let conversation = ctx.conversation();
         let new = conversation.next_messages().len() - conversation.base_messages().len();
-        ctx.append("system", format!("{new} new, {}", result["finishReason"].as_str().unwrap_or_default()))?;
+        ctx.append(
+            "system",
+            format!(
+                "{new} new, {}",
+                result["finishReason"].as_str().unwrap_or_default()
+            ),
+        )?;
         Ok(result)
     });
     // What is kept by a layer around a tool call is kept, too.
@@ -120,7 +128,9 @@ fn filters(api: &mut ExtensionApi) {
     api.layer(LayerKind::Step, |ctx| {
         ctx.tool_catalog.retain(|tool| tool["name"] != "echo__slow");
         let result = ctx.next()?;
-        let has_calls = result["toolCalls"].as_array().is_some_and(|calls| !calls.is_empty());
+        let has_calls = result["toolCalls"]
+            .as_array()
+            .is_some_and(|calls| !calls.is_empty());
         if result["status"] != "completed" || result["hasToolCalls"] != has_calls {
             return Err(ToolError::new("odd result"));
         }
@@ -135,13 +145,19 @@ fn insists(api: &mut ExtensionApi) {
     api.layer(LayerKind::ToolCall, move |ctx| {
         let result = ctx.next()?;
         if result["status"] == "ok" {
-            calls.lock().unwrap_or_else(PoisonError::into_inner).insert(ctx.turn_id().to_owned());
+            calls
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(ctx.turn_id().to_owned());
         }
         Ok(result)
     });
     api.layer(LayerKind::Step, move |ctx| {
         let mut result = ctx.next()?;
-        let has_called = called.lock().unwrap_or_else(PoisonError::into_inner).contains(ctx.turn_id());
+        let has_called = called
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(ctx.turn_id());
         if result["shouldContinue"] != true && !has_called {
             ctx.append("user", "call a tool first")?;
             result["shouldContinue"] = true.into();
@@ -175,7 +191,9 @@ struct Note {
 /// A tool of its own, and its state.
 fn offers(api: &mut ExtensionApi) {
     let state = api.state();
-    api.tool(tool("notes__add", move |ctx: ToolContext, input: Note| add(&state, &ctx, input)));
+    api.tool(tool("notes__add", move |ctx: ToolContext, input: Note| {
+        add(&state, &ctx, input)
+    }));
 }
 
 fn add(state: &State, ctx: &ToolContext, input: Note) -> Result<Value, ToolError> {

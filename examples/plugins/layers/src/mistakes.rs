@@ -16,15 +16,27 @@ pub(crate) fn silent(api: &mut ExtensionApi) {
 }
 
 pub(crate) fn throws(api: &mut ExtensionApi) {
-    api.layer(LayerKind::Turn, |_| Err(ToolError::new("no turn today").code("NO_TURN").suggest("try tomorrow")));
+    api.layer(LayerKind::Turn, |_| {
+        Err(ToolError::new("no turn today")
+            .code("NO_TURN")
+            .suggest("try tomorrow"))
+    });
 }
 
 pub(crate) fn throws_in_call(api: &mut ExtensionApi) {
-    api.layer(LayerKind::ToolCall, |_| Err(ToolError::new("no call today")));
+    api.layer(LayerKind::ToolCall, |_| {
+        Err(ToolError::new("no call today"))
+    });
 }
 
 pub(crate) fn panics(api: &mut ExtensionApi) {
-    api.layer(LayerKind::Turn, |ctx| if ctx.input() == "panic" { panic!("no panic today") } else { ctx.next() });
+    api.layer(LayerKind::Turn, |ctx| {
+        if ctx.input() == "panic" {
+            panic!("no panic today")
+        } else {
+            ctx.next()
+        }
+    });
 }
 
 /// A library cannot be ended from outside: this layer ends when it is told to.

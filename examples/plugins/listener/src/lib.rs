@@ -45,7 +45,9 @@ async fn lines(ctx: &ConnectorContext) -> Result<(), ToolError> {
     })?;
     let room = ctx.config().get("room").map_or("desk", String::as_str);
     while let Some(line) = ctx.line().await? {
-        let event = ConnectorEvent::new("order", line).property("table", room).origin(json!({ "room": room }));
+        let event = ConnectorEvent::new("order", line)
+            .property("table", room)
+            .origin(json!({ "room": room }));
         ctx.emit(event).await?;
     }
     Ok(())
@@ -63,9 +65,18 @@ async fn orders(ctx: &ConnectorContext) -> Result<(), ToolError> {
         sent?;
     }
     let environment = std::env::vars().any(|(_, value)| value == "s3cr3t");
-    let told = format!("{} {} {environment}", ctx.setting("greeting")?, ctx.secret("key")?);
+    let told = format!(
+        "{} {} {environment}",
+        ctx.setting("greeting")?,
+        ctx.secret("key")?
+    );
     ctx.emit(order(told)).await?;
-    let refused = ctx.emit(json!({ "name": "order" })).await.err().and_then(|error| error.code).unwrap_or_default();
+    let refused = ctx
+        .emit(json!({ "name": "order" }))
+        .await
+        .err()
+        .and_then(|error| error.code)
+        .unwrap_or_default();
     ctx.emit(order(format!("refused {refused}"))).await?;
     ctx.cancelled().await;
     Ok(())
@@ -80,13 +91,19 @@ async fn answers(ctx: &ConnectorContext) -> Result<(), ToolError> {
             return Err(ToolError::new("table 3 is gone"));
         }
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut file = std::fs::File::options().create(true).append(true).open(&file)?;
+        let mut file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&file)?;
         writeln!(file, "{number} {table}: {}", reply.text)?;
         Ok(())
     })?;
-    let table = |text: &str, table: u32| ConnectorEvent::new("order", text).property("table", table);
-    ctx.emit(table("tea", 4).id("a").origin(json!({ "table": 4 }))).await?;
-    ctx.emit(table("cake", 3).id("b").origin(json!({ "table": 3 }))).await?;
+    let table =
+        |text: &str, table: u32| ConnectorEvent::new("order", text).property("table", table);
+    ctx.emit(table("tea", 4).id("a").origin(json!({ "table": 4 })))
+        .await?;
+    ctx.emit(table("cake", 3).id("b").origin(json!({ "table": 3 })))
+        .await?;
     ctx.emit(table("no way back", 2).id("c")).await?;
     ctx.cancelled().await;
     Ok(())
@@ -94,14 +111,18 @@ async fn answers(ctx: &ConnectorContext) -> Result<(), ToolError> {
 
 /// Says which copy of the library this is.
 async fn generation(ctx: &ConnectorContext) -> Result<(), ToolError> {
-    ctx.emit(order(String::from_utf8_lossy(black_box(&MARKER)))).await?;
+    ctx.emit(order(String::from_utf8_lossy(black_box(&MARKER))))
+        .await?;
     ctx.cancelled().await;
     Ok(())
 }
 
 /// Polls all futures at the same time, and gives back what they come to.
 async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let mut running: Vec<_> = futures
+        .into_iter()
+        .map(|future| (Box::pin(future), None))
+        .collect();
     poll_fn(|context| {
         let mut is_over = true;
         for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
@@ -110,8 +131,15 @@ async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> 
                 Poll::Pending => is_over = false,
             }
         }
-        if is_over { Poll::Ready(()) } else { Poll::Pending }
+        if is_over {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
-    running.into_iter().filter_map(|(_, output)| output).collect()
+    running
+        .into_iter()
+        .filter_map(|(_, output)| output)
+        .collect()
 }

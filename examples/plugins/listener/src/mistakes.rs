@@ -18,10 +18,21 @@ pub(crate) async fn floods(ctx: &ConnectorContext) -> Result<(), ToolError> {
     };
     let taken = all((0..FLOOD).map(|number| ctx.emit(event(number)))).await;
     let refused = |code: &str| {
-        taken.iter().filter(|outcome| outcome.as_ref().is_err_and(|error| error.code.as_deref() == Some(code))).count()
+        taken
+            .iter()
+            .filter(|outcome| {
+                outcome
+                    .as_ref()
+                    .is_err_and(|error| error.code.as_deref() == Some(code))
+            })
+            .count()
     };
     let good = taken.iter().filter(|outcome| outcome.is_ok()).count();
-    ctx.emit(order(format!("{good} taken, {} refused", refused("E_CONNECTOR_EVENT")))).await?;
+    ctx.emit(order(format!(
+        "{good} taken, {} refused",
+        refused("E_CONNECTOR_EVENT")
+    )))
+    .await?;
     ctx.cancelled().await;
     Ok(())
 }

@@ -13,7 +13,8 @@ struct Uppercase {
 }
 
 async fn uppercase(ctx: ToolContext, input: Uppercase) -> Result<Value, ToolError> {
-    ctx.logger().info(&format!("Converting {:?} to uppercase", input.text));
+    ctx.logger()
+        .info(&format!("Converting {:?} to uppercase", input.text));
     Ok(json!({ "result": input.text.to_uppercase() }))
 }
 

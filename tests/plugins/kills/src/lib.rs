@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::thread::park;
 
 use goondan_abi::sdk::{
-    AgentRequest, ExtensionApi, LayerContext, LayerKind, SendRequest, ToolContext, ToolError, export_extension,
+    AgentRequest, ExtensionApi, LayerContext, LayerKind, SendRequest, ToolContext, ToolError,
+    export_extension,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use schemars::JsonSchema;
@@ -18,7 +19,9 @@ export_extension! { register = register, tools = [act] }
 fn operation(name: &str) -> Result<(), ToolError> {
     append("operations", name)?;
     let plan: Value = serde_json::from_str(&read("plan")).map_err(failed)?;
-    if Some(read("operations").lines().count() as u64) != plan["number"].as_u64() || !read("killed").is_empty() {
+    if Some(read("operations").lines().count() as u64) != plan["number"].as_u64()
+        || !read("killed").is_empty()
+    {
         return Ok(());
     }
     write("killed", name).map_err(failed)?;
@@ -33,7 +36,11 @@ fn read(file: &str) -> String {
 }
 
 fn append(file: &str, line: &str) -> Result<(), ToolError> {
-    let mut file = File::options().create(true).append(true).open(file).map_err(failed)?;
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .open(file)
+        .map_err(failed)?;
     writeln!(file, "{line}").map_err(failed)
 }
 
@@ -49,7 +56,9 @@ async fn act(ctx: ToolContext, _: Act) -> Result<String, ToolError> {
     operation("handler begins")?;
     append("ledger", ctx.tool_call_id())?;
     operation("handler has acted")?;
-    ctx.runtime().request(AgentRequest::new("other", "from the tool")).await?;
+    ctx.runtime()
+        .request(AgentRequest::new("other", "from the tool"))
+        .await?;
     operation("handler has asked")?;
     Ok("acted".to_owned())
 }
@@ -99,6 +108,8 @@ fn register(api: &mut ExtensionApi) -> Result<(), ToolError> {
 
 /// Whether it belongs to the turn in which somebody is killed.
 fn is_first(ctx: &LayerContext<'_>) -> bool {
-    let event = [ctx.field("inputEvent"), &ctx.field("turn")["inputEvent"]].into_iter().find(|event| !event.is_null());
+    let event = [ctx.field("inputEvent"), &ctx.field("turn")["inputEvent"]]
+        .into_iter()
+        .find(|event| !event.is_null());
     event.is_some_and(|event| event["input"] == "go")
 }

@@ -70,8 +70,11 @@ impl ExtensionApi {
     ///
     /// What does not fit, with the field's name.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
-        serde_json::from_value(Value::Object(self.told.config.clone()))
-            .map_err(|mistake| ToolError::new(format!("the config of the extension does not fit: {mistake}")))
+        serde_json::from_value(Value::Object(self.told.config.clone())).map_err(|mistake| {
+            ToolError::new(format!(
+                "the config of the extension does not fit: {mistake}"
+            ))
+        })
     }
 
     /// What the extension keeps for the conversation. May be cloned into layers and tools.
@@ -103,13 +106,15 @@ impl ExtensionApi {
     where
         F: Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync + 'static,
     {
-        self.layers.push((LayerEntry { kind, priority }, Box::new(run)));
+        self.layers
+            .push((LayerEntry { kind, priority }, Box::new(run)));
     }
 
     /// Offers a tool, which [`tool`](crate::sdk::tool) makes of a name such as `notes__add` and a function. One that was
     /// offered under the same name gives way.
     pub fn tool(&mut self, tool: Tool) {
-        self.tools.retain(|known| known.export.name != tool.export.name);
+        self.tools
+            .retain(|known| known.export.name != tool.export.name);
         self.tools.push(tool);
     }
 
@@ -126,7 +131,10 @@ impl ExtensionApi {
             keeps: true,
         };
         let layers = self.layers.into_iter().map(|(_, run)| run).collect();
-        (Session::new(self.told, self.state, self.events, layers, self.tools), registered)
+        (
+            Session::new(self.told, self.state, self.events, layers, self.tools),
+            registered,
+        )
     }
 }
 
@@ -142,7 +150,10 @@ struct Held {
 
 impl State {
     fn new(value: Value) -> Self {
-        State(Arc::new(Mutex::new(Held { value, is_news: false })))
+        State(Arc::new(Mutex::new(Held {
+            value,
+            is_news: false,
+        })))
     }
 
     /// What is kept.
@@ -152,18 +163,26 @@ impl State {
 
     /// Keeps `value` from now on.
     pub fn set(&self, value: impl Into<Value>) {
-        *self.lock() = Held { value: value.into(), is_news: true };
+        *self.lock() = Held {
+            value: value.into(),
+            is_news: true,
+        };
     }
 
     /// The host has put it back.
     pub(super) fn put_back(&self, kept: Kept) {
-        *self.lock() = Held { value: kept.value, is_news: false };
+        *self.lock() = Held {
+            value: kept.value,
+            is_news: false,
+        };
     }
 
     /// What the host does not know yet, once.
     pub(super) fn news(&self) -> Option<Kept> {
         let mut held = self.lock();
-        std::mem::take(&mut held.is_news).then(|| Kept { value: held.value.clone() })
+        std::mem::take(&mut held.is_news).then(|| Kept {
+            value: held.value.clone(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {

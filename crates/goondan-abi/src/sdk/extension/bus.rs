@@ -25,7 +25,9 @@ struct Listeners {
 
 impl Bus {
     fn lock(&self) -> MutexGuard<'_, Listeners> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -46,7 +48,11 @@ impl Events {
             listeners.last += 1;
             listeners.last
         };
-        Events { bus, owner, is_news: Arc::default() }
+        Events {
+            bus,
+            owner,
+            is_news: Arc::default(),
+        }
     }
 
     /// Has `listener` called with each event of that name; the number ends it ([`Events::off`]).
@@ -54,7 +60,11 @@ impl Events {
         let mut listeners = self.bus.lock();
         listeners.last += 1;
         let number = listeners.last;
-        listeners.by_name.entry(name.to_owned()).or_default().push((number, self.owner, Arc::new(listener)));
+        listeners.by_name.entry(name.to_owned()).or_default().push((
+            number,
+            self.owner,
+            Arc::new(listener),
+        ));
         self.is_news.store(true, Ordering::Relaxed);
         number
     }
@@ -69,15 +79,31 @@ impl Events {
     pub fn emit(&self, name: &str, event: impl Into<Value>) {
         let event = event.into();
         // Called without the lock, for listeners may listen and emit.
-        let listeners = self.bus.lock().by_name.get(name).cloned().unwrap_or_default();
-        listeners.iter().for_each(|(_, _, listener)| tell(listener, name, &event));
+        let listeners = self
+            .bus
+            .lock()
+            .by_name
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
+        listeners
+            .iter()
+            .for_each(|(_, _, listener)| tell(listener, name, &event));
     }
 
     /// Tells the listeners of this registration of an event of the runtime: each registration hears of it by itself.
     pub(super) fn happened(&self, event: &Value) {
         let name = event["type"].as_str().unwrap_or_default();
-        let listeners = self.bus.lock().by_name.get(name).cloned().unwrap_or_default();
-        let own = listeners.iter().filter(|(_, owner, _)| *owner == self.owner);
+        let listeners = self
+            .bus
+            .lock()
+            .by_name
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
+        let own = listeners
+            .iter()
+            .filter(|(_, owner, _)| *owner == self.owner);
         own.for_each(|(_, _, listener)| tell(listener, name, event));
     }
 
@@ -87,9 +113,19 @@ impl Events {
             return None;
         }
         let listeners = self.bus.lock();
-        let is_own = |listeners: &[(u64, u64, Listener)]| listeners.iter().any(|(_, owner, _)| *owner == self.owner);
-        let own = listeners.by_name.iter().filter(|(_, listeners)| is_own(listeners));
-        Some(own.map(|(name, _)| name.clone()).collect::<BTreeSet<_>>().into_iter().collect())
+        let is_own = |listeners: &[(u64, u64, Listener)]| {
+            listeners.iter().any(|(_, owner, _)| *owner == self.owner)
+        };
+        let own = listeners
+            .by_name
+            .iter()
+            .filter(|(_, listeners)| is_own(listeners));
+        Some(
+            own.map(|(name, _)| name.clone())
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
+        )
     }
 
     /// Ends all subscriptions of the registration.
@@ -100,8 +136,9 @@ impl Events {
     fn retain(&self, keep: impl Fn(u64, u64) -> bool) {
         let mut gone = Vec::new();
         for known in self.bus.lock().by_name.values_mut() {
-            let (kept, ended): (Vec<_>, Vec<_>) =
-                std::mem::take(known).into_iter().partition(|(number, owner, _)| keep(*number, *owner));
+            let (kept, ended): (Vec<_>, Vec<_>) = std::mem::take(known)
+                .into_iter()
+                .partition(|(number, owner, _)| keep(*number, *owner));
             *known = kept;
             gone.extend(ended);
         }
@@ -114,6 +151,11 @@ impl Events {
 fn tell(listener: &Listener, name: &str, event: &Value) {
     if let Err(panic) = panics::catch(|| listener(event)) {
         let message = format!("a listener to the event {name} failed: {panic}");
-        panics::log(&LogLine { level: LogLevel::Error, message, target: None, fields: JsonObject::new() });
+        panics::log(&LogLine {
+            level: LogLevel::Error,
+            message,
+            target: None,
+            fields: JsonObject::new(),
+        });
     }
 }

@@ -25,7 +25,9 @@ impl Conversation {
     /// The messages now.
     pub fn next_messages(&self) -> Vec<Value> {
         let mut messages = self.base.clone();
-        self.events.iter().for_each(|event| apply(&mut messages, event));
+        self.events
+            .iter()
+            .for_each(|event| apply(&mut messages, event));
         messages
     }
 
@@ -36,11 +38,16 @@ impl Conversation {
     /// It is about another conversation than this one.
     pub(super) fn hear(&mut self, news: News) -> Result<(), ToolError> {
         if let Some(base) = news.base {
-            *self = Conversation { base, events: Vec::new() };
+            *self = Conversation {
+                base,
+                events: Vec::new(),
+            };
         }
         if let Some(Splice { of, parts }) = news.splice {
             let mut known = std::mem::take(&mut self.base);
-            std::mem::take(&mut self.events).iter().for_each(|event| apply(&mut known, event));
+            std::mem::take(&mut self.events)
+                .iter()
+                .for_each(|event| apply(&mut known, event));
             let unlike = || ToolError::new("gdn and the library do not know the same conversation");
             if known.len() != of {
                 return Err(unlike());
@@ -68,7 +75,11 @@ impl Conversation {
 /// Lays a change over messages.
 fn apply(messages: &mut Vec<Value>, event: &Value) {
     let target = event.get("targetId");
-    let at = target.and_then(|id| messages.iter().position(|message| message.get("id") == Some(id)));
+    let at = target.and_then(|id| {
+        messages
+            .iter()
+            .position(|message| message.get("id") == Some(id))
+    });
     let message = || event.get("message").cloned().unwrap_or_default();
     match (event.get("type").and_then(Value::as_str), at) {
         (Some("append"), _) => messages.push(message()),
@@ -89,14 +100,24 @@ mod tests {
     fn changes_are_laid_over_what_was_there() {
         let mut conversation = Conversation::default();
         let message = |id: &str| json!({"id": id});
-        conversation.hear(News { base: Some(vec![message("a"), message("b")]), ..News::default() }).unwrap();
+        conversation
+            .hear(News {
+                base: Some(vec![message("a"), message("b")]),
+                ..News::default()
+            })
+            .unwrap();
         let events = vec![
             json!({"type": "append", "message": message("c")}),
             json!({"type": "remove", "targetId": "a"}),
             json!({"type": "replace", "targetId": "b", "message": message("d")}),
             json!({"type": "remove", "targetId": "nobody"}),
         ];
-        conversation.hear(News { events, ..News::default() }).unwrap();
+        conversation
+            .hear(News {
+                events,
+                ..News::default()
+            })
+            .unwrap();
         assert_eq!(conversation.next_messages(), [message("d"), message("c")]);
         conversation.push(json!({"type": "truncate"}));
         assert_eq!(conversation.next_messages(), [] as [Value; 0]);
@@ -107,14 +128,46 @@ mod tests {
     fn a_turn_begins_with_what_the_last_one_came_to() {
         let message = |id: &str| json!({"id": id});
         let mut conversation = Conversation::default();
-        conversation.hear(News { base: Some(vec![message("a"), message("b")]), ..News::default() }).unwrap();
+        conversation
+            .hear(News {
+                base: Some(vec![message("a"), message("b")]),
+                ..News::default()
+            })
+            .unwrap();
         let events = vec![json!({"type": "append", "message": message("c")})];
-        conversation.hear(News { events, ..News::default() }).unwrap();
-        let parts = || vec![Part::Known(0, 1), Part::New(message("x")), Part::New(message("y")), Part::Known(2, 3)];
+        conversation
+            .hear(News {
+                events,
+                ..News::default()
+            })
+            .unwrap();
+        let parts = || {
+            vec![
+                Part::Known(0, 1),
+                Part::New(message("x")),
+                Part::New(message("y")),
+                Part::Known(2, 3),
+            ]
+        };
         let splice = |of| Some(Splice { of, parts: parts() });
-        conversation.hear(News { splice: splice(3), ..News::default() }).unwrap();
-        assert_eq!(conversation.base_messages(), ["a", "x", "y", "c"].map(message));
+        conversation
+            .hear(News {
+                splice: splice(3),
+                ..News::default()
+            })
+            .unwrap();
+        assert_eq!(
+            conversation.base_messages(),
+            ["a", "x", "y", "c"].map(message)
+        );
         assert!(conversation.events().is_empty());
-        assert!(conversation.hear(News { splice: splice(3), ..News::default() }).is_err());
+        assert!(
+            conversation
+                .hear(News {
+                    splice: splice(3),
+                    ..News::default()
+                })
+                .is_err()
+        );
     }
 }

@@ -25,7 +25,12 @@ struct Waiting {
 
 impl Heard {
     /// Puts down an event for `session`.
-    pub(super) fn put(self: &Arc<Self>, session: Arc<Session>, event: Value, threads: &Arc<Threads>) {
+    pub(super) fn put(
+        self: &Arc<Self>,
+        session: Arc<Session>,
+        event: Value,
+        threads: &Arc<Threads>,
+    ) {
         let mut waiting = self.lock();
         if waiting.events.len() >= MOST {
             return;

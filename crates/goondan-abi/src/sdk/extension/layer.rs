@@ -11,7 +11,8 @@ use super::session::Session;
 use super::{Means, request};
 use crate::sdk::context::{Logger, ToolContext};
 use crate::wire::{
-    AgentRequest, Changes, Ended, JsonObject, LayerRun, NextRequest, SendRequest, ToolError, Wrapped, code, operation,
+    AgentRequest, Changes, Ended, JsonObject, LayerRun, NextRequest, SendRequest, ToolError,
+    Wrapped, code, operation,
 };
 
 /// Makes the ids of messages differ.
@@ -54,7 +55,11 @@ impl<'a> LayerContext<'a> {
         let mut known = JsonObject::new();
         known.insert("metadata".to_owned(), Value::Object(metadata.clone()));
         known.extend(args.clone().map(|args| ("args".to_owned(), args)));
-        known.extend(tool_catalog.as_deref().map(|catalog| ("toolCatalog".to_owned(), names(catalog))));
+        known.extend(
+            tool_catalog
+                .as_deref()
+                .map(|catalog| ("toolCatalog".to_owned(), names(catalog))),
+        );
         LayerContext {
             session,
             base,
@@ -97,7 +102,9 @@ impl<'a> LayerContext<'a> {
 
     /// The input of the turn, around turns and steps.
     pub fn input(&self) -> &str {
-        self.field("inputEvent")["input"].as_str().unwrap_or_default()
+        self.field("inputEvent")["input"]
+            .as_str()
+            .unwrap_or_default()
     }
 
     /// The tool, around a tool call.
@@ -132,7 +139,10 @@ impl<'a> LayerContext<'a> {
     /// The conversation with what this layer has emitted, around turns and steps.
     pub fn conversation(&self) -> Conversation {
         let mut conversation = self.session.conversation().clone();
-        self.emitted.iter().cloned().for_each(|event| conversation.push(event));
+        self.emitted
+            .iter()
+            .cloned()
+            .for_each(|event| conversation.push(event));
         conversation
     }
 
@@ -149,12 +159,15 @@ impl<'a> LayerContext<'a> {
         }
         let kind = event["type"].as_str().unwrap_or_default().to_owned();
         if !["append", "replace", "remove", "truncate"].contains(&kind.as_str()) {
-            return Err(wrong("a message event is an append, a replace, a remove or a truncate"));
+            return Err(wrong(
+                "a message event is an append, a replace, a remove or a truncate",
+            ));
         }
         if kind == "append" || kind == "replace" {
             let target = event["targetId"].clone();
             let message = &mut event["message"];
-            let has_data = message["data"]["role"].is_string() && !message["data"]["content"].is_null();
+            let has_data =
+                message["data"]["role"].is_string() && !message["data"]["content"].is_null();
             if !has_data {
                 return Err(wrong("a message needs `data: {role, content}`"));
             }
@@ -162,7 +175,11 @@ impl<'a> LayerContext<'a> {
                 message["data"]["content"] = json!([{"type": "text", "text": text}]);
             }
             if message["id"].is_null() {
-                message["id"] = if target.is_string() { target } else { self.new_id().into() };
+                message["id"] = if target.is_string() {
+                    target
+                } else {
+                    self.new_id().into()
+                };
             }
             if message["metadata"].is_null() {
                 message["metadata"] = json!({});
@@ -178,7 +195,9 @@ impl<'a> LayerContext<'a> {
     ///
     /// As [`LayerContext::emit`].
     pub fn append(&mut self, role: &str, text: impl Into<String>) -> Result<(), ToolError> {
-        self.emit(json!({"type": "append", "message": {"data": {"role": role, "content": text.into()}}}))
+        self.emit(
+            json!({"type": "append", "message": {"data": {"role": role, "content": text.into()}}}),
+        )
     }
 
     /// Asks another agent and waits for its answer, around turns and steps: `{target, response}`.
@@ -204,7 +223,10 @@ impl<'a> LayerContext<'a> {
     /// # Errors
     ///
     /// What it wraps has failed, or was run already.
-    #[expect(clippy::should_implement_trait, reason = "it is what all languages call it, and no iterator")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it is what all languages call it, and no iterator"
+    )]
     pub fn next(&mut self) -> Result<Value, ToolError> {
         if std::mem::replace(&mut self.has_next, true) {
             let error = ToolError::new("`next` was called a second time").code(code::NEXT);
@@ -215,11 +237,20 @@ impl<'a> LayerContext<'a> {
         let changes = self.changes();
         let asked = self.ask(
             operation::LAYER_NEXT,
-            &NextRequest { changes, state: self.session.state.news(), listens: self.session.listens() },
+            &NextRequest {
+                changes,
+                state: self.session.state.news(),
+                listens: self.session.listens(),
+            },
         )?;
-        let Wrapped { result, metadata, news } = serde_json::from_value(asked)?;
+        let Wrapped {
+            result,
+            metadata,
+            news,
+        } = serde_json::from_value(asked)?;
         self.session.hear(news)?;
-        self.known.insert("metadata".to_owned(), Value::Object(metadata.clone()));
+        self.known
+            .insert("metadata".to_owned(), Value::Object(metadata.clone()));
         self.metadata = metadata;
         Ok(result)
     }
@@ -231,8 +262,19 @@ impl<'a> LayerContext<'a> {
         };
         let (state, listens) = (self.session.state.news(), self.session.listens());
         match returned {
-            Ok(result) => Ended { result, changes: self.changes(), state, listens, error: None },
-            Err(error) => Ended { error: Some(error), state, listens, ..Ended::default() },
+            Ok(result) => Ended {
+                result,
+                changes: self.changes(),
+                state,
+                listens,
+                error: None,
+            },
+            Err(error) => Ended {
+                error: Some(error),
+                state,
+                listens,
+                ..Ended::default()
+            },
         }
     }
 
@@ -254,17 +296,29 @@ impl<'a> LayerContext<'a> {
                 fields.insert(name.to_owned(), value);
             }
         }
-        Changes { fields, events: std::mem::take(&mut self.emitted) }
+        Changes {
+            fields,
+            events: std::mem::take(&mut self.emitted),
+        }
     }
 
     fn new_id(&self) -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis());
         let number = EMITTED.fetch_add(1, Ordering::Relaxed);
-        format!("{}-{}-{now}-{number}", self.session.told.extension, self.turn_id())
+        format!(
+            "{}-{}-{now}-{number}",
+            self.session.told.extension,
+            self.turn_id()
+        )
     }
 }
 
 /// What tells the items of a catalog apart.
 fn names(catalog: &[Value]) -> Value {
-    catalog.iter().map(|item| json!({"name": item["name"]})).collect()
+    catalog
+        .iter()
+        .map(|item| json!({"name": item["name"]}))
+        .collect()
 }

@@ -25,7 +25,9 @@ use super::operations::Operations;
 use super::threads::Threads;
 use serde_json::Value;
 
-use crate::wire::{CallContext, CallRequest, Ended, ExtensionMessage, LayerRun, Register, ToolError};
+use crate::wire::{
+    CallContext, CallRequest, Ended, ExtensionMessage, LayerRun, Register, ToolError,
+};
 
 /// Registers the layers and tools of an extension, once for each conversation.
 pub type RegisterFn = fn(&mut ExtensionApi) -> Result<(), ToolError>;
@@ -49,13 +51,23 @@ pub(super) struct Means {
 impl Means {
     /// A context for code that runs on behalf of `context`.
     pub(super) fn context(self, mut request: CallRequest) -> ToolContext {
-        ToolContext::of_call(self.call, &mut request, self.cancellation, (self.host, self.operations))
+        ToolContext::of_call(
+            self.call,
+            &mut request,
+            self.cancellation,
+            (self.host, self.operations),
+        )
     }
 }
 
 impl Extension {
     pub(super) fn new(register: RegisterFn) -> Self {
-        Extension { register, sessions: Mutex::default(), buses: Buses::default(), heard: Arc::default() }
+        Extension {
+            register,
+            sessions: Mutex::default(),
+            buses: Buses::default(),
+            heard: Arc::default(),
+        }
     }
 
     /// A registration is no longer wanted.
@@ -104,7 +116,12 @@ impl Extension {
         let (state, listens) = (session.state.news(), session.listens());
         self.lock().insert(number, Arc::new(session));
         match serde_json::to_value(registered) {
-            Ok(result) => Ended { result, state, listens, ..Ended::default() },
+            Ok(result) => Ended {
+                result,
+                state,
+                listens,
+                ..Ended::default()
+            },
             Err(error) => failed(error.into()),
         }
     }
@@ -121,14 +138,20 @@ impl Extension {
 
 /// An end without a result.
 fn failed(error: ToolError) -> Ended {
-    Ended { error: Some(error), ..Ended::default() }
+    Ended {
+        error: Some(error),
+        ..Ended::default()
+    }
 }
 
 /// The call that stands behind a registration or a run of a layer, as far as contexts show it.
 fn request(register: &Register, run: Option<&LayerRun>) -> CallRequest {
     let text = |name: &str| {
         let field = run.and_then(|run| run.context.get(name));
-        field.and_then(|field| field.as_str()).unwrap_or_default().to_owned()
+        field
+            .and_then(|field| field.as_str())
+            .unwrap_or_default()
+            .to_owned()
     };
     CallRequest {
         tool: register.extension.clone(),

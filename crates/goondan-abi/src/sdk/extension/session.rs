@@ -15,7 +15,8 @@ use crate::sdk::handler::Run;
 use crate::wire::{CallRequest, Ended, LayerRun, News, Register, ToolError};
 
 /// A layer.
-pub(super) type LayerFn = Box<dyn Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync>;
+pub(super) type LayerFn =
+    Box<dyn Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync>;
 
 /// The buses of the conversations, by agent and key; a bus lasts as long as somebody holds it.
 #[derive(Default)]
@@ -49,9 +50,25 @@ impl Drop for Session {
 }
 
 impl Session {
-    pub(super) fn new(told: Register, state: State, events: Events, layers: Vec<LayerFn>, tools: Vec<Tool>) -> Self {
-        let tools = tools.into_iter().map(|tool| (tool.export.name, tool.run)).collect();
-        Session { told, state, events, layers, tools, conversation: Mutex::default() }
+    pub(super) fn new(
+        told: Register,
+        state: State,
+        events: Events,
+        layers: Vec<LayerFn>,
+        tools: Vec<Tool>,
+    ) -> Self {
+        let tools = tools
+            .into_iter()
+            .map(|tool| (tool.export.name, tool.run))
+            .collect();
+        Session {
+            told,
+            state,
+            events,
+            layers,
+            tools,
+            conversation: Mutex::default(),
+        }
     }
 
     pub(super) fn layer(&self, mut run: LayerRun, means: Means) -> Ended {
@@ -68,15 +85,25 @@ impl Session {
 
     pub(super) fn call(&self, mut request: CallRequest, means: Means) -> Ended {
         let Some(tool) = self.tools.get(&request.export) else {
-            return failed(ToolError::new(format!("the extension has no tool `{}`", request.export)));
+            return failed(ToolError::new(format!(
+                "the extension has no tool `{}`",
+                request.export
+            )));
         };
         let arguments = std::mem::take(&mut request.arguments);
         let outcome = tool.run(means.context(request), arguments);
         let ended = match outcome {
-            Ok(output) => Ended { result: output.output, ..Ended::default() },
+            Ok(output) => Ended {
+                result: output.output,
+                ..Ended::default()
+            },
             Err(error) => failed(error),
         };
-        Ended { state: self.state.news(), listens: self.events.news(), ..ended }
+        Ended {
+            state: self.state.news(),
+            listens: self.events.news(),
+            ..ended
+        }
     }
 
     /// Something happened to which it listens.
@@ -96,6 +123,8 @@ impl Session {
     }
 
     pub(super) fn conversation(&self) -> MutexGuard<'_, Conversation> {
-        self.conversation.lock().unwrap_or_else(PoisonError::into_inner)
+        self.conversation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

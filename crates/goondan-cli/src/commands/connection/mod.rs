@@ -80,16 +80,31 @@ struct Found {
 impl Place {
     /// The options, each with a space before it, with which another command means the same connections.
     fn options(&self) -> String {
-        let project = self.project.given().map(|path| retyped::option("--project", &path.to_string_lossy()));
-        let swarm = self.swarm.as_deref().map(|name| retyped::option("--swarm", name));
-        [project.unwrap_or_default(), swarm.unwrap_or_default(), retyped::state_root()].concat()
+        let project = self
+            .project
+            .given()
+            .map(|path| retyped::option("--project", &path.to_string_lossy()));
+        let swarm = self
+            .swarm
+            .as_deref()
+            .map(|name| retyped::option("--swarm", name));
+        [
+            project.unwrap_or_default(),
+            swarm.unwrap_or_default(),
+            retyped::state_root(),
+        ]
+        .concat()
     }
 
     fn find(&self, state_root: &StateRoot, output: &Output) -> Result<Found, CliError> {
         let path: PathBuf = self.project.find(output)?;
         let (bundle, swarm) = project::chosen_swarm(&path, self.swarm.as_deref(), output)?;
         let workspace = state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]);
-        Ok(Found { bundle, swarm, workspace })
+        Ok(Found {
+            bundle,
+            swarm,
+            workspace,
+        })
     }
 }
 
@@ -99,21 +114,33 @@ impl Found {
     }
 
     fn connection(&self, name: &str) -> Result<&Arc<Resource<Connection>>, CliError> {
-        self.all().find(|connection| connection.id.name == name).ok_or_else(|| {
-            let names: Vec<&str> = self.all().map(|connection| connection.id.name.as_str()).collect();
-            let message = format!("The swarm {} has no connection `{}`.", self.swarm.name, shown::line(name));
-            let unknown = CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message);
-            match names.is_empty() {
-                true => unknown.suggest("It has none at all. Add a document of `kind: Connection`."),
-                false => unknown.suggest(format!("Its connections are: {}.", names.join(", "))),
-            }
-        })
+        self.all()
+            .find(|connection| connection.id.name == name)
+            .ok_or_else(|| {
+                let names: Vec<&str> = self
+                    .all()
+                    .map(|connection| connection.id.name.as_str())
+                    .collect();
+                let message = format!(
+                    "The swarm {} has no connection `{}`.",
+                    self.swarm.name,
+                    shown::line(name)
+                );
+                let unknown = CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message);
+                match names.is_empty() {
+                    true => {
+                        unknown.suggest("It has none at all. Add a document of `kind: Connection`.")
+                    }
+                    false => unknown.suggest(format!("Its connections are: {}.", names.join(", "))),
+                }
+            })
     }
 
     fn bound(&self, connection: &Resource<Connection>) -> Result<Bound, CliError> {
         Bound::without_values(&self.bundle, connection).ok_or_else(|| {
             let message = format!("`{}` is not there.", connection.spec.connector);
-            CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message).suggest("Name a Connector of the project.")
+            CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message)
+                .suggest("Name a Connector of the project.")
         })
     }
 
@@ -123,7 +150,11 @@ impl Found {
 }
 
 /// Looks after connections.
-pub(crate) fn run(args: &ConnectionArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(
+    args: &ConnectionArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     match &args.command {
         ConnectionCommand::List(place) => list::run(place, state_root, output),
         ConnectionCommand::Approve(args) => approve(args, state_root, output),
@@ -142,8 +173,13 @@ fn approve(args: &ApproveArgs, state_root: &StateRoot, output: &Output) -> Resul
     }
     let is_new = found.shelf(&connection.id.name).approve(sender)?;
     if output.json {
-        return output.json_line(&json!({"connection": args.name, "sender": sender, "isNew": is_new}));
+        return output
+            .json_line(&json!({"connection": args.name, "sender": sender, "isNew": is_new}));
     }
-    let words = if is_new { "may write from now on" } else { "was let in before" };
+    let words = if is_new {
+        "may write from now on"
+    } else {
+        "was let in before"
+    };
     output.note(&format!("{} {words}.", shown::line(sender)))
 }

@@ -25,18 +25,27 @@ pub(super) struct TestArgs {
 }
 
 /// Shows the route of an event.
-pub(super) fn run(args: &TestArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(
+    args: &TestArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let found = args.place.find(state_root, output)?;
     let connection = found.connection(&args.name)?;
     let bound = found.bound(connection)?;
     let wrong = |problem: String| {
-        CliError::usage(problem).suggest("Write it as `--event '{\"text\": \"Hi\", \"properties\": {\"a\": \"b\"}}'`.")
+        CliError::usage(problem)
+            .suggest("Write it as `--event '{\"text\": \"Hi\", \"properties\": {\"a\": \"b\"}}'`.")
     };
     let given = args.event.as_deref().map(serde_json::from_str).transpose();
     let given = given.map_err(|error| wrong(format!("The event is not JSON: {error}.")))?;
     let event = sample(&bound, given.as_ref()).map_err(wrong)?;
     let route = route(&bound.ingress, &event);
-    let entry = found.bundle.swarms()[&found.swarm].spec.entry_agent.name.clone();
+    let entry = found.bundle.swarms()[&found.swarm]
+        .spec
+        .entry_agent
+        .name
+        .clone();
     let agent = route.agent.clone().unwrap_or(entry);
     if output.json {
         return output.json_pretty(&json!({
@@ -54,8 +63,15 @@ fn tell(event: &Event, route: &Route, agent: &str, output: &Output) -> Result<()
     };
     output.line(&format!("event     {}", shown::line(&event.name)))?;
     for (name, value) in &event.properties {
-        output.line(&format!("          {} = {}", shown::line(name), shown::line(value)))?;
+        output.line(&format!(
+            "          {} = {}",
+            shown::line(name),
+            shown::line(value)
+        ))?;
     }
     output.line(&format!("matches   {rule}"))?;
-    output.line(&format!("goes to   {}", shown::line(format!("{agent}:{}", route.instance_key))))
+    output.line(&format!(
+        "goes to   {}",
+        shown::line(format!("{agent}:{}", route.instance_key))
+    ))
 }

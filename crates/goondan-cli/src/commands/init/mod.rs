@@ -52,7 +52,11 @@ pub(crate) struct InitArgs {
 }
 
 /// Writes a project that validates and runs as it is.
-pub(crate) fn run(args: &InitArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(
+    args: &InitArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let name = name(args)?;
     let files = args.template.files(&name);
     if !args.force {
@@ -87,9 +91,19 @@ fn beside_others(
     output: &Output,
 ) -> Result<Vec<&'static str>, CliError> {
     let project = goondan::load(folder);
-    let is_ours = |problem: &&Diagnostic| files.iter().any(|file| problem.file.as_deref() == Some(file.path));
-    let errors = project.diagnostics.iter().filter(|problem| problem.is_error());
-    if let Some(foreign) = errors.filter(|problem| !is_ours(problem)).find_map(|problem| problem.file.as_deref()) {
+    let is_ours = |problem: &&Diagnostic| {
+        files
+            .iter()
+            .any(|file| problem.file.as_deref() == Some(file.path))
+    };
+    let errors = project
+        .diagnostics
+        .iter()
+        .filter(|problem| problem.is_error());
+    if let Some(foreign) = errors
+        .filter(|problem| !is_ours(problem))
+        .find_map(|problem| problem.file.as_deref())
+    {
         let yellow = style::WARNING;
         output.note(&format!(
             "{yellow}warning{yellow:#}: `{}` was there before, and has a name by which it becomes part of the project.\n  \
@@ -98,7 +112,11 @@ fn beside_others(
         ))?;
     }
     let wants = Trust::new(state_root, false).open_wants(&project)?;
-    Ok(if wants.is_empty() { Vec::new() } else { vec!["trust"] })
+    Ok(if wants.is_empty() {
+        Vec::new()
+    } else {
+        vec!["trust"]
+    })
 }
 
 /// The given name, which must be right, or one made from the folder's name.
@@ -111,7 +129,10 @@ fn name(args: &InitArgs) -> Result<String, CliError> {
         };
     }
     let absolute = std::path::absolute(&args.folder)?;
-    let folder = absolute.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let folder = absolute
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     Ok(name_from(folder))
 }
 
@@ -124,12 +145,24 @@ pub(super) fn is_name(text: &str) -> bool {
 /// The nearest right name; `my-swarm` where nothing of `text` can be used.
 fn name_from(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
-    let hyphenated: String = lower.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let words: Vec<&str> = hyphenated.split('-').filter(|word| !word.is_empty()).collect();
+    let hyphenated: String = lower
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    let words: Vec<&str> = hyphenated
+        .split('-')
+        .filter(|word| !word.is_empty())
+        .collect();
     let joined = words.join("-");
-    let mut name = joined.trim_start_matches(|c: char| !c.is_ascii_lowercase()).to_owned();
+    let mut name = joined
+        .trim_start_matches(|c: char| !c.is_ascii_lowercase())
+        .to_owned();
     name.truncate(NAME_LIMIT);
-    if is_name(&name) { name } else { "my-swarm".to_owned() }
+    if is_name(&name) {
+        name
+    } else {
+        "my-swarm".to_owned()
+    }
 }
 
 /// Whether there is nothing in the folder yet that somebody else may have put there.
@@ -141,16 +174,26 @@ fn holds_nothing(folder: &Path) -> bool {
 fn trust(folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     match TrustList::of(state_root).add(folder) {
         Ok(_) => Ok(()),
-        Err(error) => output.note(&format!("The project was not noted as trusted: {error}.", error = reason(&error))),
+        Err(error) => output.note(&format!(
+            "The project was not noted as trusted: {error}.",
+            error = reason(&error)
+        )),
     }
 }
 
 /// Refuses a folder that can't be made because a file has its name, or that of one above it.
 fn refuse_file(folder: &Path) -> Result<(), CliError> {
-    match folder.ancestors().find(|path| path.symlink_metadata().is_ok()).filter(|path| !path.is_dir()) {
+    match folder
+        .ancestors()
+        .find(|path| path.symlink_metadata().is_ok())
+        .filter(|path| !path.is_dir())
+    {
         None => Ok(()),
-        Some(file) => Err(CliError::configuration(format!("`{}` is not a folder.", file.display()))
-            .suggest("Choose another name for the folder of the project.")),
+        Some(file) => Err(CliError::configuration(format!(
+            "`{}` is not a folder.",
+            file.display()
+        ))
+        .suggest("Choose another name for the folder of the project.")),
     }
 }
 
@@ -159,8 +202,11 @@ fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
     let mut names = manifests.chain(files.iter().map(|file| file.path));
     match names.find(|name| *name != GITIGNORE && folder.join(name).exists()) {
         None => Ok(()),
-        Some(name) => Err(CliError::configuration(format!("`{}` exists already.", folder.join(name).display()))
-            .suggest("Choose another folder, or overwrite what is there with `--force`.")),
+        Some(name) => Err(CliError::configuration(format!(
+            "`{}` exists already.",
+            folder.join(name).display()
+        ))
+        .suggest("Choose another folder, or overwrite what is there with `--force`.")),
     }
 }
 
@@ -179,16 +225,25 @@ fn write(folder: &Path, file: &File) -> Result<(), CliError> {
         true => std::fs::write(&path, added(std::fs::read(&path)?, &file.text)),
         false => std::fs::write(&path, &file.text),
     };
-    std::fs::create_dir_all(parent).and_then(|()| write()).map_err(|error| {
-        CliError::configuration(format!("`{}` can't be written: {error}.", path.display(), error = reason(&error)))
+    std::fs::create_dir_all(parent)
+        .and_then(|()| write())
+        .map_err(|error| {
+            CliError::configuration(format!(
+                "`{}` can't be written: {error}.",
+                path.display(),
+                error = reason(&error)
+            ))
             .suggest("Choose a folder that you may write to.")
-    })
+        })
 }
 
 /// `content` with those lines of `more` behind it that it has not.
 fn added(mut content: Vec<u8>, more: &str) -> Vec<u8> {
     let text = String::from_utf8_lossy(&content).into_owned();
-    for line in more.lines().filter(|line| !text.lines().any(|known| known.trim() == *line)) {
+    for line in more
+        .lines()
+        .filter(|line| !text.lines().any(|known| known.trim() == *line))
+    {
         if content.last().is_some_and(|last| *last != b'\n') {
             content.push(b'\n');
         }
@@ -199,37 +254,64 @@ fn added(mut content: Vec<u8>, more: &str) -> Vec<u8> {
 }
 
 fn git_init(folder: &Path) -> Result<(), CliError> {
-    let status = Command::new("git").args(["init", "--quiet"]).current_dir(folder).stdin(Stdio::null()).status();
+    let status = Command::new("git")
+        .args(["init", "--quiet"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => {
-            Err(CliError::failure(Code::GIT_ERROR, format!("`git init` failed ({status}); the files are written.")))
-        }
+        Ok(status) => Err(CliError::failure(
+            Code::GIT_ERROR,
+            format!("`git init` failed ({status}); the files are written."),
+        )),
         Err(error) => Err(CliError::failure(
             Code::GIT_ERROR,
-            format!("git can't be run: {error}; the files are written.", error = reason(&error)),
+            format!(
+                "git can't be run: {error}; the files are written.",
+                error = reason(&error)
+            ),
         )
         .suggest("Install git, or leave `--git` out.")),
     }
 }
 
-fn report(args: &InitArgs, name: &str, files: &[File], next: Vec<&str>, output: &Output) -> Result<(), CliError> {
+fn report(
+    args: &InitArgs,
+    name: &str,
+    files: &[File],
+    next: Vec<&str>,
+    output: &Output,
+) -> Result<(), CliError> {
     let paths: Vec<&str> = files.iter().map(|file| file.path).collect();
     let template = args.template.name();
     if output.json {
-        return output.json_pretty(&json!({ "name": name, "template": template, "path": args.folder, "files": paths }));
+        return output.json_pretty(
+            &json!({ "name": name, "template": template, "path": args.folder, "files": paths }),
+        );
     }
     let good = style::GOOD;
     let place = shown::line(quoted(&args.folder.to_string_lossy())).to_string();
-    let what = if args.folder == Path::new(".") { name.to_owned() } else { place.clone() };
-    output.line(&format!("{good}Created{good:#} {what} from the template {template}, {} files:", paths.len()))?;
+    let what = if args.folder == Path::new(".") {
+        name.to_owned()
+    } else {
+        place.clone()
+    };
+    output.line(&format!(
+        "{good}Created{good:#} {what} from the template {template}, {} files:",
+        paths.len()
+    ))?;
     for path in &paths {
         output.line(&format!("  {path}"))?;
     }
     let has_cases = paths.iter().any(|path| path.ends_with(".case.yaml"));
     let next = next.into_iter().chain(has_cases.then_some("test"));
-    let next: String = next.map(|command| format!("\n  gdn {command} {place}")).collect();
-    output.line(&format!("\nNext:\n  gdn validate {place}{next}\n  gdn run {place} --input \"Hello\""))
+    let next: String = next
+        .map(|command| format!("\n  gdn {command} {place}"))
+        .collect();
+    output.line(&format!(
+        "\nNext:\n  gdn validate {place}{next}\n  gdn run {place} --input \"Hello\""
+    ))
 }
 
 /// `text` as one word of a shell.

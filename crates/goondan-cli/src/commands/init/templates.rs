@@ -48,7 +48,8 @@ macro_rules! files {
 
 const DEFAULT: &[(&str, &str)] =
     files!("default": "goondan.yaml", "agents.yaml", "prompts/assistant.md", "script.yaml");
-const MULTI_AGENT: &[(&str, &str)] = files!("multi-agent": "goondan.yaml", "agents.yaml", "script.yaml");
+const MULTI_AGENT: &[(&str, &str)] =
+    files!("multi-agent": "goondan.yaml", "agents.yaml", "script.yaml");
 const REPOSITORY: &[(&str, &str)] = files!(
     "repository":
     "goondan.yaml",
@@ -127,6 +128,12 @@ impl Template {
             Template::Service => SERVICE,
             Template::Minimal => MINIMAL,
         };
-        files.iter().map(|&(path, text)| File { path, text: text.replace(NAME, name) }).collect()
+        files
+            .iter()
+            .map(|&(path, text)| File {
+                path,
+                text: text.replace(NAME, name),
+            })
+            .collect()
     }
 }

@@ -31,8 +31,13 @@ pub(super) struct AdoptArgs {
 }
 
 /// Makes a workspace that of a project. What the project has kept until now is put aside.
-pub(super) async fn run(args: &AdoptArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (bundle, swarm) = project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
+pub(super) async fn run(
+    args: &AdoptArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    let (bundle, swarm) =
+        project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
     let swarm = &bundle.swarms()[&swarm];
     let (from, adopted) = match args.store.database()? {
         Some(database) => {
@@ -51,17 +56,27 @@ pub(super) async fn run(args: &AdoptArgs, state_root: &StateRoot, output: &Outpu
     let own = state_root.workspace_of(&bundle, swarm);
     if output.json {
         let aside = aside.map(|workspace| workspace.id);
-        return output.json_pretty(&json!({ "workspace": own.id, "adopted": from.id, "aside": aside }));
+        return output
+            .json_pretty(&json!({ "workspace": own.id, "adopted": from.id, "aside": aside }));
     }
-    output.line(&format!("The workspace `{}` is now that of this project: `{}`.", from.id, own.id))?;
+    output.line(&format!(
+        "The workspace `{}` is now that of this project: `{}`.",
+        from.id, own.id
+    ))?;
     match aside {
-        Some(aside) => output.line(&format!("What it had kept until now is in the workspace `{}`.", aside.id)),
+        Some(aside) => output.line(&format!(
+            "What it had kept until now is in the workspace `{}`.",
+            aside.id
+        )),
         None => Ok(()),
     }
 }
 
 fn refused(error: &AdoptError) -> CliError {
-    let refused = CliError::failure(Code::WORKSPACE_ERROR, format!("{}.", in_sentence_case(&error.to_string())));
+    let refused = CliError::failure(
+        Code::WORKSPACE_ERROR,
+        format!("{}.", in_sentence_case(&error.to_string())),
+    );
     match error {
         AdoptError::Workspace(error) => not_opened(error),
         AdoptError::Held(error) => store::unusable(error),

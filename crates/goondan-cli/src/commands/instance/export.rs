@@ -36,7 +36,11 @@ pub(super) struct ExportArgs {
 }
 
 /// Writes conversations. A running swarm may go on meanwhile.
-pub(super) async fn run(args: &ExportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: &ExportArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let scope = args.scope.scope(false, state_root, output)?;
     let database = args.store.database()?;
     let all = instances::all(database.as_ref(), state_root, &scope).await?;
@@ -53,24 +57,36 @@ pub(super) async fn run(args: &ExportArgs, state_root: &StateRoot, output: &Outp
             let written = write_file(database.as_ref(), &found, &mask, path).await;
             written.map_err(|error| reading::in_writing(path, error))?;
             let exported = found.iter().map(Found::name).collect::<Vec<_>>().join(", ");
-            output.note(&format!("Exported {} to {}.", shown::line(exported), shown::line(path.display())))
+            output.note(&format!(
+                "Exported {} to {}.",
+                shown::line(exported),
+                shown::line(path.display())
+            ))
         }
     }
 }
 
 fn chosen(args: &ExportArgs, scope: &Scope, all: Vec<Found>) -> Result<Vec<Found>, CliError> {
     if let Some(name) = &args.name {
-        return Ok(vec![instances::choose(&all, name)?.ok_or_else(|| instances::unknown(scope, name))?]);
+        return Ok(vec![
+            instances::choose(&all, name)?.ok_or_else(|| instances::unknown(scope, name))?,
+        ]);
     }
     // Names are unique in a workspace alone.
     let mut names: Vec<String> = all.iter().map(Found::name).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(CliError::usage(format!("Several workspaces have an instance `{}`.", pair[0]))
-            .suggest("Choose a workspace with `--workspace`; `gdn instance list` shows which there are.")),
-        None if all.is_empty() => {
-            Err(CliError::failure(Code::INSTANCE_NOT_FOUND, format!("There are no instances{}.", instances::of(scope))))
-        }
+        Some(pair) => Err(CliError::usage(format!(
+            "Several workspaces have an instance `{}`.",
+            pair[0]
+        ))
+        .suggest(
+            "Choose a workspace with `--workspace`; `gdn instance list` shows which there are.",
+        )),
+        None if all.is_empty() => Err(CliError::failure(
+            Code::INSTANCE_NOT_FOUND,
+            format!("There are no instances{}.", instances::of(scope)),
+        )),
         None => Ok(all),
     }
 }
@@ -78,13 +94,26 @@ fn chosen(args: &ExportArgs, scope: &Scope, all: Vec<Found>) -> Result<Vec<Found
 /// What the process and the `.env` files of the project (else of this folder) say: values of variables that are named like
 /// secrets are masked.
 fn environment(scope: &Scope) -> Result<goondan::spec::Environment, CliError> {
-    let folder = if let Scope::Project(root, _) = scope { root } else { Path::new(".") };
-    goondan::environment(folder, None).map_err(|diagnostic| CliError::configuration(diagnostic.message))
+    let folder = if let Scope::Project(root, _) = scope {
+        root
+    } else {
+        Path::new(".")
+    };
+    goondan::environment(folder, None)
+        .map_err(|diagnostic| CliError::configuration(diagnostic.message))
 }
 
 /// The file is there as a whole or not at all.
-async fn write_file(database: Option<&Database>, found: &[Found], mask: &Mask, path: &Path) -> Result<(), CliError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+async fn write_file(
+    database: Option<&Database>,
+    found: &[Found],
+    mask: &Mask,
+    path: &Path,
+) -> Result<(), CliError> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let unwritten = |error: io::Error| reading::unwritable(path, &error);
     if path.is_dir() {
         return Err(unwritten(io::ErrorKind::IsADirectory.into()));
@@ -106,15 +135,25 @@ async fn write_all(
     for found in found {
         let text = match database {
             Some(database) => {
-                let looking = database.look(&found.workspace).await.map_err(|error| store::unusable(&error))?;
-                looking.export(&found.summary.id, mask).await.map_err(|error| store::failed(&error))?
+                let looking = database
+                    .look(&found.workspace)
+                    .await
+                    .map_err(|error| store::unusable(&error))?;
+                looking
+                    .export(&found.summary.id, mask)
+                    .await
+                    .map_err(|error| store::failed(&error))?
             }
             None => {
                 let mut text = Vec::new();
-                found.workspace.export(&found.summary.id, mask, &mut text)?.then_some(text)
+                found
+                    .workspace
+                    .export(&found.summary.id, mask, &mut text)?
+                    .then_some(text)
             }
         };
-        let gone = || instances::unknown(&Scope::Workspace(found.workspace.id.clone()), &found.name());
+        let gone =
+            || instances::unknown(&Scope::Workspace(found.workspace.id.clone()), &found.name());
         out.write_all(&text.ok_or_else(gone)?)?;
     }
     Ok(out.flush()?)

@@ -39,13 +39,19 @@ pub(super) struct ImportArgs {
 
 fn instance_id(text: &str) -> Result<InstanceId, String> {
     match text.split_once(':') {
-        Some((agent, key)) if !agent.is_empty() && !key.is_empty() => Ok(InstanceId::new(agent, key)),
+        Some((agent, key)) if !agent.is_empty() && !key.is_empty() => {
+            Ok(InstanceId::new(agent, key))
+        }
         _ => Err("write it as AGENT:KEY".to_owned()),
     }
 }
 
 /// Imports conversations into a workspace that no swarm holds.
-pub(super) async fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: &ImportArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let database = args.store.database()?;
     let workspace = workspace(args, database.as_ref(), state_root, output).await?;
     state_root.prepare_or_warn();
@@ -55,24 +61,38 @@ pub(super) async fn run(args: &ImportArgs, state_root: &StateRoot, output: &Outp
     };
     let imported = match &database {
         Some(database) => {
-            let holding = database.hold(&workspace).await.map_err(|error| store::unusable(&error))?;
-            holding.import(args.target.clone(), &mut input).await.map_err(ImportFailed::from)
+            let holding = database
+                .hold(&workspace)
+                .await
+                .map_err(|error| store::unusable(&error))?;
+            holding
+                .import(args.target.clone(), &mut input)
+                .await
+                .map_err(ImportFailed::from)
         }
         None => workspace.import(args.target.clone(), &mut input).await,
     };
     let imported = imported.map_err(|error| failed(&error))?;
     let ids: Vec<String> = imported.iter().map(|meta| meta.id().to_string()).collect();
     if output.json {
-        return output.json_pretty(&serde_json::json!({"workspace": workspace.id, "imported": ids}));
+        return output
+            .json_pretty(&serde_json::json!({"workspace": workspace.id, "imported": ids}));
     }
-    output.note(&format!("Imported {} into {}.", shown::line(ids.join(", ")), shown::line(&workspace.id)))
+    output.note(&format!(
+        "Imported {} into {}.",
+        shown::line(ids.join(", ")),
+        shown::line(&workspace.id)
+    ))
 }
 
 fn file(path: &Path) -> Result<File, CliError> {
     let what = format!("The file `{}`", path.display());
     // A folder can be opened, too, and is found out when it is read.
     match path.is_dir() {
-        true => Err(reading::unreadable(&what, &io::ErrorKind::IsADirectory.into())),
+        true => Err(reading::unreadable(
+            &what,
+            &io::ErrorKind::IsADirectory.into(),
+        )),
         false => reading::open(path, &what),
     }
 }
@@ -86,8 +106,10 @@ async fn workspace(
     if let Some(id) = &args.workspace {
         let workspace = state_root.workspace(id);
         if workspace.id != *id {
-            return Err(CliError::usage(format!("`{id}` is not a valid workspace id."))
-                .suggest(format!("Its id would be `{}`.", workspace.id)));
+            return Err(
+                CliError::usage(format!("`{id}` is not a valid workspace id."))
+                    .suggest(format!("Its id would be `{}`.", workspace.id)),
+            );
         }
         return Ok(workspace);
     }
@@ -96,8 +118,15 @@ async fn workspace(
         return Ok(state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]));
     }
     let ids = match database {
-        Some(database) => database.workspaces().await.map_err(|error| store::unusable(&error))?,
-        None => state_root.workspaces()?.into_iter().map(|workspace| workspace.id).collect(),
+        Some(database) => database
+            .workspaces()
+            .await
+            .map_err(|error| store::unusable(&error))?,
+        None => state_root
+            .workspaces()?
+            .into_iter()
+            .map(|workspace| workspace.id)
+            .collect(),
     };
     match ids.as_slice() {
         [only] => Ok(state_root.workspace(only)),
@@ -110,7 +139,10 @@ async fn workspace(
 }
 
 fn failed(error: &ImportFailed) -> CliError {
-    let refused = CliError::failure(error.code(), format!("{}.", in_sentence_case(&error.to_string())));
+    let refused = CliError::failure(
+        error.code(),
+        format!("{}.", in_sentence_case(&error.to_string())),
+    );
     match error {
         ImportFailed::Workspace(error) => not_opened(error),
         ImportFailed::Import(ImportError::Exists(_)) => refused

@@ -68,17 +68,28 @@ impl From<&Found> for Row {
 /// The folder of the project that it belongs to, where that is known.
 fn project(found: &Found) -> Option<PathBuf> {
     // A note that can't be read is no reason to show nothing.
-    found.workspace.owner().ok().flatten().map(|owner| owner.path)
+    found
+        .workspace
+        .owner()
+        .ok()
+        .flatten()
+        .map(|owner| owner.path)
 }
 
 /// Lists conversations.
-pub(super) async fn run(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: &ListArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
     let mut found = instances::all(args.store.database()?.as_ref(), state_root, &scope).await?;
     if let Some(agent) = &args.agent {
         found.retain(|found| found.summary.id.agent == *agent);
     }
-    let limit = args.limit.unwrap_or(if args.all { usize::MAX } else { LIMIT });
+    let limit = args
+        .limit
+        .unwrap_or(if args.all { usize::MAX } else { LIMIT });
     let hidden = found.len().saturating_sub(limit);
     found.truncate(limit);
     if output.json {
@@ -91,7 +102,10 @@ pub(super) async fn run(args: &ListArgs, state_root: &StateRoot, output: &Output
         output.line(&line)?;
     }
     if hidden > 0 {
-        output.note(&format!("{hidden} more; `--limit {}` shows them.", limit + hidden))?;
+        output.note(&format!(
+            "{hidden} more; `--limit {}` shows them.",
+            limit + hidden
+        ))?;
     }
     Ok(())
 }
@@ -105,16 +119,32 @@ fn nothing(scope: &Scope) -> String {
 }
 
 fn table(found: &[Found], with_projects: bool) -> Table {
-    let mut heads = vec!["INSTANCE", "WORKSPACE", "STATUS", "MESSAGES", "CREATED", "UPDATED"];
+    let mut heads = vec![
+        "INSTANCE",
+        "WORKSPACE",
+        "STATUS",
+        "MESSAGES",
+        "CREATED",
+        "UPDATED",
+    ];
     heads.extend(with_projects.then_some("PROJECT"));
     let mut table = Table::new(&heads);
     for found in found {
         let summary = &found.summary;
         let (created, updated) = (local(summary.created_at), local(summary.updated_at));
         let messages = summary.messages.to_string();
-        let mut row =
-            vec![found.name(), found.workspace.id.clone(), summary.status.clone(), messages, created, updated];
-        row.extend(with_projects.then(|| project(found).map_or("-".to_owned(), |path| path.display().to_string())));
+        let mut row = vec![
+            found.name(),
+            found.workspace.id.clone(),
+            summary.status.clone(),
+            messages,
+            created,
+            updated,
+        ];
+        row.extend(
+            with_projects
+                .then(|| project(found).map_or("-".to_owned(), |path| path.display().to_string())),
+        );
         table.row(row);
     }
     table
@@ -122,5 +152,8 @@ fn table(found: &[Found], with_projects: bool) -> Table {
 
 /// A moment as the person at this machine reads it.
 pub(crate) fn local(moment: DateTime<Utc>) -> String {
-    moment.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string()
+    moment
+        .with_timezone(&Local)
+        .format("%Y-%m-%d %H:%M:%S")
+        .to_string()
 }

@@ -78,11 +78,14 @@ impl Which {
 
 /// A workspace that a command needs for itself can't be opened.
 pub(super) fn not_opened(error: &OpenWorkspaceError) -> CliError {
-    let refused = CliError::failure(Code::WORKSPACE_ERROR, format!("{}.", in_sentence_case(&error.to_string())));
+    let refused = CliError::failure(
+        Code::WORKSPACE_ERROR,
+        format!("{}.", in_sentence_case(&error.to_string())),
+    );
     match error {
-        OpenWorkspaceError::Locked(LockError::Held { .. }) => {
-            refused.suggest("Nothing was changed. Wait until that process has ended, or end it with Ctrl-C.")
-        }
+        OpenWorkspaceError::Locked(LockError::Held { .. }) => refused.suggest(
+            "Nothing was changed. Wait until that process has ended, or end it with Ctrl-C.",
+        ),
         _ => refused,
     }
 }
@@ -90,11 +93,17 @@ pub(super) fn not_opened(error: &OpenWorkspaceError) -> CliError {
 /// A message of a library as a sentence.
 pub(super) fn in_sentence_case(message: &str) -> String {
     let mut characters = message.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+    characters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(characters).collect()
+    })
 }
 
 /// Looks at conversations on disk, or goes on with one.
-pub(crate) fn run(args: &InstanceArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(
+    args: &InstanceArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     match &args.command {
         InstanceCommand::List(args) => super::block_on(list::run(args, state_root, output)),
         InstanceCommand::Show(args) => super::block_on(show::run(args, state_root, output)),

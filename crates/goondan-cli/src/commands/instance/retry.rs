@@ -5,7 +5,9 @@ use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use goondan::{StateRoot, Workspace};
 
-use crate::commands::run::{Asked, Elsewhere, OnInterrupt, Session, Signals, View, not_accepted, watched};
+use crate::commands::run::{
+    Asked, Elsewhere, OnInterrupt, Session, Signals, View, not_accepted, watched,
+};
 use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, Scope};
@@ -32,11 +34,20 @@ pub(super) struct RetryArgs {
 }
 
 /// Starts the events of a conversation again whose turns failed: where the swarm runs already, or in one that it starts.
-pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: &RetryArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     watched(async |signals| start(args, signals, state_root, output).await).await
 }
 
-async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn start(
+    args: &RetryArgs,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let project = args.project.find(output)?;
     let launch = Launch {
         project: &project,
@@ -55,7 +66,11 @@ async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, outpu
         Err(not_started) => return Err(not_started.into()),
     };
     let dir = session.swarm.workspace_dir();
-    let id = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let id = dir
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
+        .to_owned();
     let retried = match failed_events(args, &Workspace { id, dir }, state_root).await {
         Ok((id, events)) if events.is_empty() => nothing_failed(&id, output).map(|()| None),
         Ok((id, events)) => retry_all(&mut session, &id, &events, output).await,
@@ -69,7 +84,10 @@ async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, outpu
 }
 
 fn nothing_failed(id: &InstanceId, output: &Output) -> Result<(), CliError> {
-    output.note(&format!("{} has no failed events, so there is nothing to retry.", shown::line(id)))
+    output.note(&format!(
+        "{} has no failed events, so there is nothing to retry.",
+        shown::line(id)
+    ))
 }
 
 /// The same in the process that runs the swarm.
@@ -85,7 +103,11 @@ async fn retry_there(
     }
     let mut failed = Failed::default();
     for event in &events {
-        let mut view = if output.json { View::silent() } else { View::text(output) };
+        let mut view = if output.json {
+            View::silent()
+        } else {
+            View::text(output)
+        };
         let ended = there.retry(&id, event, &mut view).await?;
         view.end(&ended.result)?;
         if output.json {
@@ -121,16 +143,28 @@ async fn failed_events(
     let database = args.start.store.database()?;
     let all = instances::all(database.as_ref(), state_root, &scope).await?;
     let found = instances::choose(&all, &args.name)?;
-    let id = found.ok_or_else(|| instances::unknown(&scope, &args.name))?.summary.id;
+    let id = found
+        .ok_or_else(|| instances::unknown(&scope, &args.name))?
+        .summary
+        .id;
     let letters = match (&args.event, database) {
         (Some(event), _) => return Ok((id, vec![event.clone()])),
         (None, None) => workspace.dead_letters(&id)?,
         (None, Some(database)) => {
-            let looking = database.look(workspace).await.map_err(|error| store::unusable(&error))?;
-            looking.dead_letters(&id).await.map_err(|error| store::failed(&error))?
+            let looking = database
+                .look(workspace)
+                .await
+                .map_err(|error| store::unusable(&error))?;
+            looking
+                .dead_letters(&id)
+                .await
+                .map_err(|error| store::failed(&error))?
         }
     };
-    Ok((id, letters.into_iter().map(|letter| letter.event.id).collect()))
+    Ok((
+        id,
+        letters.into_iter().map(|letter| letter.event.id).collect(),
+    ))
 }
 
 /// One event after the other; the error is that of the last turn that failed again.
@@ -146,8 +180,14 @@ async fn retry_all(
             break;
         }
         let turn = session.swarm.retry(id, event).await.map_err(not_accepted)?;
-        let mut view = if output.json { View::silent() } else { View::text(output) };
-        let mut followed = session.follow_turn(turn, &mut view, OnInterrupt::Finish).await?;
+        let mut view = if output.json {
+            View::silent()
+        } else {
+            View::text(output)
+        };
+        let mut followed = session
+            .follow_turn(turn, &mut view, OnInterrupt::Finish)
+            .await?;
         view.end(&followed.result)?;
         session.follow_chain(&mut followed, &mut view).await?;
         let error = turn_error(&followed.result).or_else(|| followed.later_error.take());

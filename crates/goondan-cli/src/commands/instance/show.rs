@@ -40,14 +40,27 @@ struct Shown {
     letters: Vec<DeadLetter>,
 }
 
-fn look_at_files(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<Shown, CliError> {
+fn look_at_files(
+    args: &ShowArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Shown, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let found = instances::choose(&instances::in_files(state_root, &scope)?, name)?
         .ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &found.summary.id;
     let (messages, warnings) = found.workspace.conversation(id)?;
-    let (effects, letters) = (found.workspace.unfinished(id)?, found.workspace.dead_letters(id)?);
-    Ok(Shown { found, messages, warnings, effects, letters })
+    let (effects, letters) = (
+        found.workspace.unfinished(id)?,
+        found.workspace.dead_letters(id)?,
+    );
+    Ok(Shown {
+        found,
+        messages,
+        warnings,
+        effects,
+        letters,
+    })
 }
 
 async fn look_into(
@@ -60,16 +73,40 @@ async fn look_into(
     let all = instances::in_database(database, state_root, &scope).await?;
     let found = instances::choose(&all, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &found.summary.id;
-    let looking = database.look(&found.workspace).await.map_err(|error| store::unusable(&error))?;
-    let read =
-        async { Ok((looking.conversation(id).await?, looking.unfinished(id).await?, looking.dead_letters(id).await?)) };
+    let looking = database
+        .look(&found.workspace)
+        .await
+        .map_err(|error| store::unusable(&error))?;
+    let read = async {
+        Ok((
+            looking.conversation(id).await?,
+            looking.unfinished(id).await?,
+            looking.dead_letters(id).await?,
+        ))
+    };
     let (messages, effects, letters) = read.await.map_err(|error| store::failed(&error))?;
-    Ok(Shown { found, messages, warnings: Vec::new(), effects, letters })
+    Ok(Shown {
+        found,
+        messages,
+        warnings: Vec::new(),
+        effects,
+        letters,
+    })
 }
 
 /// Shows a conversation.
-pub(super) async fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let Shown { found, mut messages, warnings, effects, letters } = match args.store.database()? {
+pub(super) async fn run(
+    args: &ShowArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    let Shown {
+        found,
+        mut messages,
+        warnings,
+        effects,
+        letters,
+    } = match args.store.database()? {
         Some(database) => look_into(&database, args, state_root, output).await?,
         None => look_at_files(args, state_root, output)?,
     };
@@ -89,7 +126,9 @@ pub(super) async fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output
         output.note(&format!("warning: {}", shown::line(warning)))?;
     }
     heading(&found, output)?;
-    messages.iter().try_for_each(|message| show(message, output))?;
+    messages
+        .iter()
+        .try_for_each(|message| show(message, output))?;
     unfinished::show_effects(&effects, output)?;
     unfinished::show_dead_letters(&found, &letters, output)
 }
@@ -114,9 +153,15 @@ fn show(message: &Message, output: &Output) -> Result<(), CliError> {
             Part::Text { text } => text.clone(),
             Part::ToolCall(call) => format!("→ {} {}", call.tool_name, call.input),
             Part::ToolResult(result) => format!("← {} {}", result.tool_name, outcome(result)),
-            Part::File(file) => format!("({}, {} characters of Base64)", file.media_type, file.data.len()),
+            Part::File(file) => format!(
+                "({}, {} characters of Base64)",
+                file.media_type,
+                file.data.len()
+            ),
         };
-        let text = shown::lines(text).to_string().replace('\n', "\n            ");
+        let text = shown::lines(text)
+            .to_string()
+            .replace('\n', "\n            ");
         output.line(&format!("{name}{role:<11}{name:#} {text}"))?;
     }
     Ok(())

@@ -66,7 +66,9 @@ pub(crate) async fn run(args: &SelfArgs, output: &Output) -> Result<(), CliError
     let good = style::GOOD;
     output.line(&match (is_newer, updated) {
         (_, true) => format!("{good}Updated{good:#} gdn {installed} to {newest}."),
-        (true, false) => format!("gdn {newest} is there, and this is {installed}. `gdn self update` installs it."),
+        (true, false) => format!(
+            "gdn {newest} is there, and this is {installed}. `gdn self update` installs it."
+        ),
         (false, _) => format!("gdn {installed} is up to date: the newest version is {newest}."),
     })
 }

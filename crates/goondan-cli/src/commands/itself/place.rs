@@ -13,9 +13,11 @@ use crate::exit::CliError;
 const RECEIPT: &str = "share/gdn/receipt.json";
 /// What installs and updates a program that nobody else takes care of.
 #[cfg(not(windows))]
-const INSTALLER: &str = "curl -fsSL https://github.com/goondan/gdn/releases/latest/download/install.sh | sh";
+const INSTALLER: &str =
+    "curl -fsSL https://github.com/goondan/gdn/releases/latest/download/install.sh | sh";
 #[cfg(windows)]
-const INSTALLER: &str = "irm https://github.com/goondan/gdn/releases/latest/download/install.ps1 | iex";
+const INSTALLER: &str =
+    "irm https://github.com/goondan/gdn/releases/latest/download/install.ps1 | iex";
 
 /// What an installer has done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,13 +45,22 @@ impl Place {
     /// This program's; an error that says how to update it where no installer has installed it.
     pub(super) fn find() -> Result<Place, CliError> {
         let binary = std::env::current_exe().and_then(|path| path.canonicalize());
-        let binary = binary.map_err(|error| failed(format!("It can't be told where this program is: {error}.")))?;
-        let prefix = binary.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_owned();
+        let binary = binary
+            .map_err(|error| failed(format!("It can't be told where this program is: {error}.")))?;
+        let prefix = binary
+            .parent()
+            .and_then(Path::parent)
+            .unwrap_or(Path::new("/"))
+            .to_owned();
         let text = fs::read(prefix.join(RECEIPT)).ok();
         let receipt = text.and_then(|text| serde_json::from_slice::<Receipt>(&text).ok());
         // Somebody else may have put a program there later.
         match receipt.filter(|receipt| receipt.version == env!("CARGO_PKG_VERSION")) {
-            Some(receipt) => Ok(Place { binary, prefix, receipt }),
+            Some(receipt) => Ok(Place {
+                binary,
+                prefix,
+                receipt,
+            }),
             None => Err(elsewhere(&binary, &prefix)),
         }
     }
@@ -58,7 +69,10 @@ impl Place {
     pub(super) fn note(&self, version: String) -> std::io::Result<()> {
         let path = self.prefix.join(RECEIPT);
         let new = path.with_extension("new");
-        let receipt = Receipt { version, ..self.receipt.clone() };
+        let receipt = Receipt {
+            version,
+            ..self.receipt.clone()
+        };
         fs::write(&new, serde_json::to_string_pretty(&receipt)? + "\n")?;
         fs::rename(new, path)
     }
@@ -67,12 +81,14 @@ impl Place {
 fn elsewhere(binary: &Path, prefix: &Path) -> CliError {
     let shown = binary.display();
     match way(binary, has_wheel(prefix)) {
-        Some((who, command)) => {
-            CliError::configuration(format!("{who} has installed {shown}, so {who} has to update it."))
-                .suggest(format!("Type `{command}`."))
-        }
+        Some((who, command)) => CliError::configuration(format!(
+            "{who} has installed {shown}, so {who} has to update it."
+        ))
+        .suggest(format!("Type `{command}`.")),
         None => CliError::configuration(format!("No installer has left a receipt for {shown}."))
-            .suggest(format!("Update it the way it was installed, or install it by `{INSTALLER}`.")),
+            .suggest(format!(
+                "Update it the way it was installed, or install it by `{INSTALLER}`."
+            )),
     }
 }
 
@@ -80,28 +96,64 @@ fn elsewhere(binary: &Path, prefix: &Path) -> CliError {
 fn way(binary: &Path, has_wheel: bool) -> Option<(&'static str, &'static str)> {
     let parts: Vec<&OsStr> = binary.iter().collect();
     let follow = |names: &[&str]| {
-        parts.windows(names.len()).any(|part| part == names.iter().map(OsStr::new).collect::<Vec<_>>())
+        parts
+            .windows(names.len())
+            .any(|part| part == names.iter().map(OsStr::new).collect::<Vec<_>>())
     };
     let rows: [(bool, &str, &str); 8] = [
-        (follow(&["node_modules"]), "npm", "npm install --global @goondan/gdn@latest"),
+        (
+            follow(&["node_modules"]),
+            "npm",
+            "npm install --global @goondan/gdn@latest",
+        ),
         (follow(&["Cellar"]), "Homebrew", "brew upgrade gdn"),
         (follow(&["nix", "store"]), "Nix", "nix profile upgrade gdn"),
-        (follow(&["uv", "tools"]), "uv", "uv tool upgrade goondan-gdn"),
+        (
+            follow(&["uv", "tools"]),
+            "uv",
+            "uv tool upgrade goondan-gdn",
+        ),
         (follow(&["pipx"]), "pipx", "pipx upgrade goondan-gdn"),
-        (has_wheel, "pip", "python -m pip install --upgrade goondan-gdn"),
-        (follow(&[".cargo", "bin"]), "cargo", "git pull && cargo install --path crates/goondan-cli"),
-        (follow(&["target"]), "cargo", "git pull && cargo build -p goondan-cli"),
+        (
+            has_wheel,
+            "pip",
+            "python -m pip install --upgrade goondan-gdn",
+        ),
+        (
+            follow(&[".cargo", "bin"]),
+            "cargo",
+            "git pull && cargo install --path crates/goondan-cli",
+        ),
+        (
+            follow(&["target"]),
+            "cargo",
+            "git pull && cargo build -p goondan-cli",
+        ),
     ];
-    rows.into_iter().find(|(fits, ..)| *fits).map(|(_, who, command)| (who, command))
+    rows.into_iter()
+        .find(|(fits, ..)| *fits)
+        .map(|(_, who, command)| (who, command))
 }
 
 /// Whether pip has left its notes below `prefix`.
 fn has_wheel(prefix: &Path) -> bool {
-    let pythons = fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut packages = pythons.map(|python| python.join("site-packages")).chain([prefix.join("Lib/site-packages")]);
+    let pythons = fs::read_dir(prefix.join("lib"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let mut packages = pythons
+        .map(|python| python.join("site-packages"))
+        .chain([prefix.join("Lib/site-packages")]);
     packages.any(|folder| {
-        let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        names.map(|name| name.to_string_lossy().into_owned()).any(|name| name.starts_with("goondan_gdn-"))
+        let names = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name());
+        names
+            .map(|name| name.to_string_lossy().into_owned())
+            .any(|name| name.starts_with("goondan_gdn-"))
     })
 }
 
@@ -126,9 +178,16 @@ mod tests {
     fn what_pip_has_left_is_seen() {
         let prefix = tempfile::tempdir().unwrap();
         assert!(!has_wheel(prefix.path()));
-        let notes = prefix.path().join("lib/python3.12/site-packages/goondan_gdn-0.1.0.dist-info");
+        let notes = prefix
+            .path()
+            .join("lib/python3.12/site-packages/goondan_gdn-0.1.0.dist-info");
         fs::create_dir_all(notes).unwrap();
         assert!(has_wheel(prefix.path()));
-        assert!(way(Path::new("/venv/bin/gdn"), true).unwrap().1.contains("pip install"));
+        assert!(
+            way(Path::new("/venv/bin/gdn"), true)
+                .unwrap()
+                .1
+                .contains("pip install")
+        );
     }
 }

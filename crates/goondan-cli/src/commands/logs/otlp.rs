@@ -12,13 +12,16 @@ use crate::output::Output;
 /// instead, one a line.
 pub(super) async fn send(events: &[RuntimeEvent], output: &Output) -> Result<(), CliError> {
     let settings = Settings::read(|name| std::env::var(name).ok());
-    let settings = settings.ok_or_else(|| CliError::configuration("OTEL_SDK_DISABLED switches telemetry off."))?;
+    let settings = settings
+        .ok_or_else(|| CliError::configuration("OTEL_SDK_DISABLED switches telemetry off."))?;
     for problem in &settings.problems {
         output.note(&format!("{problem}."))?;
     }
     let requests = requests(events, &settings, &identity(None, &SystemClock));
     if output.json {
-        return requests.iter().try_for_each(|request| output.json_line(request));
+        return requests
+            .iter()
+            .try_for_each(|request| output.json_line(request));
     }
     let endpoint = settings.traces.clone().ok_or_else(no_receiver)?;
     let spans: usize = requests.iter().map(|request| request.spans().count()).sum();
@@ -30,7 +33,10 @@ pub(super) async fn send(events: &[RuntimeEvent], output: &Output) -> Result<(),
 }
 
 /// Posts all of them, and gives back where they went.
-async fn post(endpoint: Endpoint, requests: &[goondan::telemetry::otlp::TracesRequest]) -> Result<String, CliError> {
+async fn post(
+    endpoint: Endpoint,
+    requests: &[goondan::telemetry::otlp::TracesRequest],
+) -> Result<String, CliError> {
     let poster = Poster::new(endpoint);
     let place = poster.place();
     let refused = |reason: &str| {
@@ -38,7 +44,10 @@ async fn post(endpoint: Endpoint, requests: &[goondan::telemetry::otlp::TracesRe
             .suggest("Check `OTEL_EXPORTER_OTLP_ENDPOINT`: it names the HTTP port of the receiver, usually 4318.")
     };
     for request in requests {
-        let left_out = poster.post(request).await.map_err(|error| refused(&error.message))?;
+        let left_out = poster
+            .post(request)
+            .await
+            .map_err(|error| refused(&error.message))?;
         if let Some(left_out) = left_out {
             return Err(refused(&left_out.error_message));
         }

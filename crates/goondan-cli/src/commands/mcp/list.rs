@@ -40,11 +40,22 @@ pub(crate) async fn reach(servers: &Servers) -> Vec<Reached> {
     futures::future::join_all(servers.all().map(look)).await
 }
 
-pub(super) async fn run(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: &ListArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let servers = Servers::of(&args.place, args.connect, state_root, output).await?;
     let rows: Vec<Row> = match args.connect {
-        true => reach(&servers).await.into_iter().map(|(tool, look)| Row::reached(tool, look)).collect(),
-        false => servers.all().map(|tool| Row::remembered(&servers, tool)).collect(),
+        true => reach(&servers)
+            .await
+            .into_iter()
+            .map(|(tool, look)| Row::reached(tool, look))
+            .collect(),
+        false => servers
+            .all()
+            .map(|tool| Row::remembered(&servers, tool))
+            .collect(),
     };
     if output.json {
         output.json_pretty(&rows.iter().map(Row::json).collect::<Vec<Value>>())?;
@@ -61,7 +72,10 @@ pub(super) async fn run(args: &ListArgs, state_root: &StateRoot, output: &Output
 
 /// What to do about an error, unless it is what was just done.
 fn suggestion(error: Option<&ToolError>) -> Option<&str> {
-    error?.suggestion.as_deref().filter(|suggestion| !suggestion.contains("gdn mcp list --connect"))
+    error?
+        .suggestion
+        .as_deref()
+        .filter(|suggestion| !suggestion.contains("gdn mcp list --connect"))
 }
 
 /// What is known of a server.
@@ -76,10 +90,20 @@ struct Row {
 impl Row {
     fn reached(tool: Arc<Resource<Tool>>, look: Result<Look, ToolError>) -> Self {
         match look {
-            Ok(Look { catalog, took }) => {
-                Row { tool, catalog: Some(catalog), took_ms: Some(took.as_millis()), error: None, logged_in: None }
-            }
-            Err(error) => Row { tool, catalog: None, took_ms: None, error: Some(error), logged_in: None },
+            Ok(Look { catalog, took }) => Row {
+                tool,
+                catalog: Some(catalog),
+                took_ms: Some(took.as_millis()),
+                error: None,
+                logged_in: None,
+            },
+            Err(error) => Row {
+                tool,
+                catalog: None,
+                took_ms: None,
+                error: Some(error),
+                logged_in: None,
+            },
         }
     }
 
@@ -106,7 +130,10 @@ impl Row {
             (_, Some(error)) => error.message.clone(),
             (Some(catalog), None) => {
                 let speaks = format!("speaks {}", catalog.protocol);
-                let took = self.took_ms.map(|took| format!(", answered in {took} ms")).unwrap_or_default();
+                let took = self
+                    .took_ms
+                    .map(|took| format!(", answered in {took} ms"))
+                    .unwrap_or_default();
                 let (count, tokens) = (catalog.tools.len(), catalog.tokens());
                 format!("{count} tools (about {tokens} tokens), {speaks}{took}")
             }
@@ -121,7 +148,10 @@ impl Row {
     fn show(&self, output: &Output) -> Result<(), CliError> {
         let (name, faint, error) = (style::NAME, style::FAINT, style::ERROR);
         let address = shown::line(self.address()).to_string();
-        output.line(&format!("{name}{}{name:#}  {faint}{address}{faint:#}", shown::line(&self.tool.id.name)))?;
+        output.line(&format!(
+            "{name}{}{name:#}  {faint}{address}{faint:#}",
+            shown::line(&self.tool.id.name)
+        ))?;
         let state = shown::line(self.state()).to_string();
         match self.error {
             Some(_) => output.line(&format!("  {error}{state}{error:#}"))?,
@@ -134,10 +164,16 @@ impl Row {
             let about = listed.export.description.lines().next().unwrap_or_default();
             let about: String = about.chars().take(100).collect();
             let name = format!("{}__{}", self.tool.id.name, listed.export.name);
-            output.line(&format!("    {}  {faint}{}{faint:#}", shown::line(name), shown::line(about)))?;
+            output.line(&format!(
+                "    {}  {faint}{}{faint:#}",
+                shown::line(name),
+                shown::line(about)
+            ))?;
         }
         let notes = self.catalog.iter().flat_map(|catalog| &catalog.notes);
-        notes.into_iter().try_for_each(|note| output.line(&format!("  {}", shown::line(note))))
+        notes
+            .into_iter()
+            .try_for_each(|note| output.line(&format!("  {}", shown::line(note))))
     }
 
     fn json(&self) -> Value {

@@ -20,7 +20,8 @@ use crate::output::{Output, style};
 const BACK: &str = "/callback";
 
 /// What it shows then.
-const DONE: &str = "<!doctype html><title>gdn</title><p>You can close this page and go back to gdn.";
+const DONE: &str =
+    "<!doctype html><title>gdn</title><p>You can close this page and go back to gdn.";
 
 #[derive(Debug, Args)]
 pub(super) struct LoginArgs {
@@ -43,22 +44,49 @@ pub(super) struct LogoutArgs {
     place: Place,
 }
 
-pub(super) async fn run(args: &LoginArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: &LoginArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let servers = Servers::of(&args.place, true, state_root, output).await?;
     let tool = servers.find(&args.name)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();
-    let browser = Browser { listener, port, opens: !args.no_browser, output };
-    servers.tools.login(tool, servers.bundle.root(), &browser).await.map_err(failed)?;
+    let browser = Browser {
+        listener,
+        port,
+        opens: !args.no_browser,
+        output,
+    };
+    servers
+        .tools
+        .login(tool, servers.bundle.root(), &browser)
+        .await
+        .map_err(failed)?;
     let good = style::GOOD;
-    output.line(&format!("{good}Logged in{good:#} to the server of {}.", shown::line(&tool.id)))
+    output.line(&format!(
+        "{good}Logged in{good:#} to the server of {}.",
+        shown::line(&tool.id)
+    ))
 }
 
-pub(super) async fn forget(args: &LogoutArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn forget(
+    args: &LogoutArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let servers = Servers::of(&args.place, false, state_root, output).await?;
     let tool = servers.find(&args.name)?;
-    let was_there = servers.tools.logout(tool, servers.bundle.root()).map_err(failed)?;
-    let words = if was_there { "Logged out of" } else { "Nobody was logged in to" };
+    let was_there = servers
+        .tools
+        .logout(tool, servers.bundle.root())
+        .map_err(failed)?;
+    let words = if was_there {
+        "Logged out of"
+    } else {
+        "Nobody was logged in to"
+    };
     output.line(&format!("{words} the server of {}.", shown::line(&tool.id)))
 }
 
@@ -77,7 +105,10 @@ impl Visitor for Browser<'_> {
     }
 
     async fn visit(&self, page: &str) -> Result<String, String> {
-        let told = self.output.explain(&format!("Log in on this page:\n\n  {}\n", shown::line(page)));
+        let told = self.output.explain(&format!(
+            "Log in on this page:\n\n  {}\n",
+            shown::line(page)
+        ));
         told.map_err(|error| error.message)?;
         if self.opens {
             browser::open(page);
@@ -112,23 +143,40 @@ impl Browser<'_> {
 /// What the page gives back, so that nobody else can end a login.
 fn state_of(address: &str) -> Option<String> {
     let (_, query) = address.split_once('?')?;
-    query.split(['&', '#']).find_map(|field| field.strip_prefix("state=")).map(str::to_owned)
+    query
+        .split(['&', '#'])
+        .find_map(|field| field.strip_prefix("state="))
+        .map(str::to_owned)
 }
 
 /// Answers a request; the target, where it is the one that is waited for.
 async fn answer(client: TcpStream, state: Option<&str>) -> std::io::Result<Option<String>> {
     let mut client = BufReader::new(client);
     let mut line = String::new();
-    let reading = tokio::time::timeout(std::time::Duration::from_secs(5), client.read_line(&mut line));
-    reading.await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
-    let is_ours = |target: &&str| target.starts_with(&format!("{BACK}?")) && state_of(target).as_deref() == state;
+    let reading = tokio::time::timeout(
+        std::time::Duration::from_secs(5),
+        client.read_line(&mut line),
+    );
+    reading
+        .await
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
+    let is_ours = |target: &&str| {
+        target.starts_with(&format!("{BACK}?")) && state_of(target).as_deref() == state
+    };
     let target = line.split(' ').nth(1).filter(is_ours).map(str::to_owned);
-    let (status, body) = if target.is_some() { ("200 OK", DONE) } else { ("404 Not Found", "") };
+    let (status, body) = if target.is_some() {
+        ("200 OK", DONE)
+    } else {
+        ("404 Not Found", "")
+    };
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
     );
-    client.get_mut().write_all(format!("{head}{body}").as_bytes()).await?;
+    client
+        .get_mut()
+        .write_all(format!("{head}{body}").as_bytes())
+        .await?;
     Ok(target)
 }
 

@@ -55,7 +55,11 @@ enum McpCommand {
 }
 
 /// Looks after MCP servers.
-pub(crate) async fn run(args: McpArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: McpArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     match args.command {
         McpCommand::List(args) => list::run(&args, state_root, output).await,
         McpCommand::Import(args) => import::run(&args, output),
@@ -86,7 +90,12 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Those of the project, which must be trusted where `reach` is set: then they are started.
-    async fn of(place: &Place, reach: bool, state_root: &StateRoot, output: &Output) -> Result<Self, CliError> {
+    async fn of(
+        place: &Place,
+        reach: bool,
+        state_root: &StateRoot,
+        output: &Output,
+    ) -> Result<Self, CliError> {
         let trust = Trust::new(state_root, place.trust);
         let path = place.project.find(output)?;
         let (root, bundle, _) = match reach {
@@ -104,7 +113,14 @@ impl Servers {
         is_trusted: bool,
         state_root: &StateRoot,
     ) -> Result<Self, CliError> {
-        let tools = mcp_servers(&bundle, state_root, env_file, is_trusted, sandbox_exec::command()).await;
+        let tools = mcp_servers(
+            &bundle,
+            state_root,
+            env_file,
+            is_trusted,
+            sandbox_exec::command(),
+        )
+        .await;
         let tools = tools.map_err(|problem| CliError {
             suggestion: problem.suggestion.clone(),
             ..CliError::configuration(problem.message)
@@ -114,7 +130,10 @@ impl Servers {
 
     /// The Tools with a server.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Resource<Tool>>> {
-        self.bundle.tools().values().filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)))
+        self.bundle
+            .tools()
+            .values()
+            .filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)))
     }
 
     fn find(&self, name: &str) -> Result<&Arc<Resource<Tool>>, CliError> {
@@ -122,7 +141,9 @@ impl Servers {
             let names: Vec<&str> = self.all().map(|tool| tool.id.name.as_str()).collect();
             let error = CliError::usage(format!("The project has no MCP server `{name}`."));
             error.suggest(match names.is_empty() {
-                true => "A server is a Tool with `spec.mcp`; `gdn mcp import` writes one.".to_owned(),
+                true => {
+                    "A server is a Tool with `spec.mcp`; `gdn mcp import` writes one.".to_owned()
+                }
                 false => format!("Its servers are: {}.", names.join(", ")),
             })
         })
@@ -135,5 +156,8 @@ fn failed(error: ToolError) -> CliError {
     let mut letters = error.message.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     let message: String = first.into_iter().chain(letters).collect();
-    CliError { suggestion: error.suggestion, ..CliError::passed_on(Exit::Failure, code, message) }
+    CliError {
+        suggestion: error.suggestion,
+        ..CliError::passed_on(Exit::Failure, code, message)
+    }
 }

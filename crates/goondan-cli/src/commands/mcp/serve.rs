@@ -30,14 +30,29 @@ pub(crate) struct ServeArgs {
 }
 
 /// Talks to a client until it goes, or a signal comes.
-pub(super) async fn run(args: ServeArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: ServeArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     watched(async |signals| talk(&args, signals, state_root, output).await).await
 }
 
-async fn talk(args: &ServeArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn talk(
+    args: &ServeArgs,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let what = (&args.project, &args.start);
     let session = Session::for_client(what, args.watch, signals, state_root, output).await?;
     let service = session.door.service.clone();
     let talk = mcp::serve(&service, tokio::io::stdin(), tokio::io::stdout());
-    session.attend(talk, |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()), output).await
+    session
+        .attend(
+            talk,
+            |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()),
+            output,
+        )
+        .await
 }

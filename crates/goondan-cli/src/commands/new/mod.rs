@@ -115,18 +115,42 @@ struct ConnectorArgs {
 
 /// Reads the languages that a thing can be written in.
 fn langs(subject: &Subject) -> impl TypedValueParser<Value = Lang> {
-    let values: Vec<PossibleValue> = subject.langs().filter_map(|lang| lang.to_possible_value()).collect();
+    let values: Vec<PossibleValue> = subject
+        .langs()
+        .filter_map(|lang| lang.to_possible_value())
+        .collect();
     PossibleValuesParser::new(values).try_map(|name| Lang::from_str(&name, false))
 }
 
 /// Writes what was asked for.
 pub(crate) fn run(args: &NewArgs, output: &Output) -> Result<(), CliError> {
     let (subject, name, lang, path, sdk) = match &args.what {
-        What::Tool(ToolArgs { name, lang, path, sdk }) => (&TOOL, name, *lang, path, sdk),
-        What::Extension(ExtensionArgs { name, lang, path, sdk }) => (&EXTENSION, name, *lang, path, sdk),
-        What::Connector(ConnectorArgs { name, lang, path, sdk }) => (&CONNECTOR, name, *lang, path, sdk),
+        What::Tool(ToolArgs {
+            name,
+            lang,
+            path,
+            sdk,
+        }) => (&TOOL, name, *lang, path, sdk),
+        What::Extension(ExtensionArgs {
+            name,
+            lang,
+            path,
+            sdk,
+        }) => (&EXTENSION, name, *lang, path, sdk),
+        What::Connector(ConnectorArgs {
+            name,
+            lang,
+            path,
+            sdk,
+        }) => (&CONNECTOR, name, *lang, path, sdk),
     };
-    let wish = Wish { subject, name, lang, path: path.as_deref(), sdk: sdk.as_deref() };
+    let wish = Wish {
+        subject,
+        name,
+        lang,
+        path: path.as_deref(),
+        sdk: sdk.as_deref(),
+    };
     wish.grant(output)
 }
 
@@ -142,16 +166,31 @@ struct Wish<'a> {
 impl Wish<'_> {
     /// Writes the thing with a project around it to try it, and its resource where there is a project already.
     fn grant(&self, output: &Output) -> Result<(), CliError> {
-        let Wish { subject, name, lang, path, .. } = self;
+        let Wish {
+            subject,
+            name,
+            lang,
+            path,
+            ..
+        } = self;
         self.check_name()?;
         // Of a project in this very folder nothing is put before the paths.
-        let project = place::around(output)?.map(|root| root.strip_prefix(".").map(Path::to_owned).unwrap_or(root));
+        let project = place::around(output)?
+            .map(|root| root.strip_prefix(".").map(Path::to_owned).unwrap_or(root));
         let folder = path.map(Path::to_owned).unwrap_or_else(|| {
-            let things = project.as_deref().unwrap_or(Path::new("")).join(subject.folder);
+            let things = project
+                .as_deref()
+                .unwrap_or(Path::new(""))
+                .join(subject.folder);
             things.join(name)
         });
         let sdk = self.dependency(&folder)?;
-        let scaffold = Scaffold { subject, name, lang: *lang, sdk: &sdk };
+        let scaffold = Scaffold {
+            subject,
+            name,
+            lang: *lang,
+            sdk: &sdk,
+        };
         let mut files = scaffold.files(&folder);
         let around = project.and_then(|root| Some((inner(&root, &folder)?, root)));
         let is_in_project = around.is_some();
@@ -162,7 +201,17 @@ impl Wish<'_> {
     }
 
     fn check_name(&self) -> Result<(), CliError> {
-        let Wish { subject: Subject { article, name: what, .. }, name, lang, .. } = self;
+        let Wish {
+            subject:
+                Subject {
+                    article,
+                    name: what,
+                    ..
+                },
+            name,
+            lang,
+            ..
+        } = self;
         if !is_name(name) {
             return Err(CliError::usage(format!("`{name}` can't be the name of {article} {what}."))
                 .suggest("Use lower-case letters, digits and hyphens, a letter first, at most 63 characters."));
@@ -182,14 +231,35 @@ impl Wish<'_> {
             (Lang::Rust, sdk) => sdk::dependency(sdk, folder),
             (_, None) => Ok(String::new()),
             (_, Some(_)) => {
-                let message = format!("`--sdk` is for {} in Rust: others need none.", self.subject.folder);
+                let message = format!(
+                    "`--sdk` is for {} in Rust: others need none.",
+                    self.subject.folder
+                );
                 Err(CliError::usage(message).suggest("Leave `--sdk` out, or use `--lang rust`."))
             }
         }
     }
 
-    fn report(&self, folder: &Path, files: &[File], is_in_project: bool, output: &Output) -> Result<(), CliError> {
-        let Wish { subject: Subject { name: what, input, used_as, folder: list, .. }, name, lang, .. } = self;
+    fn report(
+        &self,
+        folder: &Path,
+        files: &[File],
+        is_in_project: bool,
+        output: &Output,
+    ) -> Result<(), CliError> {
+        let Wish {
+            subject:
+                Subject {
+                    name: what,
+                    input,
+                    used_as,
+                    folder: list,
+                    ..
+                },
+            name,
+            lang,
+            ..
+        } = self;
         let place = quoted(&folder.to_string_lossy());
         let case = quoted(&folder.join(format!("{name}.case.yaml")).to_string_lossy());
         let build = lang.is_built().then(|| format!("gdn build {place}"));
@@ -202,7 +272,9 @@ impl Wish<'_> {
         let next: Vec<String> = build.into_iter().chain(run).collect();
         if output.json {
             let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
-            return output.json_pretty(&json!({ "name": name, "path": folder, "files": paths, "next": next }));
+            return output.json_pretty(
+                &json!({ "name": name, "path": folder, "files": paths, "next": next }),
+            );
         }
         let good = style::GOOD;
         output.line(&format!("{good}Created{good:#} the {what} {name}:"))?;
@@ -211,9 +283,15 @@ impl Wish<'_> {
         }
         output.line(&format!("\nNext:\n  {}", next.join("\n  ")))?;
         if let Some(kind) = used_as.filter(|_| is_in_project) {
-            output.line(&format!("\nAn agent of the project has it once its `{list}` list `- ref: {kind}/{name}`."))?;
+            output.line(&format!(
+                "\nAn agent of the project has it once its `{list}` list `- ref: {kind}/{name}`."
+            ))?;
         }
-        if *lang == Lang::Ts { warn_of_typescript(output) } else { Ok(()) }
+        if *lang == Lang::Ts {
+            warn_of_typescript(output)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -252,8 +330,14 @@ fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
 
 fn write(file: &File) -> Result<(), CliError> {
     let parent = file.path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&file.path, &file.text)).map_err(|error| {
-        CliError::configuration(format!("`{}` can't be written: {error}.", file.path.display(), error = reason(&error)))
+    std::fs::create_dir_all(parent)
+        .and_then(|()| std::fs::write(&file.path, &file.text))
+        .map_err(|error| {
+            CliError::configuration(format!(
+                "`{}` can't be written: {error}.",
+                file.path.display(),
+                error = reason(&error)
+            ))
             .suggest("Choose a folder that you may write to.")
-    })
+        })
 }

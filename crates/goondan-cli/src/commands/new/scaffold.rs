@@ -89,28 +89,47 @@ pub(super) const TOOL: Subject = Subject {
             Lang::Rust,
             &[
                 ("Cargo.toml", CARGO),
-                ("src/lib.rs", include_str!("../../../../goondan-abi/templates/library.rs")),
+                (
+                    "src/lib.rs",
+                    include_str!("../../../../goondan-abi/templates/library.rs"),
+                ),
                 (".gitignore", TARGET),
             ],
         ),
         (
             Lang::C,
             &[
-                ("tool.c", include_str!("../../../../../examples/plugins/c-reverse/reverse.c")),
+                (
+                    "tool.c",
+                    include_str!("../../../../../examples/plugins/c-reverse/reverse.c"),
+                ),
                 ("goondan_plugin.h", HEADER),
                 (".gitignore", LIBRARIES),
             ],
         ),
-        (Lang::Js, &[("tool.mjs", include_str!("../../../templates/tool/tool.mjs"))]),
-        (Lang::Ts, &[("tool.ts", include_str!("../../../templates/tool/tool.ts"))]),
-        (Lang::Python, &[("tool.py", include_str!("../../../templates/tool/tool.py"))]),
+        (
+            Lang::Js,
+            &[("tool.mjs", include_str!("../../../templates/tool/tool.mjs"))],
+        ),
+        (
+            Lang::Ts,
+            &[("tool.ts", include_str!("../../../templates/tool/tool.ts"))],
+        ),
+        (
+            Lang::Python,
+            &[("tool.py", include_str!("../../../templates/tool/tool.py"))],
+        ),
     ],
     project: include_str!("../../../templates/tool/goondan.yaml"),
     script: include_str!("../../../templates/tool/script.yaml"),
     case: include_str!("../../../templates/tool/case.yaml"),
     resource: include_str!("../../../templates/tool/resource.yaml"),
     unbuilt: include_str!("../../../templates/tool/exports.yaml"),
-    filled: &[("__ABOUT__", "Turn text around"), ("__EXPORT__", "reverse"), ("__INPUT__", "Reverse")],
+    filled: &[
+        ("__ABOUT__", "Turn text around"),
+        ("__EXPORT__", "reverse"),
+        ("__INPUT__", "Reverse"),
+    ],
 };
 
 pub(super) const EXTENSION: Subject = Subject {
@@ -124,22 +143,49 @@ pub(super) const EXTENSION: Subject = Subject {
             Lang::Rust,
             &[
                 ("Cargo.toml", CARGO),
-                ("src/lib.rs", include_str!("../../../../goondan-abi/templates/extension.rs")),
+                (
+                    "src/lib.rs",
+                    include_str!("../../../../goondan-abi/templates/extension.rs"),
+                ),
                 (".gitignore", TARGET),
             ],
         ),
         (
             Lang::C,
             &[
-                ("extension.c", include_str!("../../../templates/extension/extension.c")),
-                ("json.h", include_str!("../../../../../examples/plugins/c-layers/json.h")),
+                (
+                    "extension.c",
+                    include_str!("../../../templates/extension/extension.c"),
+                ),
+                (
+                    "json.h",
+                    include_str!("../../../../../examples/plugins/c-layers/json.h"),
+                ),
                 ("goondan_plugin.h", HEADER),
                 (".gitignore", LIBRARIES),
             ],
         ),
-        (Lang::Js, &[("extension.mjs", include_str!("../../../templates/extension/extension.mjs"))]),
-        (Lang::Ts, &[("extension.ts", include_str!("../../../templates/extension/extension.ts"))]),
-        (Lang::Python, &[("extension.py", include_str!("../../../templates/extension/extension.py"))]),
+        (
+            Lang::Js,
+            &[(
+                "extension.mjs",
+                include_str!("../../../templates/extension/extension.mjs"),
+            )],
+        ),
+        (
+            Lang::Ts,
+            &[(
+                "extension.ts",
+                include_str!("../../../templates/extension/extension.ts"),
+            )],
+        ),
+        (
+            Lang::Python,
+            &[(
+                "extension.py",
+                include_str!("../../../templates/extension/extension.py"),
+            )],
+        ),
     ],
     project: include_str!("../../../templates/extension/goondan.yaml"),
     script: include_str!("../../../templates/extension/script.yaml"),
@@ -161,13 +207,34 @@ pub(super) const CONNECTOR: Subject = Subject {
             Lang::Rust,
             &[
                 ("Cargo.toml", CARGO),
-                ("src/lib.rs", include_str!("../../../../goondan-abi/templates/connector.rs")),
+                (
+                    "src/lib.rs",
+                    include_str!("../../../../goondan-abi/templates/connector.rs"),
+                ),
                 (".gitignore", TARGET),
             ],
         ),
-        (Lang::Js, &[("connector.mjs", include_str!("../../../templates/connector/connector.mjs"))]),
-        (Lang::Ts, &[("connector.ts", include_str!("../../../templates/connector/connector.ts"))]),
-        (Lang::Python, &[("connector.py", include_str!("../../../templates/connector/connector.py"))]),
+        (
+            Lang::Js,
+            &[(
+                "connector.mjs",
+                include_str!("../../../templates/connector/connector.mjs"),
+            )],
+        ),
+        (
+            Lang::Ts,
+            &[(
+                "connector.ts",
+                include_str!("../../../templates/connector/connector.ts"),
+            )],
+        ),
+        (
+            Lang::Python,
+            &[(
+                "connector.py",
+                include_str!("../../../templates/connector/connector.py"),
+            )],
+        ),
     ],
     project: include_str!("../../../templates/connector/goondan.yaml"),
     script: include_str!("../../../templates/connector/script.yaml"),
@@ -175,7 +242,10 @@ pub(super) const CONNECTOR: Subject = Subject {
     resource: include_str!("../../../templates/connector/resource.yaml"),
     unbuilt: "",
     // A connector has no parameters of its own.
-    filled: &[("schemars = \"1\"\n", ""), ("serde = { version = \"1\", features = [\"derive\"] }\n", "")],
+    filled: &[
+        ("schemars = \"1\"\n", ""),
+        ("serde = { version = \"1\", features = [\"derive\"] }\n", ""),
+    ],
 };
 
 impl Subject {
@@ -206,34 +276,65 @@ pub(super) struct Scaffold<'a> {
 impl Scaffold<'_> {
     /// The thing itself, with a project around it to try it.
     pub(super) fn files(&self, folder: &Path) -> Vec<File> {
-        let Subject { project, script, case, .. } = self.subject;
+        let Subject {
+            project,
+            script,
+            case,
+            ..
+        } = self.subject;
         let case_file = format!("{}.case.yaml", self.name);
-        let around = [("goondan.yaml", *project), ("script.yaml", *script), (&*case_file, *case)];
+        let around = [
+            ("goondan.yaml", *project),
+            ("script.yaml", *script),
+            (&*case_file, *case),
+        ];
         let files = self.code().iter().copied().chain(around);
-        files.map(|(path, text)| File { path: folder.join(path), text: self.filled(text) }).collect()
+        files
+            .map(|(path, text)| File {
+                path: folder.join(path),
+                text: self.filled(text),
+            })
+            .collect()
     }
 
     /// The resource of the project in `root`, around the thing's folder (relative to it, with `/` between its parts).
     pub(super) fn resource(&self, root: &Path, folder: &str) -> File {
-        let path = root.join(self.subject.folder).join(format!("{}.yaml", self.name));
-        File { path, text: self.filled(self.subject.resource).replace("__FOLDER__", folder) }
+        let path = root
+            .join(self.subject.folder)
+            .join(format!("{}.yaml", self.name));
+        File {
+            path,
+            text: self
+                .filled(self.subject.resource)
+                .replace("__FOLDER__", folder),
+        }
     }
 
     fn code(&self) -> &'static [Template] {
-        self.subject.code.iter().find(|(lang, _)| *lang == self.lang).map_or(&[], |(_, files)| files)
+        self.subject
+            .code
+            .iter()
+            .find(|(lang, _)| *lang == self.lang)
+            .map_or(&[], |(_, files)| files)
     }
 
     fn filled(&self, template: &str) -> String {
         let (name, main) = (self.name, self.code().first().map_or("", |(path, _)| path));
         let (entry, build) = match self.lang {
             Lang::Rust => (format!("target/release/{name}"), RUST_BUILD.to_owned()),
-            Lang::C => (name.to_owned(), format!("[cc, -shared, -fPIC, -I, ., {main}, -o, lib{name}.so]")),
+            Lang::C => (
+                name.to_owned(),
+                format!("[cc, -shared, -fPIC, -I, ., {main}, -o, lib{name}.so]"),
+            ),
             Lang::Js | Lang::Ts | Lang::Python => (main.to_owned(), String::new()),
         };
         let short: String = name.chars().take(NAME_LIMIT - "try-".len()).collect();
         let mut text = template.to_owned();
         if !self.lang.is_built() {
-            for line in ["  build: __BUILD__\n", "  build: {command: __BUILD__, cwd: __FOLDER__}\n"] {
+            for line in [
+                "  build: __BUILD__\n",
+                "  build: {command: __BUILD__, cwd: __FOLDER__}\n",
+            ] {
                 text = text.replace(line, self.subject.unbuilt);
             }
         }

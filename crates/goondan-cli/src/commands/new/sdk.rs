@@ -15,8 +15,11 @@ const NAME: &str = "goondan-abi";
 pub(super) fn dependency(stated: Option<&Path>, tool: &Path) -> Result<String, CliError> {
     let found = match stated {
         Some(stated) => Some(below(stated).ok_or_else(|| {
-            CliError::configuration(format!("The crate `{NAME}` is not in `{}`.", stated.display()))
-                .suggest("`--sdk` takes a checkout of gdn, or the folder of that crate in it.")
+            CliError::configuration(format!(
+                "The crate `{NAME}` is not in `{}`.",
+                stated.display()
+            ))
+            .suggest("`--sdk` takes a checkout of gdn, or the folder of that crate in it.")
         })?),
         None => below(Path::new(BUILT_BESIDE)),
     };
@@ -30,7 +33,9 @@ pub(super) fn dependency(stated: Option<&Path>, tool: &Path) -> Result<String, C
 fn below(folder: &Path) -> Option<PathBuf> {
     let is_crate = |folder: &PathBuf| {
         let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
-        manifest.lines().any(|line| line.replace(' ', "") == format!("name=\"{NAME}\""))
+        manifest
+            .lines()
+            .any(|line| line.replace(' ', "") == format!("name=\"{NAME}\""))
     };
     let candidates = [folder.to_owned(), folder.join("crates").join(NAME)];
     candidates.into_iter().find(is_crate)?.canonicalize().ok()
@@ -42,13 +47,22 @@ fn seen_from(tool: &Path, sdk: &Path) -> String {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let tool = here.ok().map(|here| here.join(tool));
     let inside = checkout.zip(tool.as_deref()).and_then(|(checkout, tool)| {
-        let (down, up) = (sdk.strip_prefix(checkout).ok()?, tool.strip_prefix(checkout).ok()?);
-        let up = up.components().filter(|part| *part != std::path::Component::CurDir);
-        let is_plain = |part: &std::path::Component<'_>| matches!(part, std::path::Component::Normal(_));
+        let (down, up) = (
+            sdk.strip_prefix(checkout).ok()?,
+            tool.strip_prefix(checkout).ok()?,
+        );
+        let up = up
+            .components()
+            .filter(|part| *part != std::path::Component::CurDir);
+        let is_plain =
+            |part: &std::path::Component<'_>| matches!(part, std::path::Component::Normal(_));
         let depth = up.clone().all(|part| is_plain(&part)).then(|| up.count())?;
         Some(Path::new(&"../".repeat(depth)).join(down))
     });
-    inside.unwrap_or_else(|| sdk.to_owned()).to_string_lossy().replace('\\', "/")
+    inside
+        .unwrap_or_else(|| sdk.to_owned())
+        .to_string_lossy()
+        .replace('\\', "/")
 }
 
 fn toml_text(text: &str) -> String {
@@ -62,11 +76,20 @@ mod tests {
     #[test]
     fn the_checkout_of_this_program_is_found() {
         let stated = dependency(None, Path::new("/somewhere/else")).unwrap();
-        assert!(stated.starts_with("path = \"/") && stated.ends_with("/crates/goondan-abi\""), "{stated}");
+        assert!(
+            stated.starts_with("path = \"/") && stated.ends_with("/crates/goondan-abi\""),
+            "{stated}"
+        );
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        assert_eq!(dependency(Some(&checkout), Path::new("/somewhere/else")).unwrap(), stated);
+        assert_eq!(
+            dependency(Some(&checkout), Path::new("/somewhere/else")).unwrap(),
+            stated
+        );
         let inside = checkout.canonicalize().unwrap().join("examples/x");
-        assert_eq!(dependency(None, &inside).unwrap(), "path = \"../../crates/goondan-abi\"");
+        assert_eq!(
+            dependency(None, &inside).unwrap(),
+            "path = \"../../crates/goondan-abi\""
+        );
     }
 
     #[test]

@@ -41,25 +41,46 @@ pub(crate) struct UpdateArgs {
     registry: Option<String>,
 }
 
-pub(super) async fn run(args: &InstallArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: &InstallArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
-    let options = Options { frozen: args.frozen, offline: args.offline, update: Update::Nothing };
+    let options = Options {
+        frozen: args.frozen,
+        offline: args.offline,
+        update: Update::Nothing,
+    };
     let outcome = install_in(&root, args.registry.as_deref(), &options, state_root).await?;
     tell(&outcome, output)
 }
 
-pub(super) async fn update(args: &UpdateArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn update(
+    args: &UpdateArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
-    let update = if args.names.is_empty() { Update::All } else { Update::Of(args.names.clone()) };
+    let update = if args.names.is_empty() {
+        Update::All
+    } else {
+        Update::Of(args.names.clone())
+    };
     let manifest = Manifest::read(&root).map_err(refused)?;
     let lock = goondan_packages::install::read_lock(&root).map_err(refused)?;
     for name in &args.names {
         if lock.find(name).is_none() && !manifest.dependencies.iter().any(|one| one.name == *name) {
-            return Err(CliError::configuration(format!("The project does not depend on `{name}`."))
-                .suggest("See what it depends on with `gdn package list`."));
+            return Err(CliError::configuration(format!(
+                "The project does not depend on `{name}`."
+            ))
+            .suggest("See what it depends on with `gdn package list`."));
         }
     }
-    let options = Options { update, ..Options::default() };
+    let options = Options {
+        update,
+        ..Options::default()
+    };
     let outcome = install_in(&root, args.registry.as_deref(), &options, state_root).await?;
     tell(&outcome, output)
 }
@@ -74,18 +95,22 @@ pub(super) async fn install_in(
     state_root.prepare_or_warn();
     let manifest = Manifest::read(root).map_err(|error| no_manifest(root, error))?;
     let reach = reach(Some(root), Some(&manifest), registry);
-    install(root, &reach, &cache(state_root), options).await.map_err(refused)
+    install(root, &reach, &cache(state_root), options)
+        .await
+        .map_err(refused)
 }
 
 /// The error of a project that is no package, or whose files can't be understood at all.
 fn no_manifest(root: &Path, error: goondan_packages::PackageError) -> CliError {
     // Where it is the YAML that is wrong, its own words say what to do.
-    let is_broken =
-        |problem: &goondan::spec::Diagnostic| problem.is_error() && problem.code == goondan::spec::Code::PARSE_ERROR;
+    let is_broken = |problem: &goondan::spec::Diagnostic| {
+        problem.is_error() && problem.code == goondan::spec::Code::PARSE_ERROR
+    };
     if goondan::load(root).diagnostics.iter().any(is_broken) {
         return refused(error).suggest("Correct the YAML; `gdn validate` shows where it is wrong.");
     }
-    refused(error).suggest("Only a package has dependencies: `gdn package init` makes the project one.")
+    refused(error)
+        .suggest("Only a package has dependencies: `gdn package init` makes the project one.")
 }
 
 /// Says what was installed.
@@ -124,7 +149,11 @@ pub(super) fn tell(outcome: &Outcome, output: &Output) -> Result<(), CliError> {
 /// The folder of a project that may be named by its goondan.yaml.
 pub(super) fn folder(project: &Path) -> std::path::PathBuf {
     match project.is_file() {
-        true => project.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+        true => project
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."))
+            .to_owned(),
         false => project.to_owned(),
     }
 }

@@ -44,7 +44,13 @@ pub(super) fn run(args: &ListArgs, output: &Output) -> Result<(), CliError> {
     }
     let mut table = Table::new(&["PACKAGE", "VERSION", "WANTED", "STATE", "FROM"]);
     for row in rows {
-        table.row([row.name, row.version, row.range.unwrap_or_default(), row.state.to_owned(), row.from]);
+        table.row([
+            row.name,
+            row.version,
+            row.range.unwrap_or_default(),
+            row.state.to_owned(),
+            row.from,
+        ]);
     }
     table.lines().iter().try_for_each(|line| output.line(line))
 }
@@ -55,7 +61,11 @@ fn rows(root: &Path) -> Result<Vec<Row>, CliError> {
     let mut rows = Vec::new();
     for (key, locked) in &lock.packages {
         let name = key.rsplit_once('@').map_or(key.as_str(), |(name, _)| name);
-        let range = manifest.dependencies.iter().find(|one| one.name == name).map(|one| one.range.clone());
+        let range = manifest
+            .dependencies
+            .iter()
+            .find(|one| one.name == name)
+            .map(|one| one.range.clone());
         let there = root.join(installed_folder(name));
         let state = match contents(&there) {
             _ if !there.is_dir() => "not installed",
@@ -63,12 +73,28 @@ fn rows(root: &Path) -> Result<Vec<Row>, CliError> {
             _ => "changed",
         };
         let (version, from) = (locked.version.clone(), locked.resolved.clone());
-        rows.push(Row { name: name.to_owned(), version, range, state, from });
+        rows.push(Row {
+            name: name.to_owned(),
+            version,
+            range,
+            state,
+            from,
+        });
     }
-    for one in manifest.dependencies.iter().filter(|one| lock.find(&one.name).is_none()) {
+    for one in manifest
+        .dependencies
+        .iter()
+        .filter(|one| lock.find(&one.name).is_none())
+    {
         let from = one.source.clone().unwrap_or_default();
         let (name, range) = (one.name.clone(), Some(one.range.clone()));
-        rows.push(Row { name, version: String::new(), range, state: "not locked", from });
+        rows.push(Row {
+            name,
+            version: String::new(),
+            range,
+            state: "not locked",
+            from,
+        });
     }
     Ok(rows)
 }

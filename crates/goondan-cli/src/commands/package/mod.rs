@@ -50,7 +50,11 @@ enum PackageCommand {
 }
 
 /// Looks after packages.
-pub(crate) async fn run(args: PackageArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: PackageArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     match args.command {
         PackageCommand::Init(args) => change::init(&args, output),
         PackageCommand::Add(args) => change::add(&args, state_root, output).await,

@@ -48,44 +48,85 @@ pub(crate) struct PublishArgs {
 pub(super) fn pack(args: &PackArgs, output: &Output) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let (manifest, packed) = checked(&root, false)?;
-    let version = manifest.version.as_ref().map(ToString::to_string).unwrap_or_default();
+    let version = manifest
+        .version
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let name = manifest.name.trim_start_matches('@').replace('/', "-");
-    let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.tgz")));
+    let path = args
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.tgz")));
     std::fs::write(&path, &packed.archive).map_err(|error| reading::unwritable(&path, &error))?;
-    told(&manifest, &packed, output, json!({ "file": path }), &format!("Wrote {}", path.display()))
+    told(
+        &manifest,
+        &packed,
+        output,
+        json!({ "file": path }),
+        &format!("Wrote {}", path.display()),
+    )
 }
 
 pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let (manifest, packed) = checked(&root, true)?;
-    let stated = args.target.as_deref().filter(|target| target.starts_with("http"));
+    let stated = args
+        .target
+        .as_deref()
+        .filter(|target| target.starts_with("http"));
     let reach = reach(Some(&root), Some(&manifest), stated);
     let target = match &args.target {
         Some(target) if stated.is_none() => Source::parse(target, &reach),
         _ => Source::of_registry(&reach),
     };
     let target = target.map_err(refused)?;
-    let (Some(version), description) = (&manifest.version, manifest.description.as_deref().unwrap_or_default()) else {
+    let (Some(version), description) = (
+        &manifest.version,
+        manifest.description.as_deref().unwrap_or_default(),
+    ) else {
         return Err(without_version());
     };
-    let about = About { name: &manifest.name, version, description, restricted: manifest.restricted, tag: &args.tag };
+    let about = About {
+        name: &manifest.name,
+        version,
+        description,
+        restricted: manifest.restricted,
+        tag: &args.tag,
+    };
     if args.dry_run {
         let to = json!({ "target": target.to_string(), "published": false });
-        return told(&manifest, &packed, output, to, &format!("Would publish to {target}"));
+        return told(
+            &manifest,
+            &packed,
+            output,
+            to,
+            &format!("Would publish to {target}"),
+        );
     }
     let published = match &target {
         Source::Oci(reference) => {
-            oci::publish(reference, about, &packed.archive, &reach.credentials).await.map_err(refused)?
+            oci::publish(reference, about, &packed.archive, &reach.credentials)
+                .await
+                .map_err(refused)?
         }
         Source::Registry(url) => {
             let dependencies = &manifest.dependencies;
-            let done = registry::publish(url.as_str(), about, dependencies, &packed.archive, &reach.credentials);
+            let done = registry::publish(
+                url.as_str(),
+                about,
+                dependencies,
+                &packed.archive,
+                &reach.credentials,
+            );
             done.await.map_err(refused)?;
             url.to_string()
         }
         Source::File(_) | Source::Git(_) => {
-            return Err(CliError::usage(format!("A package cannot be published to {target}."))
-                .suggest("Publish to `oci://host/name`. For git, push a tag such as `v1.0.0`."));
+            return Err(
+                CliError::usage(format!("A package cannot be published to {target}."))
+                    .suggest("Publish to `oci://host/name`. For git, push a tag such as `v1.0.0`."),
+            );
         }
     };
     told(
@@ -105,20 +146,33 @@ fn checked(root: &Path, for_others: bool) -> Result<(Manifest, Packed), CliError
     }
     let project = project::load(root)?;
     if project.bundle.is_none() {
-        let count = project.diagnostics.iter().filter(|problem| problem.is_error()).count();
+        let count = project
+            .diagnostics
+            .iter()
+            .filter(|problem| problem.is_error())
+            .count();
         let errors = if count == 1 { "error" } else { "errors" };
         let message = format!("The package is not valid, so it was not packed: {count} {errors}.");
         return Err(
-            CliError::new(Exit::Validation, Code::SCHEMA_INVALID, message).suggest("See them with `gdn validate`.")
+            CliError::new(Exit::Validation, Code::SCHEMA_INVALID, message)
+                .suggest("See them with `gdn validate`."),
         );
     }
     if for_others {
-        let local =
-            manifest.dependencies.iter().find(|one| one.source.as_deref().is_some_and(|at| at.starts_with("file:")));
+        let local = manifest.dependencies.iter().find(|one| {
+            one.source
+                .as_deref()
+                .is_some_and(|at| at.starts_with("file:"))
+        });
         if let Some(local) = local {
-            let message = format!("The package depends on `{}` in a folder of this machine.", local.name);
-            return Err(CliError::new(Exit::Validation, Code::PACKAGE_SOURCE, message)
-                .suggest("Publish that package, too, and depend on where it is then."));
+            let message = format!(
+                "The package depends on `{}` in a folder of this machine.",
+                local.name
+            );
+            return Err(
+                CliError::new(Exit::Validation, Code::PACKAGE_SOURCE, message)
+                    .suggest("Publish that package, too, and depend on where it is then."),
+            );
         }
     }
     let packed = archive::pack(root).map_err(refused)?;
@@ -126,8 +180,12 @@ fn checked(root: &Path, for_others: bool) -> Result<(Manifest, Packed), CliError
 }
 
 fn without_version() -> CliError {
-    CliError::new(Exit::Validation, Code::SCHEMA_INVALID, "The Package document has no `spec.version`.")
-        .suggest("Add one, such as `version: 1.0.0`.")
+    CliError::new(
+        Exit::Validation,
+        Code::SCHEMA_INVALID,
+        "The Package document has no `spec.version`.",
+    )
+    .suggest("Add one, such as `version: 1.0.0`.")
 }
 
 fn told(
@@ -137,7 +195,11 @@ fn told(
     more: serde_json::Value,
     done: &str,
 ) -> Result<(), CliError> {
-    let version = manifest.version.as_ref().map(ToString::to_string).unwrap_or_default();
+    let version = manifest
+        .version
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let integrity = integrity::of(&packed.archive);
     if output.json {
         let files: Vec<&str> = packed.files.iter().map(|(name, _)| name.as_str()).collect();
@@ -145,7 +207,10 @@ fn told(
             "name": manifest.name, "version": version, "integrity": integrity, "size": packed.archive.len(), "files": files,
         });
         if !packed.unbundled.is_empty() {
-            let unbundled = packed.unbundled.iter().map(|(file, wanted)| (file.clone(), json!(wanted)));
+            let unbundled = packed
+                .unbundled
+                .iter()
+                .map(|(file, wanted)| (file.clone(), json!(wanted)));
             report["unbundled"] = serde_json::Value::Object(unbundled.collect());
         }
         if let (Some(report), serde_json::Value::Object(more)) = (report.as_object_mut(), more) {
@@ -166,6 +231,13 @@ fn told(
         ))?;
     }
     let good = style::GOOD;
-    output.line(&format!("{good}{} {version}{good:#}: {done}", manifest.name))?;
-    output.note(&format!("{} files, {} bytes, {integrity}", packed.files.len(), packed.archive.len()))
+    output.line(&format!(
+        "{good}{} {version}{good:#}: {done}",
+        manifest.name
+    ))?;
+    output.note(&format!(
+        "{} files, {} bytes, {integrity}",
+        packed.files.len(),
+        packed.archive.len()
+    ))
 }

@@ -72,7 +72,11 @@ struct Row<'a> {
 }
 
 /// Lists, or takes back.
-pub(super) async fn run(args: &ApprovalsArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(
+    args: &ApprovalsArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     match &args.command {
         None => list(&args.project, state_root, output),
         Some(ApprovalsCommand::Remove(args)) => remove(args, state_root, output).await,
@@ -84,7 +88,11 @@ fn list(project: &ProjectOption, state_root: &StateRoot, output: &Output) -> Res
     if output.json {
         let rows = held.iter().enumerate().map(|(index, held)| Row {
             number: index + 1,
-            scope: if held.instance.is_some() { "conversation" } else { "always" },
+            scope: if held.instance.is_some() {
+                "conversation"
+            } else {
+                "always"
+            },
             instance: held.instance.as_ref().map(ToString::to_string),
             workspace: &held.workspace.id,
             grant: &held.grant,
@@ -94,7 +102,9 @@ fn list(project: &ProjectOption, state_root: &StateRoot, output: &Output) -> Res
     if held.is_empty() {
         return output.note("The project has no remembered approvals.");
     }
-    held.iter().enumerate().try_for_each(|(index, held)| output.line(&format!("{:>3}  {}", index + 1, words(held))))
+    held.iter()
+        .enumerate()
+        .try_for_each(|(index, held)| output.line(&format!("{:>3}  {}", index + 1, words(held))))
 }
 
 fn words(held: &Held) -> String {
@@ -105,18 +115,32 @@ fn words(held: &Held) -> String {
     shown::line(format!("{until}{}", held.grant)).to_string()
 }
 
-async fn remove(args: &RemoveArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn remove(
+    args: &RemoveArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let root = root(&args.project, output)?;
     let held = all(&root, state_root)?;
-    if let Some(number) = args.numbers.iter().find(|number| **number == 0 || **number > held.len()) {
+    if let Some(number) = args
+        .numbers
+        .iter()
+        .find(|number| **number == 0 || **number > held.len())
+    {
         let known = match held.len() {
             0 => "The project has no remembered approvals.".to_owned(),
-            many => format!("They are numbered from 1 to {many}; `gdn policy approvals` lists them."),
+            many => {
+                format!("They are numbered from 1 to {many}; `gdn policy approvals` lists them.")
+            }
         };
         return Err(CliError::usage(format!("There is no approval {number}.")).suggest(known));
     }
     let is_meant = |index: usize| args.all || args.numbers.contains(&(index + 1));
-    let taken = held.into_iter().enumerate().filter(|(index, _)| is_meant(*index)).map(|(_, held)| held);
+    let taken = held
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| is_meant(*index))
+        .map(|(_, held)| held);
     let taken: Vec<Held> = taken.collect();
     for held in &taken {
         let grants = std::slice::from_ref(&held.grant);
@@ -127,7 +151,9 @@ async fn remove(args: &RemoveArgs, state_root: &StateRoot, output: &Output) -> R
             }
             None => {
                 let done = file(&held.workspace, &root)?.forget(grants);
-                done.map_err(|error| CliError::failure(Code::WORKSPACE_ERROR, format!("It {error}.")))?;
+                done.map_err(|error| {
+                    CliError::failure(Code::WORKSPACE_ERROR, format!("It {error}."))
+                })?;
             }
         }
         if !output.json {
@@ -145,12 +171,24 @@ fn all(root: &Path, state_root: &StateRoot) -> Result<Vec<Held>, CliError> {
     let mut held = Vec::new();
     for workspace in state_root.workspaces_of(root)? {
         let grants = file(&workspace, root)?.grants();
-        held.extend(grants.into_iter().map(|grant| Held { workspace: workspace.clone(), instance: None, grant }));
-        let mut instances: Vec<_> = workspace.instances()?.into_iter().map(|summary| summary.id).collect();
+        held.extend(grants.into_iter().map(|grant| Held {
+            workspace: workspace.clone(),
+            instance: None,
+            grant,
+        }));
+        let mut instances: Vec<_> = workspace
+            .instances()?
+            .into_iter()
+            .map(|summary| summary.id)
+            .collect();
         instances.sort();
         for id in instances {
             let grants = of_conversation(&workspace, &id)?.into_iter();
-            held.extend(grants.map(|grant| Held { workspace: workspace.clone(), instance: Some(id.clone()), grant }));
+            held.extend(grants.map(|grant| Held {
+                workspace: workspace.clone(),
+                instance: Some(id.clone()),
+                grant,
+            }));
         }
     }
     Ok(held)

@@ -51,17 +51,27 @@ pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;
     let (export, is_builtin) = find_export(&bundle, agent, &args.tool)?;
-    let (arguments, refusal) =
-        match ArgumentSchema::new(export.parameters.clone()).check(&Value::Object(arguments.clone())) {
-            Ok(whole) => (whole, None),
-            Err(invalid) => (arguments, Some(invalid.message)),
-        };
+    let (arguments, refusal) = match ArgumentSchema::new(export.parameters.clone())
+        .check(&Value::Object(arguments.clone()))
+    {
+        Ok(whole) => (whole, None),
+        Err(invalid) => (arguments, Some(invalid.message)),
+    };
     let marked = export.marked_arguments();
-    let folder = args.workdir.clone().or_else(|| known_folder(&bundle, agent));
+    let folder = args
+        .workdir
+        .clone()
+        .or_else(|| known_folder(&bundle, agent));
     let places = places(&bundle, folder.as_deref(), is_builtin, &marked, &arguments)?;
     let paths = places.arguments();
     let needs = &export.permissions;
-    let question = PolicyQuestion { tool_name: &args.tool, needs, arguments: &arguments, marked: &marked, paths };
+    let question = PolicyQuestion {
+        tool_name: &args.tool,
+        needs,
+        arguments: &arguments,
+        marked: &marked,
+        paths,
+    };
     let says = |agent| Verdict::of(agent, question, &places);
     let mut verdicts = vec![says(agent)];
     for caller in &args.caller {
@@ -73,7 +83,10 @@ pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
     };
     let explanation = Explanation {
         tool: &args.tool,
-        has_line: marked.commands.iter().any(|name| arguments.contains_key(name)),
+        has_line: marked
+            .commands
+            .iter()
+            .any(|name| arguments.contains_key(name)),
         verdicts,
         callers: callers.iter().copied().map(says).collect(),
         notes: notes(refusal, folder.is_none() && !paths.is_empty()),
@@ -92,9 +105,16 @@ fn places(
     marked: &MarkedArguments,
     arguments: &Map<String, Value>,
 ) -> Result<Places, CliError> {
-    let Some(folder) = folder else { return Ok(Places::by_text(marked, arguments)) };
+    let Some(folder) = folder else {
+        return Ok(Places::by_text(marked, arguments));
+    };
     let workdir = &std::path::absolute(folder)?;
-    let ground = Ground { bundle, workdir, own_folder: Path::new(OF_NOBODY), is_builtin };
+    let ground = Ground {
+        bundle,
+        workdir,
+        own_folder: Path::new(OF_NOBODY),
+        is_builtin,
+    };
     Ok(Places::of(&ground, marked, arguments))
 }
 
@@ -113,8 +133,9 @@ fn known_folder(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
 
 /// What else there is to know.
 fn notes(refusal: Option<String>, by_text: bool) -> Vec<String> {
-    let refused =
-        refusal.map(|message| format!("A call with these arguments is refused before any rule is asked: {message}"));
+    let refused = refusal.map(|message| {
+        format!("A call with these arguments is refused before any rule is asked: {message}")
+    });
     let by_text = by_text.then(|| {
         "Paths are compared by their text here: each conversation of this agent has a folder of its own. A run follows \
          links, so where a part of the path is a link it may decide differently; `--workdir FOLDER` does the same."
@@ -148,7 +169,11 @@ fn find_export<'b>(
     let mut known = Vec::new();
     for used in &agent.spec.tools {
         let resource = &bundle.tools()[&used.tool];
-        let is_chosen = |export: &&ExportSpec| used.exports.as_ref().is_none_or(|names| names.contains(&export.name));
+        let is_chosen = |export: &&ExportSpec| {
+            used.exports
+                .as_ref()
+                .is_none_or(|names| names.contains(&export.name))
+        };
         for export in resource.spec.exports.iter().filter(is_chosen) {
             let name = format!("{}__{}", used.tool.name, export.name);
             if name == tool {
@@ -157,10 +182,16 @@ fn find_export<'b>(
             known.push(name);
         }
     }
-    let error = CliError::usage(format!("The agent `{}` has no tool `{tool}` that the YAML describes.", agent.id.name));
+    let error = CliError::usage(format!(
+        "The agent `{}` has no tool `{tool}` that the YAML describes.",
+        agent.id.name
+    ));
     Err(error.suggest(match known.is_empty() {
         true => NONE_KNOWN.to_owned(),
-        false => format!("Known before the swarm starts: {}. {LATER}", known.join(", ")),
+        false => format!(
+            "Known before the swarm starts: {}. {LATER}",
+            known.join(", ")
+        ),
     }))
 }
 

@@ -2,7 +2,8 @@
 
 use goondan::inside::shown;
 use goondan::policy::{
-    self, AskedAbout, Because, Containment, Decision, Direct, PartDecision, Places, PolicyQuestion, RunMode, What,
+    self, AskedAbout, Because, Containment, Decision, Direct, PartDecision, Places, PolicyQuestion,
+    RunMode, What,
 };
 use goondan::spec::Resource;
 use goondan::spec::kinds::{Action, Agent, Written};
@@ -22,13 +23,16 @@ pub(super) struct Explanation<'a> {
 
 impl Explanation<'_> {
     fn action(&self) -> Action {
-        self.verdicts.iter().fold(Action::Allow, |action, one| policy::stricter(action, one.action()))
+        self.verdicts.iter().fold(Action::Allow, |action, one| {
+            policy::stricter(action, one.action())
+        })
     }
 
     /// How a command line runs, if it does; nothing where the call has none.
     fn mode(&self) -> Option<RunMode> {
         let all = self.verdicts.iter().map(Verdict::run_mode);
-        (self.has_line && self.action() != Action::Deny).then(|| all.fold(RunMode::Shell, RunMode::and))
+        (self.has_line && self.action() != Action::Deny)
+            .then(|| all.fold(RunMode::Shell, RunMode::and))
     }
 
     /// For people.
@@ -38,9 +42,14 @@ impl Explanation<'_> {
         text.push_str(&of_chain(&self.verdicts));
         text.push_str(&for_callers(action, &self.callers));
         if let Some(mode) = self.mode() {
-            text.push_str(&format!("\nMode: {}\n", mode_text(&mode, action, &self.verdicts)));
+            text.push_str(&format!(
+                "\nMode: {}\n",
+                mode_text(&mode, action, &self.verdicts)
+            ));
         }
-        self.notes.iter().for_each(|note| text.push_str(&format!("\nNote: {}\n", shown::line(note))));
+        self.notes
+            .iter()
+            .for_each(|note| text.push_str(&format!("\nNote: {}\n", shown::line(note))));
         text
     }
 
@@ -74,19 +83,33 @@ pub(super) struct Verdict<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    pub(super) fn of(agent: &'a Resource<Agent>, question: PolicyQuestion<'_>, places: &Places) -> Self {
+    pub(super) fn of(
+        agent: &'a Resource<Agent>,
+        question: PolicyQuestion<'_>,
+        places: &Places,
+    ) -> Self {
         let permissions = agent.spec.permissions.as_ref();
         let decision = policy::decide(permissions, question);
         let asked = places.asked_about(permissions, question, &decision);
-        Verdict { agent: &agent.id.name, decision, asked }
+        Verdict {
+            agent: &agent.id.name,
+            decision,
+            asked,
+        }
     }
 
     fn action(&self) -> Action {
-        if self.asked.is_some() { Action::Ask } else { self.decision.action }
+        if self.asked.is_some() {
+            Action::Ask
+        } else {
+            self.decision.action
+        }
     }
 
     fn reason(&self) -> String {
-        self.asked.as_ref().map_or_else(|| reason(&self.decision.because), |asked| asked.why.clone())
+        self.asked
+            .as_ref()
+            .map_or_else(|| reason(&self.decision.because), |asked| asked.why.clone())
     }
 
     fn because_json(&self) -> Value {
@@ -98,7 +121,11 @@ impl<'a> Verdict<'a> {
 
     /// How a command line runs. What is asked about runs as somebody answers.
     fn run_mode(&self) -> RunMode {
-        if self.asked.is_some() { RunMode::Shell } else { self.decision.run_mode() }
+        if self.asked.is_some() {
+            RunMode::Shell
+        } else {
+            self.decision.run_mode()
+        }
     }
 }
 
@@ -113,23 +140,55 @@ fn word(action: Action) -> &'static str {
 fn of_chain(verdicts: &[Verdict<'_>]) -> String {
     let mut text = String::new();
     for (index, verdict) in verdicts.iter().enumerate() {
-        let role = if index == 0 { "Agent" } else { "called by Agent" };
+        let role = if index == 0 {
+            "Agent"
+        } else {
+            "called by Agent"
+        };
         let decision = &verdict.decision;
-        text.push_str(&format!("\n{role}/{}: {}\n", shown::line(verdict.agent), word(verdict.action())));
+        text.push_str(&format!(
+            "\n{role}/{}: {}\n",
+            shown::line(verdict.agent),
+            word(verdict.action())
+        ));
         if decision.parts.is_empty() {
-            let so = if verdict.asked.is_some() { ": allow" } else { "" };
-            text.push_str(&format!("  {}{so}\n", shown::line(reason(&decision.because))));
+            let so = if verdict.asked.is_some() {
+                ": allow"
+            } else {
+                ""
+            };
+            text.push_str(&format!(
+                "  {}{so}\n",
+                shown::line(reason(&decision.because))
+            ));
         }
-        let width = decision.parts.iter().map(|part| part.part.shown.chars().count()).max().unwrap_or(0).min(48);
+        let width = decision
+            .parts
+            .iter()
+            .map(|part| part.part.shown.chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(48);
         for part in &decision.parts {
             let part_shown = shown::line(part.part.shown.replace('\n', "⏎")).to_string();
             let reason = shown::line(part_reason(part));
-            text.push_str(&format!("  {part_shown:width$}  {:5}  {reason}\n", word(part.action)));
+            text.push_str(&format!(
+                "  {part_shown:width$}  {:5}  {reason}\n",
+                word(part.action)
+            ));
         }
         if let Some(asked) = &verdict.asked {
-            text.push_str(&format!("  {}\n", shown::line(format!("{}, so somebody is asked", asked.why))));
+            text.push_str(&format!(
+                "  {}\n",
+                shown::line(format!("{}, so somebody is asked", asked.why))
+            ));
             let rule = asked.rule.iter();
-            rule.for_each(|rule| text.push_str(&format!("  This rule would allow it: {}\n", shown::line(rule))));
+            rule.for_each(|rule| {
+                text.push_str(&format!(
+                    "  This rule would allow it: {}\n",
+                    shown::line(rule)
+                ))
+            });
         }
     }
     text
@@ -137,9 +196,17 @@ fn of_chain(verdicts: &[Verdict<'_>]) -> String {
 
 /// What the call comes to where another agent has it made. A chain of several is bounded by each of them.
 fn for_callers(action: Action, callers: &[Verdict<'_>]) -> String {
-    let mut text = if callers.is_empty() { String::new() } else { "\nMade for another agent, it is\n".to_owned() };
+    let mut text = if callers.is_empty() {
+        String::new()
+    } else {
+        "\nMade for another agent, it is\n".to_owned()
+    };
     let name = |caller: &str| shown::line(format!("Agent/{caller}")).to_string();
-    let width = callers.iter().map(|one| name(one.agent).chars().count()).max().unwrap_or(0);
+    let width = callers
+        .iter()
+        .map(|one| name(one.agent).chars().count())
+        .max()
+        .unwrap_or(0);
     for one in callers {
         let both = word(policy::stricter(action, one.action()));
         let why = match one.action() {
@@ -156,11 +223,17 @@ fn part_reason(part: &PartDecision) -> String {
     match &part.part.what {
         What::Hidden { why } => format!("{why}; {}", reason(&part.because)),
         What::Read { inside: false } | What::Write { inside: false } => {
-            format!("a file outside of the working folder, or a protected one; {}", reason(&part.because))
+            format!(
+                "a file outside of the working folder, or a protected one; {}",
+                reason(&part.because)
+            )
         }
-        What::Read { .. } | What::Write { .. } | What::Command | What::Variable | What::Program | What::Path => {
-            reason(&part.because)
-        }
+        What::Read { .. }
+        | What::Write { .. }
+        | What::Command
+        | What::Variable
+        | What::Program
+        | What::Path => reason(&part.because),
     }
 }
 
@@ -168,8 +241,12 @@ fn part_reason(part: &PartDecision) -> String {
 fn mode_text(mode: &RunMode, action: Action, verdicts: &[Verdict<'_>]) -> String {
     let RunMode::Direct(Direct { commands, .. }) = mode else {
         return match action {
-            Action::Allow => "shell. /bin/sh runs the line: the policy allows it whatever it does.".to_owned(),
-            Action::Ask | Action::Deny => "shell. /bin/sh runs the line if somebody approves it.".to_owned(),
+            Action::Allow => {
+                "shell. /bin/sh runs the line: the policy allows it whatever it does.".to_owned()
+            }
+            Action::Ask | Action::Deny => {
+                "shell. /bin/sh runs the line if somebody approves it.".to_owned()
+            }
         };
     };
     let mut text = "direct. gdn starts the commands itself, without a shell.".to_owned();
@@ -179,14 +256,22 @@ fn mode_text(mode: &RunMode, action: Action, verdicts: &[Verdict<'_>]) -> String
     }
     for (number, containments) in commands.iter().enumerate() {
         let shown = verdicts.iter().flat_map(|one| &one.decision.parts);
-        let shown = shown.filter(|part| part.part.command == Some(number)).map(|part| part.part.shown.as_str());
+        let shown = shown
+            .filter(|part| part.part.command == Some(number))
+            .map(|part| part.part.shown.as_str());
         let name = shown.take(1).collect::<String>();
         for containment in containments {
             let name = shown::line(&name);
-            text.push_str(&format!("\n  {name}: in a sandbox; {}", sandbox_text(containment)));
+            text.push_str(&format!(
+                "\n  {name}: in a sandbox; {}",
+                sandbox_text(containment)
+            ));
         }
         if containments.is_empty() {
-            text.push_str(&format!("\n  {}: without a sandbox of its own", shown::line(&name)));
+            text.push_str(&format!(
+                "\n  {}: without a sandbox of its own",
+                shown::line(&name)
+            ));
         }
     }
     text
@@ -194,47 +279,69 @@ fn mode_text(mode: &RunMode, action: Action, verdicts: &[Verdict<'_>]) -> String
 
 fn sandbox_text(containment: &Containment) -> String {
     let sandbox = &containment.sandbox;
-    let writes = if containment.writes { "it writes in the working folder" } else { "it writes nothing" };
-    let network = if sandbox.network { "uses the network" } else { "has no network" };
+    let writes = if containment.writes {
+        "it writes in the working folder"
+    } else {
+        "it writes nothing"
+    };
+    let network = if sandbox.network {
+        "uses the network"
+    } else {
+        "has no network"
+    };
     let starts = match sandbox.programs.as_deref().unwrap_or_default() {
         [] => "starts no other program unless it is made for that, as `make` is".to_owned(),
         programs if programs.iter().any(|one| one == "*") => "starts any program".to_owned(),
         programs => format!("starts {}", programs.join(", ")),
     };
-    let more = [("reads", &sandbox.read), ("writes", &sandbox.write)].map(|(what, folders)| match folders.as_slice() {
-        [] => String::new(),
-        folders => format!(", {what} {}", folders.join(", ")),
-    });
+    let more =
+        [("reads", &sandbox.read), ("writes", &sandbox.write)].map(|(what, folders)| match folders
+            .as_slice()
+        {
+            [] => String::new(),
+            folders => format!(", {what} {}", folders.join(", ")),
+        });
     format!("{writes}, {network}, {starts}{}", more.concat())
 }
 
 fn mode_json(mode: &RunMode) -> Value {
-    let RunMode::Direct(Direct { commands, .. }) = mode else { return json!({"kind": "shell"}) };
+    let RunMode::Direct(Direct { commands, .. }) = mode else {
+        return json!({"kind": "shell"});
+    };
     let sandbox = |one: &Containment| {
         let mut value = json!(one.sandbox);
         value["writesWorkdir"] = json!(one.writes);
         value
     };
-    let commands = commands.iter().map(|all| all.iter().map(sandbox).collect::<Vec<_>>());
+    let commands = commands
+        .iter()
+        .map(|all| all.iter().map(sandbox).collect::<Vec<_>>());
     json!({"kind": "direct", "sandboxes": commands.collect::<Vec<_>>()})
 }
 
 fn reason(because: &Because) -> String {
     match because {
         Because::Unstated => {
-            "the agent states no permissions: it asks before it executes or uses the network".to_owned()
+            "the agent states no permissions: it asks before it executes or uses the network"
+                .to_owned()
         }
         Because::Default => "no rule matches; `default` decides".to_owned(),
         Because::Rule { number: None, .. } => {
             "without a `default`, the agent asks before it executes or uses the network".to_owned()
         }
         Because::Rule { written, .. } => format!("the rule at {}", place(written)),
-        Because::Doubt { written } => format!("the rule at {} may match, and gdn cannot tell", place(written)),
+        Because::Doubt { written } => format!(
+            "the rule at {} may match, and gdn cannot tell",
+            place(written)
+        ),
     }
 }
 
 fn place(written: &Written) -> String {
-    let place = written.0.as_ref().map(|(file, at)| format!("{file}:{}", at.line));
+    let place = written
+        .0
+        .as_ref()
+        .map(|(file, at)| format!("{file}:{}", at.line));
     place.unwrap_or_else(|| "no file".to_owned())
 }
 

@@ -27,11 +27,19 @@ impl<'e> Unasked<'e> {
     /// What `event` tells about the end of such a turn. `is_mine` knows the events that this run has sent.
     pub(crate) fn of(event: &'e SwarmEvent, is_mine: impl Fn(&str) -> bool) -> Option<Self> {
         match event {
-            SwarmEvent::TurnEnded { instance, event_id, event_type, trace_id, is_for_agent: false, result }
-                if !is_mine(event_id) =>
-            {
-                Some(Unasked { instance, cause: event_type, trace_id, result })
-            }
+            SwarmEvent::TurnEnded {
+                instance,
+                event_id,
+                event_type,
+                trace_id,
+                is_for_agent: false,
+                result,
+            } if !is_mine(event_id) => Some(Unasked {
+                instance,
+                cause: event_type,
+                trace_id,
+                result,
+            }),
             _ => None,
         }
     }
@@ -56,18 +64,28 @@ impl<'e> Unasked<'e> {
             (None, FinishReason::TextResponse) => None,
             (None, _) => turn_error(self.result).map(|error| (error.code, error.message)),
         };
-        let said = error.map_or_else(|| self.result.response_text(), |(code, message)| format!("[{code}] {message}"));
+        let said = error.map_or_else(
+            || self.result.response_text(),
+            |(code, message)| format!("[{code}] {message}"),
+        );
         (!said.is_empty()).then_some(said)
     }
 }
 
 /// What there is to say where `event` is the start of a turn that an earlier run has left.
 pub(crate) fn resumed(event: &SwarmEvent, is_mine: impl Fn(&str) -> bool) -> Option<String> {
-    let SwarmEvent::Runtime(event) = event else { return None };
+    let SwarmEvent::Runtime(event) = event else {
+        return None;
+    };
     match &event.kind {
-        RuntimeEventKind::TurnStarted { event_id, event_type, .. } if event_type == INPUT && !is_mine(event_id) => {
-            Some(format!("{} goes on with a turn of an earlier run.", shown::line(event.instance())))
-        }
+        RuntimeEventKind::TurnStarted {
+            event_id,
+            event_type,
+            ..
+        } if event_type == INPUT && !is_mine(event_id) => Some(format!(
+            "{} goes on with a turn of an earlier run.",
+            shown::line(event.instance())
+        )),
         _ => None,
     }
 }
@@ -85,7 +103,11 @@ mod tests {
     use super::*;
 
     fn ended(event_type: &str, is_for_agent: bool, error: Option<TurnError>) -> SwarmEvent {
-        let finish_reason = if error.is_some() { FinishReason::Error } else { FinishReason::MaxSteps };
+        let finish_reason = if error.is_some() {
+            FinishReason::Error
+        } else {
+            FinishReason::MaxSteps
+        };
         let result = TurnResult {
             turn_id: "t".to_owned(),
             finish_reason,
@@ -112,7 +134,10 @@ mod tests {
         assert!(Unasked::of(&ended(FIRED, false, None), |event| event == "e").is_none());
         let event = ended(FIRED, false, None);
         let words = Unasked::of(&event, other).unwrap().words().unwrap();
-        assert!(words.starts_with("a:main, at a time of its schedule: [E_MAX_STEPS] "), "{words}");
+        assert!(
+            words.starts_with("a:main, at a time of its schedule: [E_MAX_STEPS] "),
+            "{words}"
+        );
     }
 
     #[test]
@@ -125,6 +150,9 @@ mod tests {
         };
         let event = ended(RESPONSE, false, Some(error));
         let words = Unasked::of(&event, |_| false).unwrap().words().unwrap();
-        assert_eq!(words, "a:main, with the answer that it waited for: [E] no\n  error[E]: \\u{1b}[2J");
+        assert_eq!(
+            words,
+            "a:main, with the answer that it waited for: [E] no\n  error[E]: \\u{1b}[2J"
+        );
     }
 }

@@ -5,7 +5,9 @@ mod question;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, ApproveAll, Approver, Covers, Scope};
+use goondan::ports::approval::{
+    ApprovalAnswer, ApprovalRequest, ApproveAll, Approver, Covers, Scope,
+};
 use goondan::{Broker, Listener, QuestionEnd};
 use rustyline::error::ReadlineError;
 use tokio::sync::oneshot;
@@ -46,8 +48,15 @@ pub(crate) fn approver(yes: bool, asked: Asked) -> (Arc<dyn Approver>, Broker, Q
         Asked::Lines => true,
         Asked::Clients => false,
     };
-    let questions = Questions { listener: (!yes && listens).then(|| broker.listen()), put_off: VecDeque::new() };
-    let approver: Arc<dyn Approver> = if yes { Arc::new(ApproveAll) } else { Arc::new(broker.clone()) };
+    let questions = Questions {
+        listener: (!yes && listens).then(|| broker.listen()),
+        put_off: VecDeque::new(),
+    };
+    let approver: Arc<dyn Approver> = if yes {
+        Arc::new(ApproveAll)
+    } else {
+        Arc::new(broker.clone())
+    };
     (approver, broker, questions)
 }
 
@@ -55,7 +64,10 @@ impl Questions {
     /// Waits for the next new question; `None` where none can come.
     pub(crate) async fn next(&mut self) -> Option<Question> {
         let asked = self.listener.as_mut()?.next().await?;
-        Some(Question { request: Arc::clone(&asked.request), asked })
+        Some(Question {
+            request: Arc::clone(&asked.request),
+            asked,
+        })
     }
 
     /// Whether there is anybody to ask.
@@ -112,7 +124,9 @@ impl Question {
             }
         };
         let is_interrupted = matches!(said, Ok(Err(ReadlineError::Interrupted)));
-        self.answer(said.map_or(ApprovalAnswer::Deny, |said| said.unwrap_or(ApprovalAnswer::Deny)));
+        self.answer(said.map_or(ApprovalAnswer::Deny, |said| {
+            said.unwrap_or(ApprovalAnswer::Deny)
+        }));
         is_interrupted
     }
 
@@ -124,7 +138,11 @@ impl Question {
     /// Waits until nobody waits for the answer any more, and says why.
     pub(super) async fn ended(&self) -> &'static str {
         self.asked.ended().await;
-        if self.asked.end() == Some(QuestionEnd::Answered) { ANSWERED } else { WITHDRAWN }
+        if self.asked.end() == Some(QuestionEnd::Answered) {
+            ANSWERED
+        } else {
+            WITHDRAWN
+        }
     }
 
     /// Hands the answer over.
@@ -143,8 +161,13 @@ const WITHDRAWN: &str = "This question is withdrawn: the call was cancelled.";
 /// What is told where a question stands that somebody else has answered.
 const ANSWERED: &str = "Somebody else has answered this question.";
 
-fn ask(request: &ApprovalRequest, give: oneshot::Sender<Printer>) -> rustyline::Result<ApprovalAnswer> {
-    let unclear = |line: &str| (!line.trim().is_empty() && meaning(line, request).is_none()).then_some(UNCLEAR);
+fn ask(
+    request: &ApprovalRequest,
+    give: oneshot::Sender<Printer>,
+) -> rustyline::Result<ApprovalAnswer> {
+    let unclear = |line: &str| {
+        (!line.trim().is_empty() && meaning(line, request).is_none()).then_some(UNCLEAR)
+    };
     output::ask_with(|size| question::words(request, size), PROMPT, give, unclear)
         .map(|line| meaning(&line, request).unwrap_or(ApprovalAnswer::Deny))
 }
@@ -184,7 +207,12 @@ mod tests {
 
     #[test]
     fn only_a_yes_is_a_yes() {
-        let offers = [Covers::Call, Covers::Program].map(|covers| Offer { covers, commands: Vec::new() }).to_vec();
+        let offers = [Covers::Call, Covers::Program]
+            .map(|covers| Offer {
+                covers,
+                commands: Vec::new(),
+            })
+            .to_vec();
         let request = ApprovalRequest {
             id: "1".to_owned(),
             instance: InstanceId::new("a", "main"),
@@ -198,14 +226,35 @@ mod tests {
         };
         let meaning = |words| meaning(words, &request);
         let allow = |scope, covers| Some(ApprovalAnswer::Allow { scope, covers });
-        assert_eq!((meaning("y"), meaning(" YES ")), (Some(ApprovalAnswer::ONCE), Some(ApprovalAnswer::ONCE)));
+        assert_eq!(
+            (meaning("y"), meaning(" YES ")),
+            (Some(ApprovalAnswer::ONCE), Some(ApprovalAnswer::ONCE))
+        );
         assert_eq!(meaning("c"), allow(Scope::Conversation, Covers::Call));
         assert_eq!(meaning("Always"), allow(Scope::Always, Covers::Call));
         assert_eq!(meaning("ap"), allow(Scope::Always, Covers::Program));
-        assert_eq!(meaning("conversation program"), allow(Scope::Conversation, Covers::Program));
-        assert!(["n", "no", "deny"].iter().all(|word| meaning(word) == Some(ApprovalAnswer::Deny)));
+        assert_eq!(
+            meaning("conversation program"),
+            allow(Scope::Conversation, Covers::Program)
+        );
+        assert!(
+            ["n", "no", "deny"]
+                .iter()
+                .all(|word| meaning(word) == Some(ApprovalAnswer::Deny))
+        );
         // A tool is not on offer.
-        let unclear = ["", "yep", "ay", "yp", "at", "always tool", "once program", "always all", "ä", "pa"];
+        let unclear = [
+            "",
+            "yep",
+            "ay",
+            "yp",
+            "at",
+            "always tool",
+            "once program",
+            "always all",
+            "ä",
+            "pa",
+        ];
         assert!(unclear.iter().all(|word| meaning(word).is_none()));
     }
 }

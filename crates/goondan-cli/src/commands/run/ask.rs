@@ -10,7 +10,8 @@ use crate::exit::CliError;
 use crate::output::{Output, turn_error};
 
 /// What is said where a signal came and the turn did not finish in time.
-const OUT_OF_TIME: &str = "Interrupted; the turn was not over within the grace period and was cancelled.";
+const OUT_OF_TIME: &str =
+    "Interrupted; the turn was not over within the grace period and was cancelled.";
 
 /// Asks once and prints what comes back in the wanted form.
 pub(super) async fn ask(
@@ -24,7 +25,9 @@ pub(super) async fn ask(
         OutputFormat::Json => View::silent(),
         OutputFormat::StreamJson => View::lines(output),
     };
-    let mut followed = session.follow(input, &mut view, OnInterrupt::Finish).await?;
+    let mut followed = session
+        .follow(input, &mut view, OnInterrupt::Finish)
+        .await?;
     view.end(&followed.result)?;
     session.follow_chain(&mut followed, &mut view).await?;
     let (reason, error) = (followed.result.finish_reason, turn_error(&followed.result));
@@ -38,7 +41,10 @@ pub(super) async fn ask(
     let ended = session.shut_down().await;
     match error {
         Some(error) if reason == FinishReason::Cancelled => Err(match ended {
-            Err(stopped) => CliError { message: OUT_OF_TIME.to_owned(), ..stopped },
+            Err(stopped) => CliError {
+                message: OUT_OF_TIME.to_owned(),
+                ..stopped
+            },
             Ok(()) => error,
         }),
         Some(error) => Err(error),

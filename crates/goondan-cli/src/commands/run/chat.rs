@@ -65,7 +65,11 @@ struct Prompt {
 type Beside = Mutex<Printer>;
 
 /// Chats until the person leaves. A turn that fails is shown and the chat goes on.
-pub(super) async fn chat<P: Partner>(mut partner: P, first: &Input, output: &Output) -> Result<(), CliError> {
+pub(super) async fn chat<P: Partner>(
+    mut partner: P,
+    first: &Input,
+    output: &Output,
+) -> Result<(), CliError> {
     let _terminal = Terminal::keep();
     let mut prompt = Prompt::open(&partner.workspace_dir())?;
     let mut talk = Talk::with(first);
@@ -73,8 +77,18 @@ pub(super) async fn chat<P: Partner>(mut partner: P, first: &Input, output: &Out
     partner.settle().await?;
     while !partner.is_stopping() {
         partner.signals().clear();
-        let who = talk.target.agent.clone().unwrap_or_else(|| partner.entry_agent());
-        let Some((again, line)) = type_line(prompt, format!("{}> ", shown::line(who)), &mut partner, output).await?
+        let who = talk
+            .target
+            .agent
+            .clone()
+            .unwrap_or_else(|| partner.entry_agent());
+        let Some((again, line)) = type_line(
+            prompt,
+            format!("{}> ", shown::line(who)),
+            &mut partner,
+            output,
+        )
+        .await?
         else {
             break;
         };
@@ -113,7 +127,13 @@ enum Next {
 
 impl Talk {
     fn with(first: &Input) -> Self {
-        Talk { target: Input { text: String::new(), ..first.clone() }, is_interrupted: false }
+        Talk {
+            target: Input {
+                text: String::new(),
+                ..first.clone()
+            },
+            is_interrupted: false,
+        }
     }
 
     /// Does what a line asks for.
@@ -136,10 +156,16 @@ impl Talk {
             Typed::Agent(name) => self.target.agent = Some(name.to_owned()),
             Typed::Key(key) => self.target.instance_key = Some(key.to_owned()),
             Typed::Unknown(command) => {
-                output.note(&format!("There is no {}; /help lists what there is.", shown::line(command)))?;
+                output.note(&format!(
+                    "There is no {}; /help lists what there is.",
+                    shown::line(command)
+                ))?;
             }
             Typed::Say(text) => {
-                return Ok(Next::Say(Box::new(Input { text: text.to_owned(), ..self.target.clone() })));
+                return Ok(Next::Say(Box::new(Input {
+                    text: text.to_owned(),
+                    ..self.target.clone()
+                })));
             }
         }
         Ok(Next::Ask)
@@ -148,7 +174,10 @@ impl Talk {
 
 fn greet(swarm: &str, output: &Output) -> Result<(), CliError> {
     let faint = style::FAINT;
-    output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", shown::line(swarm)))
+    output.note(&format!(
+        "{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}",
+        shown::line(swarm)
+    ))
 }
 
 /// Waits for a line; meanwhile the project may be reloaded, and turns that no input began may end or ask something. `None`
@@ -167,7 +196,9 @@ async fn type_line<P: Partner>(
             news = partner.next() => news?,
         };
         match news {
-            News::Event(event) => unasked_words(&event).into_iter().for_each(|words| tell(&beside, &words)),
+            News::Event(event) => unasked_words(&event)
+                .into_iter()
+                .for_each(|words| tell(&beside, &words)),
             News::Question(question) => {
                 tell(&beside, &question_words(&question));
                 partner.put_off(question);
@@ -184,7 +215,10 @@ async fn type_line<P: Partner>(
 
 fn question_words(question: &Question) -> String {
     let request = &question.request;
-    let (who, tool) = (shown::line(&request.instance), shown::line(&request.tool_name));
+    let (who, tool) = (
+        shown::line(&request.instance),
+        shown::line(&request.tool_name),
+    );
     format!("{who} asks whether it may call {tool}. Press Enter to see the question.")
 }
 
@@ -200,7 +234,9 @@ async fn say<P: Partner>(partner: &mut P, input: Input, output: &Output) -> Resu
     let mut view = View::text(output);
     let result = match partner.say(input, &mut view).await {
         Ok(result) => result,
-        Err(error) if partner.is_stopping() || error.silent || error.is_stop() => return Err(error),
+        Err(error) if partner.is_stopping() || error.silent || error.is_stop() => {
+            return Err(error);
+        }
         Err(error) => return Ok(write_error(&error, false)?),
     };
     view.end(&result)?;
@@ -241,7 +277,11 @@ impl Prompt {
             Ok(printer) => Box::new(printer),
             Err(_) => Box::new(Behind),
         };
-        Ok(Prompt { editor, history, beside: Arc::new(Mutex::new(printer)) })
+        Ok(Prompt {
+            editor,
+            history,
+            beside: Arc::new(Mutex::new(printer)),
+        })
     }
 
     /// Waits for a line on a thread that may block; the prompt comes back with it.
@@ -259,7 +299,9 @@ impl Prompt {
             Ok(line) => {
                 if !line.trim().is_empty() {
                     self.history.remember(&line);
-                    self.editor.add_history_entry(&line).map_err(terminal_error)?;
+                    self.editor
+                        .add_history_entry(&line)
+                        .map_err(terminal_error)?;
                 }
                 Ok(Line::Text(line))
             }
@@ -280,8 +322,11 @@ impl ExternalPrinter for Behind {
 }
 
 fn terminal_error(error: ReadlineError) -> CliError {
-    CliError::failure(Code::INTERNAL_ERROR, format!("The terminal can't be used: {error}."))
-        .suggest("Use `--input TEXT` instead of the chat.")
+    CliError::failure(
+        Code::INTERNAL_ERROR,
+        format!("The terminal can't be used: {error}."),
+    )
+    .suggest("Use `--input TEXT` instead of the chat.")
 }
 
 #[cfg(test)]

@@ -25,14 +25,24 @@ pub(crate) struct Door {
 impl Door {
     /// Opens it, beside whatever the command does. That it can't be opened is no reason to run nothing.
     pub(crate) fn open(swarm: &Swarm, broker: Broker, recorder: Arc<dyn Recorder>) -> Self {
-        let (service, serving) = Service::begin(swarm.clone(), broker.clone(), env!("CARGO_PKG_VERSION"));
+        let (service, serving) =
+            Service::begin(swarm.clone(), broker.clone(), env!("CARGO_PKG_VERSION"));
         let opening = Some(tokio::spawn(listen(service.clone(), Arc::clone(&recorder))));
-        Door { service, broker, recorder, serving: Some(serving), opening, open: None }
+        Door {
+            service,
+            broker,
+            recorder,
+            serving: Some(serving),
+            opening,
+            open: None,
+        }
     }
 
     /// Waits until it is open, or can't be opened.
     pub(crate) async fn opened(&mut self) {
-        let Some(opening) = self.opening.take() else { return };
+        let Some(opening) = self.opening.take() else {
+            return;
+        };
         match opening.await.map_err(std::io::Error::other).flatten() {
             Ok(open) => self.open = Some(open),
             Err(error) => tracing::warn!(%error, "other commands can't reach this one"),
@@ -50,11 +60,23 @@ impl Door {
     }
 }
 
-async fn listen(service: Service, recorder: Arc<dyn Recorder>) -> std::io::Result<(Server, OpenDoor)> {
+async fn listen(
+    service: Service,
+    recorder: Arc<dyn Recorder>,
+) -> std::io::Result<(Server, OpenDoor)> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let (workspace, token) = (service.swarm().workspace_dir(), Token::random());
-    let offer = Offer { studio: true, recorder: Some(recorder), ..Access::local(token.clone()).into() };
+    let offer = Offer {
+        studio: true,
+        recorder: Some(recorder),
+        ..Access::local(token.clone()).into()
+    };
     let server = Server::listen(listener, service, offer)?;
-    let door = door::Door { address: server.address(), token, pid: std::process::id() }.open(&workspace)?;
+    let door = door::Door {
+        address: server.address(),
+        token,
+        pid: std::process::id(),
+    }
+    .open(&workspace)?;
     Ok((server, door))
 }

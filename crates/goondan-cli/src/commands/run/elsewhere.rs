@@ -43,7 +43,11 @@ impl Ended {
         let trace_id = self.state.trace_id.clone().unwrap_or_default();
         let usage = self.ledger.of(&trace_id);
         let duration_ms = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX);
-        let facts = TurnFacts { instance: instance(&self.state), trace_id, duration_ms };
+        let facts = TurnFacts {
+            instance: instance(&self.state),
+            trace_id,
+            duration_ms,
+        };
         TurnReport::result(None, facts, &self.result, usage)
     }
 }
@@ -101,12 +105,18 @@ impl Elsewhere {
         signals: Signals,
         output: &Output,
     ) -> Result<Self, CliError> {
-        output.note(&format!("Another process runs this swarm: the {what} goes there."))?;
-        for (is_given, name) in
-            [(args.env_file.is_some(), "--env-file"), (args.workdir.is_some(), "--workdir"), (args.build, "--build")]
-        {
+        output.note(&format!(
+            "Another process runs this swarm: the {what} goes there."
+        ))?;
+        for (is_given, name) in [
+            (args.env_file.is_some(), "--env-file"),
+            (args.workdir.is_some(), "--workdir"),
+            (args.build, "--build"),
+        ] {
             if is_given {
-                output.note(&format!("`{name}` has no effect: that process was started without this command."))?;
+                output.note(&format!(
+                    "`{name}` has no effect: that process was started without this command."
+                ))?;
             }
         }
         Ok(Elsewhere::new(remote, args.yes, signals, output))
@@ -114,7 +124,12 @@ impl Elsewhere {
 
     /// A command that talks to that swarm; `yes` answers every question.
     pub(crate) fn new(remote: Remote, yes: bool, signals: Signals, output: &Output) -> Self {
-        Elsewhere { remote, signals, yes, output: *output }
+        Elsewhere {
+            remote,
+            signals,
+            yes,
+            output: *output,
+        }
     }
 
     /// Asks once and prints what comes back in the wanted form.
@@ -128,7 +143,9 @@ impl Elsewhere {
         view.end(&ended.result)?;
         match format {
             OutputFormat::Text => {}
-            OutputFormat::Json if Output::stdout_is_terminal() => self.output.json_pretty(&ended.report())?,
+            OutputFormat::Json if Output::stdout_is_terminal() => {
+                self.output.json_pretty(&ended.report())?
+            }
             _ => self.output.json_line(&ended.report())?,
         }
         turn_error(&ended.result).map_or(Ok(()), |error| Err(Unsaid::Failed(error)))
@@ -143,7 +160,8 @@ impl Elsewhere {
             },
             signal = self.signals.next() => return Err(CliError::stopped(signal.exit(), "Interrupted.")),
         }
-        self.output.note("That process has ended: the swarm starts here.")?;
+        self.output
+            .note("That process has ended: the swarm starts here.")?;
         Ok(self.signals)
     }
 
@@ -158,7 +176,12 @@ impl Elsewhere {
     }
 
     /// Hands an input in, and shows its turn to the end.
-    pub(super) async fn say(&mut self, input: Input, view: &mut View, on_signal: OnSignal) -> Result<Ended, Unsaid> {
+    pub(super) async fn say(
+        &mut self,
+        input: Input,
+        view: &mut View,
+        on_signal: OnSignal,
+    ) -> Result<Ended, Unsaid> {
         let asking = self.asking();
         let path = format!("/api/inputs?approvals={}", asking.is_open);
         let events = self.remote.client.follow(&path, &remote::body(input)).await;
@@ -172,18 +195,51 @@ impl Elsewhere {
 
     /// Hands an input in. What comes of it is told by what is returned.
     pub(super) async fn talk(&self, input: Input) -> Result<Talking, CliError> {
-        let Asking { is_open, approver, questions } = self.asking();
+        let Asking {
+            is_open,
+            approver,
+            questions,
+        } = self.asking();
         let path = format!("/api/inputs?approvals={is_open}");
-        let events = self.remote.client.follow(&path, &remote::body(input)).await?;
-        Ok(Talking { listening: Listening::to(events, &self.remote.client, approver), questions })
+        let events = self
+            .remote
+            .client
+            .follow(&path, &remote::body(input))
+            .await?;
+        Ok(Talking {
+            listening: Listening::to(events, &self.remote.client, approver),
+            questions,
+        })
     }
 
     /// Starts a failed event again, and shows its turn to the end.
-    pub(crate) async fn retry(&mut self, id: &InstanceId, event: &str, view: &mut View) -> Result<Ended, CliError> {
+    pub(crate) async fn retry(
+        &mut self,
+        id: &InstanceId,
+        event: &str,
+        view: &mut View,
+    ) -> Result<Ended, CliError> {
         let asking = self.asking();
-        let place = format!("/api/instances/{}/{}/retry", segment(&id.agent), segment(&id.instance_key));
-        let state: InputState = self.remote.client.post(&place, &RetryBody { event_id: event.to_owned() }).await?;
-        let path = format!("/api/inputs/{}/events?approvals={}", segment(&state.id), asking.is_open);
+        let place = format!(
+            "/api/instances/{}/{}/retry",
+            segment(&id.agent),
+            segment(&id.instance_key)
+        );
+        let state: InputState = self
+            .remote
+            .client
+            .post(
+                &place,
+                &RetryBody {
+                    event_id: event.to_owned(),
+                },
+            )
+            .await?;
+        let path = format!(
+            "/api/inputs/{}/events?approvals={}",
+            segment(&state.id),
+            asking.is_open
+        );
         let events = self.remote.client.events(&path).await?;
         Ok(self.follow(events, asking, view, OnSignal::Leave).await?)
     }
@@ -195,7 +251,11 @@ impl Elsewhere {
 
     fn asking(&self) -> Asking {
         let (approver, _, questions) = approver(self.yes, Asked::Terminal);
-        Asking { is_open: self.yes || questions.can_come(), approver, questions }
+        Asking {
+            is_open: self.yes || questions.can_come(),
+            approver,
+            questions,
+        }
     }
 
     async fn follow(
@@ -206,7 +266,11 @@ impl Elsewhere {
         on_signal: OnSignal,
     ) -> Result<Ended, Unsaid> {
         let begin = Instant::now();
-        let Asking { approver, mut questions, .. } = asking;
+        let Asking {
+            approver,
+            mut questions,
+            ..
+        } = asking;
         let mut listening = Listening::to(events, &self.remote.client, approver);
         let mut ledger = UsageLedger::default();
         let mut is_cancelled = false;
@@ -256,7 +320,12 @@ impl Elsewhere {
 
     /// Cancels a turn.
     pub(super) async fn cancel(&self, turn: &InputState) -> Result<(), CliError> {
-        match self.remote.client.delete(&format!("/api/inputs/{}", segment(&turn.id))).await {
+        match self
+            .remote
+            .client
+            .delete(&format!("/api/inputs/{}", segment(&turn.id)))
+            .await
+        {
             // It was over first.
             Err(ClientError::Refused(body)) if body.code == Code::SERVE_CLOSED => Ok(()),
             cancelled => Ok(cancelled?),
@@ -264,12 +333,21 @@ impl Elsewhere {
     }
 
     /// Calls a tool without a model.
-    pub(crate) async fn call_tool(&mut self, tool: &str, body: &CallBody) -> Result<ToolCallResult, Unsaid> {
+    pub(crate) async fn call_tool(
+        &mut self,
+        tool: &str,
+        body: &CallBody,
+    ) -> Result<ToolCallResult, Unsaid> {
         let (approver, _, mut questions) = approver(self.yes, Asked::Terminal);
         let path = format!("/api/tools/{}", segment(tool));
         let _answering = match self.yes || questions.can_come() {
             true => {
-                let events = self.remote.client.events("/api/events?approvals=true&agent=").await.map_err(not_taken)?;
+                let events = self
+                    .remote
+                    .client
+                    .events("/api/events?approvals=true&agent=")
+                    .await
+                    .map_err(not_taken)?;
                 Some(Listening::to(events, &self.remote.client, approver))
             }
             false => None,
@@ -296,7 +374,10 @@ impl Elsewhere {
         mut show: impl FnMut(&SwarmEvent) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         let (approver, _, mut questions) = approver(self.yes, Asked::Terminal);
-        let path = format!("/api/events?approvals={}{interest}", self.yes || questions.can_come());
+        let path = format!(
+            "/api/events?approvals={}{interest}",
+            self.yes || questions.can_come()
+        );
         let events = self.remote.client.events(&path).await?;
         let mut listening = Listening::to(events, &self.remote.client, approver);
         loop {
@@ -315,26 +396,43 @@ impl Elsewhere {
 
 /// The conversation of an input.
 pub(super) fn instance(state: &InputState) -> InstanceId {
-    InstanceId::new(state.agent_name.as_deref().unwrap_or_default(), state.instance_key.as_deref().unwrap_or_default())
+    InstanceId::new(
+        state.agent_name.as_deref().unwrap_or_default(),
+        state.instance_key.as_deref().unwrap_or_default(),
+    )
 }
 
 /// The error of a request; another process may take it where this one was about to end.
 fn not_taken(error: ClientError) -> Unsaid {
-    if remote::is_not_taken(&error) { Unsaid::NotBegun(error.into()) } else { Unsaid::Failed(error.into()) }
+    if remote::is_not_taken(&error) {
+        Unsaid::NotBegun(error.into())
+    } else {
+        Unsaid::Failed(error.into())
+    }
 }
 
 /// The error of a turn whose process can't be heard any more.
 fn broken(error: ClientError, has_begun: bool) -> Unsaid {
-    if has_begun { Unsaid::Failed(error.into()) } else { Unsaid::NotBegun(error.into()) }
+    if has_begun {
+        Unsaid::Failed(error.into())
+    } else {
+        Unsaid::NotBegun(error.into())
+    }
 }
 
 fn left_alone(signal: Signal) -> CliError {
-    CliError::stopped(signal.exit(), "Interrupted. The turn goes on in the process that runs it.")
-        .suggest("Follow it with `gdn attach`.")
+    CliError::stopped(
+        signal.exit(),
+        "Interrupted. The turn goes on in the process that runs it.",
+    )
+    .suggest("Follow it with `gdn attach`.")
 }
 
 /// Why a turn has no result.
 pub(super) fn cut_off() -> CliError {
-    CliError::failure(Code::SWARM_STOPPED, "The process that runs the swarm ended before the turn did.")
-        .suggest("The turn resumes when the swarm starts again, with the next `gdn run`.")
+    CliError::failure(
+        Code::SWARM_STOPPED,
+        "The process that runs the swarm ended before the turn did.",
+    )
+    .suggest("The turn resumes when the swarm starts again, with the next `gdn run`.")
 }

@@ -126,12 +126,17 @@ enum Source<'a> {
 }
 
 /// Runs a swarm.
-pub(crate) async fn run(args: RunArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(
+    args: RunArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let mode = mode(&args)?;
     let format = output_format(&args, &mode, output)?;
     let project = find(&args, state_root, output).await?;
     let mode = mode.read()?;
-    watched(async |signals| start(args, &project, mode, format, signals, state_root, output).await).await
+    watched(async |signals| start(args, &project, mode, format, signals, state_root, output).await)
+        .await
 }
 
 async fn start(
@@ -148,17 +153,35 @@ async fn start(
         _ => Asked::Terminal,
     };
     let record = args.record.as_deref();
-    let launch = Launch { project, args: &args.start, record, watch: args.watch, asked, waits: false };
+    let launch = Launch {
+        project,
+        args: &args.start,
+        record,
+        watch: args.watch,
+        asked,
+        waits: false,
+    };
     let is_routed = args.agent.is_none() && args.instance_key.is_none();
     let instance_key = args.instance_key.unwrap_or_else(|| "main".to_owned());
-    let mut input = Input { agent: args.agent, instance_key: Some(instance_key), ..Input::default() };
+    let mut input = Input {
+        agent: args.agent,
+        instance_key: Some(instance_key),
+        ..Input::default()
+    };
     let mut session = loop {
-        match (Session::start(launch, signals, state_root, output).await, &mode) {
+        match (
+            Session::start(launch, signals, state_root, output).await,
+            &mode,
+        ) {
             (Ok(session), _) => break session,
             (Err(NotStarted::Elsewhere(remote, given)), Mode::Ask(text)) => {
                 // With an id it is one input, whoever takes it in the end.
                 let id = input.id.get_or_insert_with(database::new_id).clone();
-                let input = Input { text: text.clone(), id: Some(id), ..input.clone() };
+                let input = Input {
+                    text: text.clone(),
+                    id: Some(id),
+                    ..input.clone()
+                };
                 let mut there = Elsewhere::begin(*remote, "input", &args.start, given, output)?;
                 match there.ask(input, format).await {
                     Err(Unsaid::NotBegun(why)) => signals = there.outlive(why).await?,
@@ -189,7 +212,12 @@ async fn start(
 }
 
 /// Chats with `partner`, in lines where that is wanted or all that the terminal can do.
-async fn talk(partner: impl chat::Partner, input: &Input, is_plain: bool, output: &Output) -> Result<(), CliError> {
+async fn talk(
+    partner: impl chat::Partner,
+    input: &Input,
+    is_plain: bool,
+    output: &Output,
+) -> Result<(), CliError> {
     #[cfg(unix)]
     if !is_plain && live::is_possible(output) {
         return live::chat(partner, input, output).await;
@@ -199,14 +227,20 @@ async fn talk(partner: impl chat::Partner, input: &Input, is_plain: bool, output
 }
 
 /// The project to run, before anything is read that it would get. A published one is fetched, and somebody has to agree.
-async fn find(args: &RunArgs, state_root: &StateRoot, output: &Output) -> Result<PathBuf, CliError> {
+async fn find(
+    args: &RunArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<PathBuf, CliError> {
     let Some(address) = args.project.given().and_then(packages::published) else {
         let path = args.project.find(output)?;
         return project::require(&path).map(|()| path);
     };
     let found = packages::fetch(address, state_root, output).await?;
     let project = project::load(&found.folder)?;
-    args.start.trust(state_root).require_published(&project, &found.resolved, output)?;
+    args.start
+        .trust(state_root)
+        .require_published(&project, &found.resolved, output)?;
     Ok(found.folder)
 }
 
@@ -214,8 +248,12 @@ async fn find(args: &RunArgs, state_root: &StateRoot, output: &Output) -> Result
 async fn take_route(session: &Session, input: &mut Input) {
     let connections = session.swarm.connections().await;
     let is_typed = |bound: &&Bound| bound.connector == "cli" && bound.file.is_none();
-    let Some(bound) = connections.iter().flatten().find(is_typed) else { return };
-    let Ok(event) = goondan_connect::sample(bound, None) else { return };
+    let Some(bound) = connections.iter().flatten().find(is_typed) else {
+        return;
+    };
+    let Ok(event) = goondan_connect::sample(bound, None) else {
+        return;
+    };
     let route = goondan_connect::route(&bound.ingress, &event);
     (input.agent, input.instance_key) = (route.agent, Some(route.instance_key));
 }
@@ -250,8 +288,14 @@ impl Mode<Source<'_>> {
     }
 }
 
-fn output_format<T>(args: &RunArgs, mode: &Mode<T>, output: &Output) -> Result<OutputFormat, CliError> {
-    let format = args.output_format.or(output.json.then_some(OutputFormat::Json));
+fn output_format<T>(
+    args: &RunArgs,
+    mode: &Mode<T>,
+    output: &Output,
+) -> Result<OutputFormat, CliError> {
+    let format = args
+        .output_format
+        .or(output.json.then_some(OutputFormat::Json));
     match (mode, format) {
         (Mode::Serve, None) => Ok(OutputFormat::StreamJson),
         (Mode::Serve, Some(OutputFormat::Text)) => Err(CliError::usage(
@@ -281,8 +325,10 @@ fn from_file(file: &Path) -> Result<String, CliError> {
 fn text(text: &str, origin: &str) -> Result<String, CliError> {
     let text = text.trim_end_matches(['\r', '\n']);
     if text.trim().is_empty() {
-        return Err(CliError::usage(format!("{origin} is empty, so there is no input."))
-            .suggest("Add `--input TEXT`, or start the command on a terminal to chat."));
+        return Err(
+            CliError::usage(format!("{origin} is empty, so there is no input."))
+                .suggest("Add `--input TEXT`, or start the command on a terminal to chat."),
+        );
     }
     Ok(text.to_owned())
 }

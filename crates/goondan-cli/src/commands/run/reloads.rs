@@ -31,12 +31,15 @@ impl Reloads {
     /// Waits for the next thing to tell people, and puts it in words.
     pub(crate) async fn next(&mut self) -> String {
         loop {
-            let Some(news) = self.news.recv().await else { return std::future::pending().await };
+            let Some(news) = self.news.recv().await else {
+                return std::future::pending().await;
+            };
             match news {
                 ReloadNews::Building { tool, command } => {
                     return format!("Building {}: {}", shown::line(tool), shown::line(command));
                 }
-                ReloadNews::Built(outcome) if outcome.is_built() || outcome.end == BuildEnd::Cancelled => {}
+                ReloadNews::Built(outcome)
+                    if outcome.is_built() || outcome.end == BuildEnd::Cancelled => {}
                 ReloadNews::Built(outcome) => return build_words(&outcome, self.serving),
                 ReloadNews::Reloaded(outcome) => {
                     self.serving = outcome.result.as_ref().copied().unwrap_or(self.serving);

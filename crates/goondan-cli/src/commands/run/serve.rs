@@ -177,31 +177,53 @@ async fn outcome(submission: Submission) -> Ended {
 
 impl Server<'_> {
     /// Hands a line in, or says why that can't be done.
-    fn submit(&mut self, number: u64, line: Result<Line, LineError>) -> Result<Option<Submission>, CliError> {
+    fn submit(
+        &mut self,
+        number: u64,
+        line: Result<Line, LineError>,
+    ) -> Result<Option<Submission>, CliError> {
         let line = match line {
             Ok(Line::Input(line)) => line,
-            Ok(Line::Answer { approval, answer }) => return self.answer(number, &approval, &answer).map(|()| None),
+            Ok(Line::Answer { approval, answer }) => {
+                return self.answer(number, &approval, &answer).map(|()| None);
+            }
             Err(error) => {
                 let refused = CliError::usage(error.message).suggest(error.suggestion);
-                return self.refuse(number, error.id.as_deref(), &refused).map(|()| None);
+                return self
+                    .refuse(number, error.id.as_deref(), &refused)
+                    .map(|()| None);
             }
         };
         let input = Input {
             text: line.input,
             agent: line.agent.or_else(|| self.defaults.agent.clone()),
-            instance_key: line.instance_key.or_else(|| self.defaults.instance_key.clone()),
+            instance_key: line
+                .instance_key
+                .or_else(|| self.defaults.instance_key.clone()),
             ..Input::default()
         };
         let begin = Instant::now();
         match self.swarm.submit(input) {
             Ok(submission) => {
-                let (event_id, instance) = (submission.event_id().to_owned(), submission.instance.clone());
+                let (event_id, instance) = (
+                    submission.event_id().to_owned(),
+                    submission.instance.clone(),
+                );
                 let trace_id = submission.trace_id().to_owned();
                 self.ledger.follow(&trace_id);
-                self.pending.push(Pending { id: line.id, line: number, event_id, instance, trace_id, begin });
+                self.pending.push(Pending {
+                    id: line.id,
+                    line: number,
+                    event_id,
+                    instance,
+                    trace_id,
+                    begin,
+                });
                 Ok(Some(submission))
             }
-            Err(error) => self.refuse(number, line.id.as_deref(), &not_accepted(error)).map(|()| None),
+            Err(error) => self
+                .refuse(number, line.id.as_deref(), &not_accepted(error))
+                .map(|()| None),
         }
     }
 
@@ -227,16 +249,29 @@ impl Server<'_> {
 
     /// Takes back the questions whose askers are gone.
     fn withdraw(&mut self) -> Result<(), CliError> {
-        for question in self.questions.extract_if(.., |question| question.is_withdrawn()) {
-            self.output.json_line(&json!({"type": "approval.withdrawn", "approval": question.request.id}))?;
+        for question in self
+            .questions
+            .extract_if(.., |question| question.is_withdrawn())
+        {
+            self.output.json_line(
+                &json!({"type": "approval.withdrawn", "approval": question.request.id}),
+            )?;
         }
         Ok(())
     }
 
     fn answer(&mut self, line: u64, approval: &str, answer: &str) -> Result<(), CliError> {
-        let Some(position) = self.questions.iter().position(|question| question.request.id == approval) else {
+        let Some(position) = self
+            .questions
+            .iter()
+            .position(|question| question.request.id == approval)
+        else {
             let unknown = CliError::usage(format!("No approval `{approval}` waits for an answer."));
-            return self.refuse(line, None, &unknown.suggest("Repeat the `approval` of the request as it is."));
+            return self.refuse(
+                line,
+                None,
+                &unknown.suggest("Repeat the `approval` of the request as it is."),
+            );
         };
         let Some(answer) = meaning(answer, &self.questions[position].request) else {
             let refused = CliError::usage(format!("The question does not offer `{answer}`."));
@@ -252,8 +287,17 @@ impl Server<'_> {
 
     fn refuse(&self, line: u64, id: Option<&str>, error: &CliError) -> Result<(), CliError> {
         let suggestion = error.suggestion.as_deref();
-        let error = LineErrorObject { code: &error.code, message: &error.message, suggestion };
-        self.output.json_line(&ErrorLine { kind: "error", id, line, error })
+        let error = LineErrorObject {
+            code: &error.code,
+            message: &error.message,
+            suggestion,
+        };
+        self.output.json_line(&ErrorLine {
+            kind: "error",
+            id,
+            line,
+            error,
+        })
     }
 
     fn event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
@@ -272,10 +316,15 @@ impl Server<'_> {
             self.output.json_line(&line)?;
         }
         self.withdraw()?;
-        match Unasked::of(event, |event_id| self.pending.iter().any(|pending| pending.event_id == event_id)) {
+        match Unasked::of(event, |event_id| {
+            self.pending
+                .iter()
+                .any(|pending| pending.event_id == event_id)
+        }) {
             Some(unasked) => {
                 let usage = self.ledger.of(unasked.trace_id);
-                self.output.json_line(&TurnReport::answer(&unasked, Some(usage)))
+                self.output
+                    .json_line(&TurnReport::answer(&unasked, Some(usage)))
             }
             None => Ok(()),
         }
@@ -299,10 +348,21 @@ impl Server<'_> {
     }
 
     fn result(&mut self, ended: &Ended, session: &Session) -> Result<(), CliError> {
-        let Some(position) = self.pending.iter().position(|pending| pending.event_id == ended.event_id) else {
+        let Some(position) = self
+            .pending
+            .iter()
+            .position(|pending| pending.event_id == ended.event_id)
+        else {
             return Ok(());
         };
-        let Pending { id, line, instance, trace_id, begin, .. } = self.pending.swap_remove(position);
+        let Pending {
+            id,
+            line,
+            instance,
+            trace_id,
+            begin,
+            ..
+        } = self.pending.swap_remove(position);
         self.settle(trace_id.clone());
         let result = match &ended.result {
             Ok(Some(result)) => result,
@@ -311,6 +371,15 @@ impl Server<'_> {
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let usage = self.ledger.of(&trace_id);
-        self.output.json_line(&TurnReport::result(id, TurnFacts { instance, trace_id, duration_ms }, result, usage))
+        self.output.json_line(&TurnReport::result(
+            id,
+            TurnFacts {
+                instance,
+                trace_id,
+                duration_ms,
+            },
+            result,
+            usage,
+        ))
     }
 }

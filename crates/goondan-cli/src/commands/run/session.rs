@@ -114,7 +114,14 @@ impl Session {
         output: &Output,
     ) -> Result<Self, CliError> {
         let project = project.find(output)?;
-        let launch = Launch { project: &project, args, record: None, watch, asked: Asked::Clients, waits: false };
+        let launch = Launch {
+            project: &project,
+            args,
+            record: None,
+            watch,
+            asked: Asked::Clients,
+            waits: false,
+        };
         Ok(Session::start(launch, signals, state_root, output).await?)
     }
 
@@ -126,7 +133,13 @@ impl Session {
         output: &Output,
     ) -> Result<Self, NotStarted> {
         if launch.args.build {
-            build::before_start(launch.project, &launch.args.trust(state_root), &mut signals, output).await?;
+            build::before_start(
+                launch.project,
+                &launch.args.trust(state_root),
+                &mut signals,
+                output,
+            )
+            .await?;
         }
         let prepared = project::prepare(&launch, state_root, output)?;
         let (approver, broker, questions) = approver(launch.args.yes, launch.asked);
@@ -134,13 +147,23 @@ impl Session {
         let somebody = (launch.asked == Asked::Clients).then(|| broker.listen());
         let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
         let recorder = recorder(&prepared, launch.args);
-        let (swarm, events) = match start_swarm((prepared, launch, approver), &mut signals, state_root, output).await? {
+        let (swarm, events) = match start_swarm(
+            (prepared, launch, approver),
+            &mut signals,
+            state_root,
+            output,
+        )
+        .await?
+        {
             Started::Here(swarm, events) => (swarm, events),
             Started::Elsewhere(remote) => return Err(NotStarted::Elsewhere(remote, signals)),
         };
         signals.end_when(swarm.taken_over());
         let door = Door::open(&swarm, broker, recorder);
-        let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
+        let (reloads, ledger) = (
+            Reloads::begin(&swarm, watch, hangups),
+            UsageLedger::default(),
+        );
         let (output, terminal) = (*output, None);
         Ok(Session {
             swarm,
@@ -160,12 +183,24 @@ impl Session {
     }
 
     /// Starts the connections of the swarm.
-    pub(crate) async fn connect(&mut self, has_server: bool, console: Option<Console>) -> Result<(), CliError> {
+    pub(crate) async fn connect(
+        &mut self,
+        has_server: bool,
+        console: Option<Console>,
+    ) -> Result<(), CliError> {
         let broker = Some(self.door.broker.clone());
-        let options = Options { has_server, console: console.map(Arc::new), broker, ..Options::default() };
+        let options = Options {
+            has_server,
+            console: console.map(Arc::new),
+            broker,
+            ..Options::default()
+        };
         let connections = Connections::begin(self.swarm.clone(), options).await;
         for Unusable { name, problem } in connections.problems() {
-            self.output.note(&format!("Connection/{} does not run: {problem}", shown::line(name)))?;
+            self.output.note(&format!(
+                "Connection/{} does not run: {problem}",
+                shown::line(name)
+            ))?;
         }
         self.connections = Some(connections);
         Ok(())
@@ -195,19 +230,50 @@ impl Session {
         self.ledger.follow(&trace_id);
         view.begin(&instance);
         let event_id = turn.event_id.clone();
-        let mut following = Following { instance, event_id, trace_id, later: Vec::new(), later_error: None };
-        let result = self.listen(turn.result(), &mut following, view, on_interrupt).await?;
+        let mut following = Following {
+            instance,
+            event_id,
+            trace_id,
+            later: Vec::new(),
+            later_error: None,
+        };
+        let result = self
+            .listen(turn.result(), &mut following, view, on_interrupt)
+            .await?;
         let result = result.ok_or_else(|| self.ended_early())?;
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let Following { instance, event_id, trace_id, later, later_error } = following;
-        let facts = TurnFacts { instance, trace_id, duration_ms };
-        Ok(Followed { result, facts, event_id, later, later_error })
+        let Following {
+            instance,
+            event_id,
+            trace_id,
+            later,
+            later_error,
+        } = following;
+        let facts = TurnFacts {
+            instance,
+            trace_id,
+            duration_ms,
+        };
+        Ok(Followed {
+            result,
+            facts,
+            event_id,
+            later,
+            later_error,
+        })
     }
 
     /// Goes on until nothing is left to do in the chain of a turn that is over: agents whose answers it has not waited for may
     /// still be at work. A turn that has failed is the end.
-    pub(crate) async fn follow_chain(&mut self, followed: &mut Followed, view: &mut View) -> Result<(), CliError> {
-        if matches!(followed.result.finish_reason, FinishReason::Error | FinishReason::Cancelled) {
+    pub(crate) async fn follow_chain(
+        &mut self,
+        followed: &mut Followed,
+        view: &mut View,
+    ) -> Result<(), CliError> {
+        if matches!(
+            followed.result.finish_reason,
+            FinishReason::Error | FinishReason::Cancelled
+        ) {
             return Ok(());
         }
         let (swarm, trace_id) = (self.swarm.clone(), followed.facts.trace_id.clone());
@@ -219,7 +285,9 @@ impl Session {
             later: std::mem::take(&mut followed.later),
             later_error: followed.later_error.take(),
         };
-        let listened = self.listen(settled, &mut following, view, OnInterrupt::Finish).await;
+        let listened = self
+            .listen(settled, &mut following, view, OnInterrupt::Finish)
+            .await;
         (followed.later, followed.later_error) = (following.later, following.later_error);
         listened
     }
@@ -267,7 +335,12 @@ impl Session {
         Ok(done)
     }
 
-    fn show(&mut self, event: &SwarmEvent, following: &mut Following, view: &mut View) -> Result<(), CliError> {
+    fn show(
+        &mut self,
+        event: &SwarmEvent,
+        following: &mut Following,
+        view: &mut View,
+    ) -> Result<(), CliError> {
         if let SwarmEvent::Runtime(event) = event
             && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
         {
@@ -280,12 +353,17 @@ impl Session {
             self.output.note(&words)?;
         }
         view.show(event)?;
-        let Some(unasked) = Unasked::of(event, is_mine) else { return Ok(()) };
+        let Some(unasked) = Unasked::of(event, is_mine) else {
+            return Ok(());
+        };
         let is_later = unasked.trace_id == following.trace_id;
         view.answer(&unasked, is_later, || self.ledger.of(unasked.trace_id))?;
         if is_later {
             following.later.push(TurnReport::answer(&unasked, None));
-            following.later_error = following.later_error.take().or_else(|| turn_error(unasked.result));
+            following.later_error = following
+                .later_error
+                .take()
+                .or_else(|| turn_error(unasked.result));
         }
         Ok(())
     }
@@ -298,7 +376,9 @@ impl Session {
     /// Waits until the turns are over that an earlier run has left. Ctrl-C cancels them.
     pub(crate) async fn settle(&mut self) -> Result<(), CliError> {
         let metas = self.swarm.instances().await;
-        let running = metas.iter().filter(|meta| meta.status == InstanceStatus::Processing);
+        let running = metas
+            .iter()
+            .filter(|meta| meta.status == InstanceStatus::Processing);
         let mut running: Vec<_> = running.map(|meta| meta.id()).collect();
         while !running.is_empty() && !self.is_stopping() {
             tokio::select! {
@@ -332,7 +412,8 @@ impl Session {
         let mut activity = Activity::new(&self.output);
         activity.show(format!("calling {tool}"));
         let swarm = self.swarm.clone();
-        let mut outcome = std::pin::pin!(swarm.call_tool(agent, Some(instance_key), tool, arguments));
+        let mut outcome =
+            std::pin::pin!(swarm.call_tool(agent, Some(instance_key), tool, arguments));
         loop {
             tokio::select! {
                 outcome = &mut outcome => return outcome.map_err(not_accepted),
@@ -358,7 +439,11 @@ impl Session {
 
     /// Puts a question. Ctrl-C that comes as a signal cancels the turn of `cancels`; other signals end the session, and then
     /// nobody answers. Gives back whether Ctrl-C was typed as the answer.
-    async fn put(&mut self, question: Question, cancels: Option<&InstanceId>) -> Result<bool, CliError> {
+    async fn put(
+        &mut self,
+        question: Question,
+        cancels: Option<&InstanceId>,
+    ) -> Result<bool, CliError> {
         if self.is_stopping() {
             question.answer(ApprovalAnswer::NobodyThere);
             return Ok(false);
@@ -385,7 +470,8 @@ impl Session {
         self.stopped_by.get_or_insert(signal);
         self.signals.next_ends();
         drop(self.begin_ending());
-        self.output.note("Finishing the turns that run. Press Ctrl-C again to end at once.")
+        self.output
+            .note("Finishing the turns that run. Press Ctrl-C again to end at once.")
     }
 
     /// Whether a signal has come that ends the session.
@@ -395,11 +481,16 @@ impl Session {
 
     /// Begins the end of the swarm, once; what is returned ends with it.
     fn begin_ending(&mut self) -> Shared<BoxFuture<'static, ()>> {
-        self.connections.iter().for_each(Connections::stop_receiving);
+        self.connections
+            .iter()
+            .for_each(Connections::stop_receiving);
         let swarm = &self.swarm;
         let ending = self.ending.get_or_insert_with(|| {
             let swarm = swarm.clone();
-            tokio::spawn(async move { swarm.shutdown().await }).map(drop).boxed().shared()
+            tokio::spawn(async move { swarm.shutdown().await })
+                .map(drop)
+                .boxed()
+                .shared()
         });
         ending.clone()
     }
@@ -436,8 +527,13 @@ impl Session {
             }
         };
         // A signal is how such a command may end.
-        let ended =
-            self.shut_down().await.or_else(|error| if error.code == Code::INTERRUPTED { Ok(()) } else { Err(error) });
+        let ended = self.shut_down().await.or_else(|error| {
+            if error.code == Code::INTERRUPTED {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        });
         talked.and(ended)
     }
 
@@ -459,13 +555,16 @@ impl Session {
             connections.end().await;
         }
         self.door.close().await;
-        self.stopped_by.map_or(Ok(()), |signal| Err(interrupted_by(signal)))
+        self.stopped_by
+            .map_or(Ok(()), |signal| Err(interrupted_by(signal)))
     }
 
     /// Why a turn has no result.
     pub(crate) fn ended_early(&self) -> CliError {
         match self.stopped_by {
-            Some(signal) => CliError::stopped(signal.exit(), "Interrupted before the turn was over."),
+            Some(signal) => {
+                CliError::stopped(signal.exit(), "Interrupted before the turn was over.")
+            }
             None => CliError::failure(Code::INTERNAL_ERROR, "The swarm ended before the turn did."),
         }
         .suggest("The turn resumes when the swarm starts again, with the next `gdn run`.")
@@ -475,7 +574,11 @@ impl Session {
 /// Makes cases of the swarm's conversations.
 fn recorder(prepared: &Prepared, args: &StartArgs) -> Arc<dyn Recorder> {
     let root = prepared.bundle.root();
-    Arc::new(SwarmRecorder::new(root, args.env_file.as_deref(), prepared.trust.clone()))
+    Arc::new(SwarmRecorder::new(
+        root,
+        args.env_file.as_deref(),
+        prepared.trust.clone(),
+    ))
 }
 
 pub(super) fn interrupted_by(signal: Signal) -> CliError {
@@ -484,6 +587,13 @@ pub(super) fn interrupted_by(signal: Signal) -> CliError {
 
 /// Why the swarm did not take an input, as the command says it.
 pub(crate) fn not_accepted(error: SendError) -> CliError {
-    let exit = if error.code == Code::AGENT_NOT_FOUND { Exit::Usage } else { Exit::Failure };
-    CliError { suggestion: error.suggestion, ..CliError::new(exit, error.code, error.message) }
+    let exit = if error.code == Code::AGENT_NOT_FOUND {
+        Exit::Usage
+    } else {
+        Exit::Failure
+    };
+    CliError {
+        suggestion: error.suggestion,
+        ..CliError::new(exit, error.code, error.message)
+    }
 }

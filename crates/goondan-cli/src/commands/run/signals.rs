@@ -21,7 +21,10 @@ pub(crate) enum Signal {
     /// Ctrl-C (SIGINT).
     Interrupt,
     /// SIGTERM.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "other systems have no such signal"))]
+    #[cfg_attr(
+        not(unix),
+        expect(dead_code, reason = "other systems have no such signal")
+    )]
     Terminate,
 }
 
@@ -86,7 +89,9 @@ impl Signals {
 
 /// Runs `command`, which gets the signals of the process. Where one more comes than the command deals with, it is dropped
 /// where it stands: what was accepted is on disk.
-pub(crate) async fn watched(command: impl AsyncFnOnce(Signals) -> Result<(), CliError>) -> Result<(), CliError> {
+pub(crate) async fn watched(
+    command: impl AsyncFnOnce(Signals) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let source = Source::open()?;
     let (sender, arrived) = mpsc::unbounded_channel();
     let (hurry, hurried) = oneshot::channel();
@@ -136,7 +141,10 @@ impl Hangups {
     /// From now on the process does not die of SIGHUP.
     pub(crate) fn open() -> io::Result<Self> {
         let signals = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
-        Ok(Hangups { signals, had_terminal: has_terminal() })
+        Ok(Hangups {
+            signals,
+            had_terminal: has_terminal(),
+        })
     }
 
     /// Waits until somebody asks for a reload.
@@ -180,7 +188,10 @@ struct Source {
 impl Source {
     fn open() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Source { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Source {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     async fn next(&mut self) -> Signal {

@@ -61,7 +61,9 @@ async fn start_here(
     let leave = CancellationToken::new();
     let may_leave = launch.waits && launch.args.store.is_given();
     let mut left_by = None;
-    let mut starting = std::pin::pin!(project::start(prepared, launch, approver, &leave, state_root, output));
+    let mut starting = std::pin::pin!(project::start(
+        prepared, launch, approver, &leave, state_root, output
+    ));
     let started = loop {
         tokio::select! {
             started = &mut starting => break started,
@@ -78,7 +80,9 @@ async fn start_here(
         }
         (started, left_by) => {
             // It leads by now: the signal is for the swarm.
-            left_by.into_iter().for_each(|signal| signals.put_back(signal));
+            left_by
+                .into_iter()
+                .for_each(|signal| signals.put_back(signal));
             started
         }
     }

@@ -14,18 +14,30 @@ static BEFORE: std::sync::Mutex<Option<nix::sys::termios::Termios>> = std::sync:
 impl Terminal {
     /// Remembers how the terminal on standard input is set.
     pub(crate) fn keep() -> Self {
-        Terminal { before: nix::sys::termios::tcgetattr(std::io::stdin()).ok() }
+        Terminal {
+            before: nix::sys::termios::tcgetattr(std::io::stdin()).ok(),
+        }
     }
 
     /// From now on every key comes at once, and none is a signal. Pasted text is marked.
     pub(crate) fn raw(&self) -> std::io::Result<()> {
-        use nix::sys::termios::{InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, tcsetattr};
-        let Some(before) = &self.before else { return Ok(()) };
-        *BEFORE.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(before.clone());
+        use nix::sys::termios::{
+            InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, tcsetattr,
+        };
+        let Some(before) = &self.before else {
+            return Ok(());
+        };
+        *BEFORE
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(before.clone());
         let mut raw = before.clone();
-        raw.local_flags -= LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG | LocalFlags::IEXTEN;
-        raw.input_flags -=
-            InputFlags::IXON | InputFlags::ICRNL | InputFlags::INLCR | InputFlags::IGNCR | InputFlags::ISTRIP;
+        raw.local_flags -=
+            LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG | LocalFlags::IEXTEN;
+        raw.input_flags -= InputFlags::IXON
+            | InputFlags::ICRNL
+            | InputFlags::INLCR
+            | InputFlags::IGNCR
+            | InputFlags::ISTRIP;
         raw.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
         raw.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, &raw)?;

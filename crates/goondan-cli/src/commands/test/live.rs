@@ -36,7 +36,12 @@ pub(super) struct LiveArgs {
 
 impl LiveArgs {
     /// Puts them into `options`. Projects whose models are asked read secrets, so they must be trusted.
-    pub(super) fn apply(&self, options: &mut Options, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    pub(super) fn apply(
+        &self,
+        options: &mut Options,
+        state_root: &StateRoot,
+        output: &Output,
+    ) -> Result<(), CliError> {
         if !self.live {
             return Ok(());
         }
@@ -46,11 +51,16 @@ impl LiveArgs {
             let (root, bundle, _) = project::load_trusted(&folder, &trust, output)?;
             let environment = goondan::environment(&root, None);
             bundles.insert(folder.clone(), bundle);
-            environments.insert(folder, environment.map_err(|problem| CliError::configuration(problem.message))?);
+            environments.insert(
+                folder,
+                environment.map_err(|problem| CliError::configuration(problem.message))?,
+            );
         }
         // Whoever judges is known before anybody is asked.
         for (folder, named) in judged_projects(options) {
-            let Some(bundle) = bundles.get(&folder) else { continue };
+            let Some(bundle) = bundles.get(&folder) else {
+                continue;
+            };
             model_of(bundle, self.judge.as_deref().or(named.as_deref())).map_err(|problem| {
                 CliError::usage(format!("{}.", in_sentence_case(&problem))).suggest(format!(
                     "Name a Model of the project in {} with `--judge`. No model was asked.",
@@ -58,9 +68,19 @@ impl LiveArgs {
                 ))
             })?;
         }
-        let Self { runs, pass_rate, judge, .. } = self;
+        let Self {
+            runs,
+            pass_rate,
+            judge,
+            ..
+        } = self;
         options.time_limit = LIVE_TIME_LIMIT;
-        options.live = Some(LiveOptions { runs: *runs, pass_rate: *pass_rate, judge: judge.clone(), environments });
+        options.live = Some(LiveOptions {
+            runs: *runs,
+            pass_rate: *pass_rate,
+            judge: judge.clone(),
+            environments,
+        });
         Ok(())
     }
 }

@@ -56,18 +56,29 @@ pub(super) struct RecordArgs {
 }
 
 /// Writes a case, once it has passed.
-pub(super) fn run(args: &RecordArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(
+    args: &RecordArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let name = case_name(&args.output)?;
     if args.output.exists() && !args.force {
-        return Err(CliError::usage(format!("`{}` is there already.", args.output.display()))
-            .suggest("Choose another file, or replace it with `--force`."));
+        return Err(
+            CliError::usage(format!("`{}` is there already.", args.output.display()))
+                .suggest("Choose another file, or replace it with `--force`."),
+        );
     }
-    let (root, bundle, _) =
-        project::load_trusted(&args.project.find(output)?, &Trust::new(state_root, args.trust), output)?;
+    let (root, bundle, _) = project::load_trusted(
+        &args.project.find(output)?,
+        &Trust::new(state_root, args.trust),
+        output,
+    )?;
     let root = std::path::absolute(root)?;
     let kept = block_on(kept(args, &root, state_root))?;
     let environment = goondan::environment(&root, None);
-    let mask = Mask::of_environment(&environment.map_err(|problem| CliError::configuration(problem.message))?);
+    let mask = Mask::of_environment(
+        &environment.map_err(|problem| CliError::configuration(problem.message))?,
+    );
     let folder = folder_of(&args.output);
     let source = Source {
         name,
@@ -93,7 +104,9 @@ pub(super) fn run(args: &RecordArgs, state_root: &StateRoot, output: &Output) ->
 }
 
 async fn kept(args: &RecordArgs, root: &Path, state_root: &StateRoot) -> Result<Kept, CliError> {
-    let workspaces = state_root.workspaces_of(root).map_err(|error| CliError::configuration(error.to_string()))?;
+    let workspaces = state_root
+        .workspaces_of(root)
+        .map_err(|error| CliError::configuration(error.to_string()))?;
     let scope = Scope::Project(root.to_owned(), workspaces);
     let database = args.store.database()?;
     let all = instances::all(database.as_ref(), state_root, &scope).await?;
@@ -102,19 +115,29 @@ async fn kept(args: &RecordArgs, root: &Path, state_root: &StateRoot) -> Result<
         None => args.instance.clone(),
     };
     let found = instances::choose(&all, &name)?.ok_or_else(|| instances::unknown(&scope, &name))?;
-    let beside = all.iter().filter(|one| one.workspace == found.workspace).map(|one| one.summary.id.clone());
-    let keeper = Keeper { database: database.as_ref(), found: &found };
+    let beside = all
+        .iter()
+        .filter(|one| one.workspace == found.workspace)
+        .map(|one| one.summary.id.clone());
+    let keeper = Keeper {
+        database: database.as_ref(),
+        found: &found,
+    };
     let mut events = Vec::new();
     for id in beside {
         events.extend(keeper.events(&id).await?);
     }
-    let history = History::of(&found.summary.id, &args.turns, events).map_err(|reason| not_recorded(&reason))?;
+    let history = History::of(&found.summary.id, &args.turns, events)
+        .map_err(|reason| not_recorded(&reason))?;
     let mut conversations = BTreeMap::new();
     for id in history.instances() {
         let messages = keeper.conversation(&id).await?;
         conversations.insert(id, messages);
     }
-    Ok(Kept { history, conversations })
+    Ok(Kept {
+        history,
+        conversations,
+    })
 }
 
 /// Reads from files or from a database.
@@ -130,16 +153,35 @@ impl Keeper<'_> {
 
     async fn events(&self, id: &InstanceId) -> Result<Vec<RuntimeEvent>, CliError> {
         let Some(database) = self.database else {
-            return Ok(self.workspace().runtime_events(id)?.into_iter().flatten().collect());
+            return Ok(self
+                .workspace()
+                .runtime_events(id)?
+                .into_iter()
+                .flatten()
+                .collect());
         };
-        let looking = database.look(self.workspace()).await.map_err(|error| store::unusable(&error))?;
-        looking.events(id, 0).await.map_err(|error| store::failed(&error))
+        let looking = database
+            .look(self.workspace())
+            .await
+            .map_err(|error| store::unusable(&error))?;
+        looking
+            .events(id, 0)
+            .await
+            .map_err(|error| store::failed(&error))
     }
 
     async fn conversation(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, CliError> {
-        let Some(database) = self.database else { return Ok(self.workspace().conversation(id)?.0) };
-        let looking = database.look(self.workspace()).await.map_err(|error| store::unusable(&error))?;
-        looking.conversation(id).await.map_err(|error| store::failed(&error))
+        let Some(database) = self.database else {
+            return Ok(self.workspace().conversation(id)?.0);
+        };
+        let looking = database
+            .look(self.workspace())
+            .await
+            .map_err(|error| store::unusable(&error))?;
+        looking
+            .conversation(id)
+            .await
+            .map_err(|error| store::failed(&error))
     }
 }
 
@@ -151,18 +193,32 @@ fn not_recorded(reason: &Unrecordable) -> CliError {
 
 /// The name of the case, which is that of its file.
 fn case_name(path: &Path) -> Result<String, CliError> {
-    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(SUFFIX));
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.strip_suffix(SUFFIX));
     let is_kebab = |name: &&str| {
-        let is_part =
-            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let is_part = |part: &str| {
+            !part.is_empty()
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+        };
         name.split('-').all(is_part)
     };
     name.filter(is_kebab).map(str::to_owned).ok_or_else(|| {
-        CliError::usage(format!("`{}` is not the name of a file with a case.", path.display()))
-            .suggest("The name is kebab-case and ends with `.case.yaml`, such as `asks-for-bees.case.yaml`.")
+        CliError::usage(format!(
+            "`{}` is not the name of a file with a case.",
+            path.display()
+        ))
+        .suggest(
+            "The name is kebab-case and ends with `.case.yaml`, such as `asks-for-bees.case.yaml`.",
+        )
     })
 }
 
 fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }

@@ -19,7 +19,8 @@ pub(super) fn fix(root: &Path, dry_run: bool, output: &Output) -> Result<Vec<Rep
     let repairs = goondan::inside::repair(root, &OsFiles);
     if !dry_run {
         for repair in &repairs {
-            write(&root.join(&repair.file), &repair.after).map_err(|error| unwritten(&repair.file, &error))?;
+            write(&root.join(&repair.file), &repair.after)
+                .map_err(|error| unwritten(&repair.file, &error))?;
         }
     }
     if !output.json {
@@ -38,8 +39,15 @@ fn tell(repair: &Repair, dry_run: bool, output: &Output) -> Result<(), CliError>
     }
     let green = style::GOOD;
     for one in &repair.done {
-        let place = one.position.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
-        let change = one.fix.as_ref().map(|fix| fix.title.as_str()).unwrap_or_default();
+        let place = one
+            .position
+            .map(|at| format!(":{}:{}", at.line, at.column))
+            .unwrap_or_default();
+        let change = one
+            .fix
+            .as_ref()
+            .map(|fix| fix.title.as_str())
+            .unwrap_or_default();
         let line = format!("{}{place}: {} {change}.", repair.file, one.message);
         output.piece(&format!("{green}fixed{green:#} {}\n", shown::line(line)))?;
     }
@@ -54,7 +62,10 @@ pub(super) fn report(repairs: &[Repair]) -> Vec<Value> {
         object["change"] = json!(done.fix.as_ref().map(|fix| &fix.title));
         object
     };
-    repairs.iter().flat_map(|repair| repair.done.iter().map(move |done| one(repair, done))).collect()
+    repairs
+        .iter()
+        .flat_map(|repair| repair.done.iter().map(move |done| one(repair, done)))
+        .collect()
 }
 
 /// Replaces a file as a whole, so that it is never there in part.
@@ -64,13 +75,17 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(text.as_bytes())?;
-    new.as_file().set_permissions(std::fs::metadata(&path)?.permissions())?;
+    new.as_file()
+        .set_permissions(std::fs::metadata(&path)?.permissions())?;
     new.as_file().sync_all()?;
     new.persist(&path)?;
     Ok(())
 }
 
 fn unwritten(file: &str, error: &io::Error) -> CliError {
-    CliError::configuration(format!("`{file}` can't be written: {error}.", error = reason(error)))
-        .suggest("Check that you may write to it.")
+    CliError::configuration(format!(
+        "`{file}` can't be written: {error}.",
+        error = reason(error)
+    ))
+    .suggest("Check that you may write to it.")
 }

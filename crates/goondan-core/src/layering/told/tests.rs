@@ -5,11 +5,16 @@ use super::*;
 use crate::message::{self, MessageData, MessageSource, Role};
 
 fn message(id: &str, text: &str) -> Message {
-    let content = vec![message::Part::Text { text: text.to_owned() }];
+    let content = vec![message::Part::Text {
+        text: text.to_owned(),
+    }];
     let (created_at, metadata) = (chrono::DateTime::<Utc>::UNIX_EPOCH, Default::default());
     Message {
         id: id.to_owned(),
-        data: MessageData { role: Role::User, content },
+        data: MessageData {
+            role: Role::User,
+            content,
+        },
         metadata,
         created_at,
         source: MessageSource::User,
@@ -17,7 +22,9 @@ fn message(id: &str, text: &str) -> Message {
 }
 
 fn conversation(count: usize) -> Vec<Arc<Message>> {
-    (0..count).map(|number| Arc::new(message(&format!("m{number}"), &"word ".repeat(50)))).collect()
+    (0..count)
+        .map(|number| Arc::new(message(&format!("m{number}"), &"word ".repeat(50))))
+        .collect()
 }
 
 /// An extension that keeps what it is told.
@@ -34,7 +41,10 @@ impl Listener {
     fn hear(&mut self, turn: &str, transcript: &Transcript) {
         let (base, events) = news(&mut self.told, turn, transcript, true);
         let values = |messages: &[Arc<Message>]| -> Vec<Value> {
-            messages.iter().map(|message| serde_json::to_value(message).unwrap()).collect()
+            messages
+                .iter()
+                .map(|message| serde_json::to_value(message).unwrap())
+                .collect()
         };
         self.bytes = serde_json::to_string(&events).unwrap().len();
         match base {
@@ -54,14 +64,20 @@ impl Listener {
                 (self.base, self.events) = (whole.collect(), Vec::new());
             }
         }
-        self.events.extend(events.iter().map(|event| serde_json::to_value(event).unwrap()));
+        self.events.extend(
+            events
+                .iter()
+                .map(|event| serde_json::to_value(event).unwrap()),
+        );
         assert_eq!(self.base, values(transcript.base()));
     }
 
     fn now(&self) -> Vec<Value> {
         let mut known = self.base.clone();
         for event in &self.events {
-            let at = known.iter().position(|message| message["id"] == event["targetId"]);
+            let at = known
+                .iter()
+                .position(|message| message["id"] == event["targetId"]);
             match (event["type"].as_str().unwrap(), at) {
                 ("append", _) => known.push(event["message"].clone()),
                 ("truncate", _) => known.clear(),
@@ -82,10 +98,19 @@ fn second_turn(count: usize) -> usize {
     listener.hear("first", &transcript);
     assert!(listener.bytes > count * 250);
     let said = message("said", "an answer");
-    transcript.push(MessageEvent::Append { message: said.clone() });
+    transcript.push(MessageEvent::Append {
+        message: said.clone(),
+    });
     listener.hear("first", &transcript);
     // What is said after the last layer has ended it does not hear in this turn.
-    messages.extend([said, message("unheard", "good bye"), message("input", "hello again")].map(Arc::new));
+    messages.extend(
+        [
+            said,
+            message("unheard", "good bye"),
+            message("input", "hello again"),
+        ]
+        .map(Arc::new),
+    );
     listener.hear("second", &Transcript::new(messages));
     listener.bytes
 }

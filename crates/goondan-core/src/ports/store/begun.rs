@@ -22,11 +22,15 @@ impl Traces {
             MessageEvent::Append { message } => Some(message.id.clone()),
             _ => None,
         });
-        Traces { journal: None, messages: appended.collect() }
+        Traces {
+            journal: None,
+            messages: appended.collect(),
+        }
     }
 
     fn are_of(&self, turn_id: &str) -> bool {
-        self.journal.as_deref() == Some(turn_id) || self.messages.iter().any(|id| is_message_of(id, turn_id))
+        self.journal.as_deref() == Some(turn_id)
+            || self.messages.iter().any(|id| is_message_of(id, turn_id))
     }
 }
 
@@ -41,9 +45,13 @@ pub fn put_begun_first(recovered: &mut Recovered, traces_of: impl Fn(&InstanceId
     }
     for (id, places) in places {
         let traces = traces_of(&id);
-        let begun = places.iter().position(|place| traces.are_of(&recovered.pending[*place].turn_id()));
+        let begun = places
+            .iter()
+            .position(|place| traces.are_of(&recovered.pending[*place].turn_id()));
         let Some(begun) = begun else { continue };
-        recovered.begun.push(recovered.pending[places[begun]].id.clone());
+        recovered
+            .begun
+            .push(recovered.pending[places[begun]].id.clone());
         // Only events of this instance change places.
         for nth in (1..=begun).rev() {
             recovered.pending.swap(places[nth], places[nth - 1]);

@@ -52,7 +52,12 @@ pub trait OpenConversation: Send + Sync {
 
     /// Ends a turn: its result, its answer and its messages are durable together, or none of them is. `meta` is kept, too,
     /// soon. Gives back whether the conversation may be used on; false where it has to be opened and loaded again.
-    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError>;
+    async fn end_turn(
+        &mut self,
+        turn: FinishedTurn,
+        fold: Fold<'_>,
+        meta: InstanceMeta,
+    ) -> Result<bool, StoreError>;
 }
 
 /// A turn that is over. With it the answer is accepted that somebody waits for.

@@ -18,7 +18,10 @@ pub trait Instances: Send + Sync {
 
     /// Some instances at a time: those behind `after`, or the first ones, in an order of the store's own that does not change.
     /// None are behind the last.
-    async fn instances_behind(&self, after: Option<&InstanceId>) -> Result<Vec<InstanceMeta>, StoreError> {
+    async fn instances_behind(
+        &self,
+        after: Option<&InstanceId>,
+    ) -> Result<Vec<InstanceMeta>, StoreError> {
         let mut all = self.instances().await?;
         all.retain(|meta| after.is_none_or(|after| meta.id() > *after));
         all.sort_by_cached_key(InstanceMeta::id);

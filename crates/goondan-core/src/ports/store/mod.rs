@@ -27,14 +27,19 @@ use crate::ids::InstanceId;
 use crate::ports::journal::Journal;
 
 pub use begun::{Traces, put_begun_first};
-pub use conversations::{Conversations, FinishedTurn, Fold, Lease, OpenConversation, StoredConversation};
+pub use conversations::{
+    Conversations, FinishedTurn, Fold, Lease, OpenConversation, StoredConversation,
+};
 pub use events::EventLog;
 pub use instances::{InstanceMeta, InstanceStatus, Instances, Spending};
 pub use log::{HandledEvent, Log, LogRecord, Receipt, Recovered, Ticket};
 pub use records::{DEAD_LETTERS, DeadLetter, Record, Records, Version, update};
 
 /// A workspace.
-pub trait Store: Log + Conversations + Instances + Records + EventLog + Workspace + Journal {}
+pub trait Store:
+    Log + Conversations + Instances + Records + EventLog + Workspace + Journal
+{
+}
 
 impl<T: Log + Conversations + Instances + Records + EventLog + Workspace + Journal> Store for T {}
 
@@ -87,7 +92,11 @@ impl StoreError {
         path: &Path,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>,
     ) -> Self {
-        StoreError::File { doing: doing.to_owned(), path: path.to_owned(), cause: cause.into().into() }
+        StoreError::File {
+            doing: doing.to_owned(),
+            path: path.to_owned(),
+            cause: cause.into().into(),
+        }
     }
 }
 
@@ -95,5 +104,7 @@ impl StoreError {
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Closed))
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or(Err(StoreError::Closed))
 }

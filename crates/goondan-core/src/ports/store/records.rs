@@ -58,7 +58,9 @@ pub async fn update<R: Records + ?Sized>(
             Some(record) => (Some(record.value), Some(record.version)),
             None => (None, None),
         };
-        let Some(value) = change(found) else { return Ok(()) };
+        let Some(value) = change(found) else {
+            return Ok(());
+        };
         if records.put(id, name, &value, version).await? {
             return Ok(());
         }

@@ -22,7 +22,11 @@ impl Crew for Silent {
 
     fn note_turns(&self, _turns: Vec<(Option<String>, usize)>) {}
 
-    async fn ended(&self, _event: &AgentEvent, _joined: &[String]) -> Result<Option<EndedTurn>, StoreError> {
+    async fn ended(
+        &self,
+        _event: &AgentEvent,
+        _joined: &[String],
+    ) -> Result<Option<EndedTurn>, StoreError> {
         Ok(None)
     }
 
@@ -34,14 +38,23 @@ impl Crew for Silent {
 fn roster(own_turns: usize, nodes: &[(&str, usize)]) -> Arc<Roster> {
     let roster = Roster::new(Arc::new(Silent { own_turns }));
     for (node, turns) in nodes {
-        roster.put(Member { node: (*node).to_owned(), turns: *turns, is_fit: true }, &Life::new());
+        roster.put(
+            Member {
+                node: (*node).to_owned(),
+                turns: *turns,
+                is_fit: true,
+            },
+            &Life::new(),
+        );
     }
     roster
 }
 
 /// Begins a turn; gives back where, and `-` where there is no room.
 fn begin(roster: &Roster, key: &str) -> String {
-    let Some(place) = roster.choose(&instance(key), false, |_| false) else { return "-".to_owned() };
+    let Some(place) = roster.choose(&instance(key), false, |_| false) else {
+        return "-".to_owned();
+    };
     let _ = roster.take(&instance(key), &place);
     place.node.unwrap_or_else(|| "here".to_owned())
 }
@@ -51,13 +64,20 @@ fn the_end_of_a_turn_is_told_once_unless_it_begins_again() {
     let roster = roster(9, &[("a", 9)]);
     let happens = |kind: Value| {
         let mut event = json!({"timestamp": "2026-01-15T09:00:00Z", "agentName": "a", "instanceKey": "k", "traceId": "t", "spanId": "s"});
-        event.as_object_mut().unwrap().extend(kind.as_object().unwrap().clone());
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(kind.as_object().unwrap().clone());
         roster.happened(&serde_json::from_value(event).unwrap());
     };
-    let failed = json!({"type": "turn.failed", "turnId": "turn-1", "duration": 1, "errorMessage": "gone"});
+    let failed =
+        json!({"type": "turn.failed", "turnId": "turn-1", "duration": 1, "errorMessage": "gone"});
     assert!(!roster.was_told("turn-1"));
     happens(failed.clone());
-    assert_eq!((roster.was_told("turn-1"), roster.was_told("turn-1")), (true, false));
+    assert_eq!(
+        (roster.was_told("turn-1"), roster.was_told("turn-1")),
+        (true, false)
+    );
     happens(failed);
     happens(json!({"type": "turn.started", "turnId": "turn-1", "eventId": "e"}));
     assert!(!roster.was_told("turn-1"));
@@ -72,18 +92,30 @@ fn turns_are_spread_and_come_back_to_where_they_were() {
     assert_eq!(begin(&roster, "2"), "b");
     roster.over(&instance("2"));
     roster.remove("b");
-    assert_eq!(roster.choose(&instance("2"), false, |_| false).map(|place| place.is_home), Some(false));
+    assert_eq!(
+        roster
+            .choose(&instance("2"), false, |_| false)
+            .map(|place| place.is_home),
+        Some(false)
+    );
 }
 
 #[test]
 fn a_full_node_keeps_its_instances_waiting_and_no_others() {
     let roster = roster(0, &[("a", 1), ("b", 1)]);
-    assert_eq!(["1", "2", "3"].map(|key| begin(&roster, key)), ["a", "b", "-"]);
+    assert_eq!(
+        ["1", "2", "3"].map(|key| begin(&roster, key)),
+        ["a", "b", "-"]
+    );
     roster.over(&instance("1"));
     assert_eq!(begin(&roster, "3"), "a");
     assert_eq!(begin(&roster, "1"), "-", "its home is full");
     // A turn that waits takes no room.
-    assert!(roster.choose(&instance("1"), false, |id| *id == instance("3")).is_some_and(|place| place.is_home));
+    assert!(
+        roster
+            .choose(&instance("1"), false, |id| *id == instance("3"))
+            .is_some_and(|place| place.is_home)
+    );
 }
 
 #[test]
@@ -91,9 +123,19 @@ fn who_leaves_turns_to_others_runs_them_where_there_are_none() {
     let roster = roster(0, &[("a", 9)]);
     assert_eq!(begin(&roster, "1"), "a");
     let bound = roster.choose(&instance("2"), true, |_| false);
-    assert_eq!(bound, Some(Place { node: None, is_home: false }));
+    assert_eq!(
+        bound,
+        Some(Place {
+            node: None,
+            is_home: false
+        })
+    );
     roster.doubt_all();
-    assert_eq!(begin(&roster, "2"), "here", "no node has the project that serves");
+    assert_eq!(
+        begin(&roster, "2"),
+        "here",
+        "no node has the project that serves"
+    );
 }
 
 #[test]
@@ -102,7 +144,12 @@ fn who_was_put_away_has_no_home() {
     assert_eq!(begin(&roster, "1"), "a");
     roster.over(&instance("1"));
     roster.put_away(&instance("1"));
-    assert_eq!(roster.choose(&instance("1"), false, |_| false).map(|place| place.is_home), Some(false));
+    assert_eq!(
+        roster
+            .choose(&instance("1"), false, |_| false)
+            .map(|place| place.is_home),
+        Some(false)
+    );
 }
 
 #[test]
@@ -117,17 +164,28 @@ fn only_homes_of_the_last_are_remembered() {
             roster.over(&instance("0"));
         }
     }
-    let place = Place { node: None, is_home: false };
-    let forgotten: Vec<_> =
-        (0..2 * HOMES).filter_map(|key| roster.take(&instance(&format!("here{key}")), &place)).collect();
+    let place = Place {
+        node: None,
+        is_home: false,
+    };
+    let forgotten: Vec<_> = (0..2 * HOMES)
+        .filter_map(|key| roster.take(&instance(&format!("here{key}")), &place))
+        .collect();
     assert_eq!(forgotten, [], "their turns are not over");
     for key in 0..HOMES {
         roster.over(&instance(&format!("here{}", key + HOMES)));
     }
     let oldest = instance(&format!("here{}", HOMES));
-    assert_eq!(roster.take(&instance("next"), &place), Some(oldest), "what belongs to it here ends");
+    assert_eq!(
+        roster.take(&instance("next"), &place),
+        Some(oldest),
+        "what belongs to it here ends"
+    );
     let state = roster.state();
-    assert_eq!((state.homes.len(), state.residents.values().sum::<usize>()), (HOMES, HOMES));
+    assert_eq!(
+        (state.homes.len(), state.residents.values().sum::<usize>()),
+        (HOMES, HOMES)
+    );
 }
 
 #[test]
@@ -137,7 +195,14 @@ fn who_is_about_to_leave_gets_no_turns() {
     roster.over(&instance("1"));
     roster.leave("a");
     // As the crew does where anything has changed.
-    roster.put(Member { node: "a".to_owned(), turns: 9, is_fit: true }, &Life::new());
+    roster.put(
+        Member {
+            node: "a".to_owned(),
+            turns: 9,
+            is_fit: true,
+        },
+        &Life::new(),
+    );
     assert_eq!(begin(&roster, "1"), "b", "not even what has run there");
     roster.leave("b");
     assert_eq!(begin(&roster, "2"), "here", "nobody else takes turns");

@@ -44,8 +44,15 @@ pub(crate) struct Instances {
 
 impl Instances {
     /// Those of a store that was left as `recovered` says.
-    pub(crate) async fn restore(store: &dyn Store, recovered: &Recovered) -> Result<Self, StoreError> {
-        let at_work: HashSet<&InstanceId> = recovered.pending.iter().map(|event| &event.target).collect();
+    pub(crate) async fn restore(
+        store: &dyn Store,
+        recovered: &Recovered,
+    ) -> Result<Self, StoreError> {
+        let at_work: HashSet<&InstanceId> = recovered
+            .pending
+            .iter()
+            .map(|event| &event.target)
+            .collect();
         let mut instances = Instances::remembering(store.remembered_outside());
         if instances.resting.is_none() {
             for meta in store.instances().await? {
@@ -56,19 +63,30 @@ impl Instances {
         let mut last = None;
         loop {
             let some = store.instances_behind(last.as_ref()).await?;
-            let Some(meta) = some.last() else { return Ok(instances) };
+            let Some(meta) = some.last() else {
+                return Ok(instances);
+            };
             last = Some(meta.id());
             for meta in some {
-                instances.len += usize::from(settled(store, meta, &at_work).await.status != InstanceStatus::Retired);
+                instances.len += usize::from(
+                    settled(store, meta, &at_work).await.status != InstanceStatus::Retired,
+                );
             }
         }
     }
 
     /// None yet. Of those that have nothing to do so many are remembered, or all.
     fn remembering(most: Option<usize>) -> Self {
-        let resting = most.map(|most| LruCache::new(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)));
+        let resting =
+            most.map(|most| LruCache::new(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)));
         let (by_agent, sought) = (HashMap::new(), HashMap::new());
-        Instances { by_agent, warm: Warm::default(), resting, sought, len: 0 }
+        Instances {
+            by_agent,
+            warm: Warm::default(),
+            resting,
+            sought,
+            len: 0,
+        }
     }
 
     /// Whether some are forgotten that have nothing to do.
@@ -87,14 +105,19 @@ impl Instances {
     }
 
     /// What the store has told of an instance that it was asked for. Who is here is known better here.
-    pub(super) fn learn(&mut self, id: &InstanceId, meta: Option<InstanceMeta>, now: DateTime<Utc>) {
+    pub(super) fn learn(
+        &mut self,
+        id: &InstanceId,
+        meta: Option<InstanceMeta>,
+        now: DateTime<Utc>,
+    ) {
         self.sought_no_more(id);
         let Some(instance) = self.get_mut(id) else {
             if let Some(meta) = meta {
-                self.by_agent
-                    .entry(id.agent.clone())
-                    .or_default()
-                    .insert(id.instance_key.as_str().into(), Box::new(Instance::new(meta.into())));
+                self.by_agent.entry(id.agent.clone()).or_default().insert(
+                    id.instance_key.as_str().into(),
+                    Box::new(Instance::new(meta.into())),
+                );
             }
             return;
         };
@@ -130,9 +153,13 @@ impl Instances {
     /// An instance has nothing to do. Where more are remembered than may be, that one is forgotten that has had nothing to do
     /// for longest: the store knows it.
     pub(super) fn rest(&mut self, id: &InstanceId) {
-        let Some(resting) = &mut self.resting else { return };
+        let Some(resting) = &mut self.resting else {
+            return;
+        };
         // It gives itself back where it was there before.
-        let Some((gone, ())) = resting.push(id.clone(), ()).filter(|(gone, ())| gone != id) else { return };
+        let Some((gone, ())) = resting.push(id.clone(), ()).filter(|(gone, ())| gone != id) else {
+            return;
+        };
         let is_free = |instance: &Instance| instance.is_idle() && !instance.is_new;
         if !self.sought.contains_key(&gone) && self.get(&gone).is_some_and(is_free) {
             self.remove(&gone);
@@ -145,17 +172,25 @@ impl Instances {
     }
 
     pub(super) fn get(&self, id: &InstanceId) -> Option<&Instance> {
-        self.by_agent.get(&id.agent)?.get(&*id.instance_key).map(|instance| &**instance)
+        self.by_agent
+            .get(&id.agent)?
+            .get(&*id.instance_key)
+            .map(|instance| &**instance)
     }
 
     pub(super) fn get_mut(&mut self, id: &InstanceId) -> Option<&mut Instance> {
-        self.by_agent.get_mut(&id.agent)?.get_mut(&*id.instance_key).map(|instance| &mut **instance)
+        self.by_agent
+            .get_mut(&id.agent)?
+            .get_mut(&*id.instance_key)
+            .map(|instance| &mut **instance)
     }
 
     fn iter(&self) -> impl Iterator<Item = (&str, &str, &Instance)> {
-        self.by_agent
-            .iter()
-            .flat_map(|(agent, instances)| instances.iter().map(move |(key, instance)| (&**agent, &**key, &**instance)))
+        self.by_agent.iter().flat_map(|(agent, instances)| {
+            instances
+                .iter()
+                .map(move |(key, instance)| (&**agent, &**key, &**instance))
+        })
     }
 
     /// The instance that an event is for. The first event makes it; its sender owns it. A retired one is back.
@@ -170,7 +205,10 @@ impl Instances {
 
     fn make(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut Instance {
         let meta = new_meta(&event.target, event.caller().cloned(), None, now);
-        let instance = self.add(InstanceMeta { narrowing: event.terms.narrowing.clone(), ..meta });
+        let instance = self.add(InstanceMeta {
+            narrowing: event.terms.narrowing.clone(),
+            ..meta
+        });
         instance.is_new = true;
         instance
     }
@@ -180,7 +218,9 @@ impl Instances {
         let forgets = self.forgets();
         if self.revive(id, now).is_some() {
             // Else its next turn says so to the store.
-            self.get_mut(id).into_iter().for_each(|instance| instance.is_new |= forgets);
+            self.get_mut(id)
+                .into_iter()
+                .for_each(|instance| instance.is_new |= forgets);
         }
     }
 
@@ -194,7 +234,11 @@ impl Instances {
     pub(super) fn retire(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
         drop(self.take_warm(id));
         let instance = self.get_mut(id)?;
-        let meta = InstanceMeta { status: InstanceStatus::Retired, retired_at: Some(now), ..instance.meta(id) };
+        let meta = InstanceMeta {
+            status: InstanceStatus::Retired,
+            retired_at: Some(now),
+            ..instance.meta(id)
+        };
         instance.known = meta.clone().into();
         self.len -= 1;
         Some(meta)
@@ -202,9 +246,15 @@ impl Instances {
 
     /// Takes an instance back that was retired; `None` where there is none.
     pub(super) fn revive(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
-        let instance = self.get_mut(id).filter(|instance| instance.known.is_retired())?;
-        let meta =
-            InstanceMeta { status: InstanceStatus::Idle, retired_at: None, updated_at: now, ..instance.meta(id) };
+        let instance = self
+            .get_mut(id)
+            .filter(|instance| instance.known.is_retired())?;
+        let meta = InstanceMeta {
+            status: InstanceStatus::Idle,
+            retired_at: None,
+            updated_at: now,
+            ..instance.meta(id)
+        };
         instance.known = meta.clone().into();
         self.len += 1;
         Some(meta)
@@ -224,7 +274,9 @@ impl Instances {
         let instance = Box::new(Instance::new(meta.into()));
         let instances = self.by_agent.entry(id.agent).or_default();
         // Somebody may have copied a folder.
-        let before = instances.remove(&*id.instance_key).is_some_and(|before| !before.known.is_retired());
+        let before = instances
+            .remove(&*id.instance_key)
+            .is_some_and(|before| !before.known.is_retired());
         self.len = self.len + usize::from(!instance.known.is_retired()) - usize::from(before);
         instances.entry(id.instance_key.into()).or_insert(instance)
     }
@@ -237,12 +289,17 @@ impl Instances {
                 None => metas.push(meta),
                 Some(instance) if instance.is_unknown => {
                     unknown.insert(meta.id());
-                    metas.push(InstanceMeta { status: InstanceStatus::Processing, ..meta });
+                    metas.push(InstanceMeta {
+                        status: InstanceStatus::Processing,
+                        ..meta
+                    });
                 }
                 Some(_) => {}
             }
         }
-        let here = self.iter().map(|(agent, key, instance)| instance.seen(agent, key));
+        let here = self
+            .iter()
+            .map(|(agent, key, instance)| instance.seen(agent, key));
         metas.extend(here.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())));
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
@@ -264,7 +321,14 @@ impl Instances {
 impl Instance {
     fn new(known: Known) -> Self {
         let (queue, is_new, is_tended, is_unknown) = (VecDeque::new(), false, false, false);
-        Instance { known, queue, turn: None, is_new, is_tended, is_unknown }
+        Instance {
+            known,
+            queue,
+            turn: None,
+            is_new,
+            is_tended,
+            is_unknown,
+        }
     }
 
     /// What is known of it, which is `id`.
@@ -280,7 +344,14 @@ impl Instance {
     fn seen(&self, agent: &str, instance_key: &str) -> InstanceMeta {
         let meta = self.known.meta(agent, instance_key);
         let is_busy = self.turn.is_some() || !self.queue.is_empty();
-        InstanceMeta { status: if is_busy { InstanceStatus::Processing } else { meta.status }, ..meta }
+        InstanceMeta {
+            status: if is_busy {
+                InstanceStatus::Processing
+            } else {
+                meta.status
+            },
+            ..meta
+        }
     }
 }
 
@@ -306,7 +377,11 @@ pub(super) fn new_meta(
 }
 
 /// A process that was cut off between the end of a turn and its last write leaves an instance that says that it is at work.
-async fn settled(store: &dyn Store, mut meta: InstanceMeta, at_work: &HashSet<&InstanceId>) -> InstanceMeta {
+async fn settled(
+    store: &dyn Store,
+    mut meta: InstanceMeta,
+    at_work: &HashSet<&InstanceId>,
+) -> InstanceMeta {
     if meta.status == InstanceStatus::Processing && !at_work.contains(&meta.id()) {
         meta.status = InstanceStatus::Idle;
         if let Err(error) = store.put_instance(&meta).await {
@@ -337,14 +412,22 @@ mod tests {
     #[test]
     fn an_idle_instance_is_small() {
         // Beside it there is a place in a table, and its key.
-        assert!(size_of::<Instance>() <= 144, "{} bytes", size_of::<Instance>());
+        assert!(
+            size_of::<Instance>() <= 144,
+            "{} bytes",
+            size_of::<Instance>()
+        );
     }
 
     #[test]
     fn only_those_that_are_not_retired_count() {
         let now = DateTime::UNIX_EPOCH;
         let (one, two) = (instance("one"), instance("two"));
-        let retired = InstanceMeta { status: InstanceStatus::Retired, retired_at: Some(now), ..meta(&two) };
+        let retired = InstanceMeta {
+            status: InstanceStatus::Retired,
+            retired_at: Some(now),
+            ..meta(&two)
+        };
         let mut instances = Instances::remembering(None);
         for meta in [meta(&one), retired.clone(), retired] {
             instances.add(meta);
@@ -352,7 +435,11 @@ mod tests {
         assert_eq!((instances.len(), instances.metas(Vec::new()).len()), (1, 2));
         instances.of_event(&event("e", &two), now);
         assert_eq!(instances.len(), 2);
-        assert!(instances.retire(&one, now).is_some_and(|meta| meta.status == InstanceStatus::Retired));
+        assert!(
+            instances
+                .retire(&one, now)
+                .is_some_and(|meta| meta.status == InstanceStatus::Retired)
+        );
         instances.remove(&one);
         assert_eq!((instances.len(), instances.metas(Vec::new()).len()), (1, 1));
     }
@@ -373,34 +460,64 @@ mod tests {
             instances.add(meta(id));
             instances.rest(id);
         }
-        assert_eq!((remembered(&instances), instances.len()), (vec!["c", "d"], 4));
-        instances.of_event(&event("e", &ids[2]), now).queue.push_back(event("e", &ids[2]));
+        assert_eq!(
+            (remembered(&instances), instances.len()),
+            (vec!["c", "d"], 4)
+        );
+        instances
+            .of_event(&event("e", &ids[2]), now)
+            .queue
+            .push_back(event("e", &ids[2]));
         instances.seek(&ids[3]);
         for id in &ids[..2] {
             instances.learn(id, Some(meta(id)), now);
             instances.rest(id);
         }
-        assert_eq!(remembered(&instances), ["a", "b", "c", "d"], "c has something to do, d is asked for");
+        assert_eq!(
+            remembered(&instances),
+            ["a", "b", "c", "d"],
+            "c has something to do, d is asked for"
+        );
         instances.learn(&ids[3], Some(meta(&ids[3])), now);
         instances.rest(&ids[3]);
-        assert_eq!((remembered(&instances), instances.len()), (vec!["b", "c", "d"], 4));
+        assert_eq!(
+            (remembered(&instances), instances.len()),
+            (vec!["b", "c", "d"], 4)
+        );
     }
 
     #[test]
     fn who_is_expected_counts_until_the_store_has_told() {
         let now = DateTime::UNIX_EPOCH;
         let (old, retired, new) = (instance("old"), instance("retired"), instance("new"));
-        let gone = InstanceMeta { status: InstanceStatus::Retired, retired_at: Some(now), ..meta(&retired) };
+        let gone = InstanceMeta {
+            status: InstanceStatus::Retired,
+            retired_at: Some(now),
+            ..meta(&retired)
+        };
         let mut instances = Instances::remembering(Some(9));
         instances.len = 1;
-        for (id, known, len) in [(&old, Some(meta(&old)), 1), (&retired, Some(gone), 2), (&new, None, 3)] {
+        for (id, known, len) in [
+            (&old, Some(meta(&old)), 1),
+            (&retired, Some(gone), 2),
+            (&new, None, 3),
+        ] {
             instances.expect(&event("e", id), now);
-            assert_eq!((instances.len(), instances.may_be_forgotten(id)), (if *id == old { 2 } else { len }, true));
+            assert_eq!(
+                (instances.len(), instances.may_be_forgotten(id)),
+                (if *id == old { 2 } else { len }, true)
+            );
             instances.seek(id);
             instances.learn(id, known, now);
-            assert_eq!((instances.len(), instances.may_be_forgotten(id)), (len, false));
+            assert_eq!(
+                (instances.len(), instances.may_be_forgotten(id)),
+                (len, false)
+            );
         }
         let is_new = |id: &InstanceId| instances.get(id).map(|instance| instance.is_new);
-        assert_eq!([is_new(&old), is_new(&retired), is_new(&new)], [Some(false), Some(true), Some(true)]);
+        assert_eq!(
+            [is_new(&old), is_new(&retired), is_new(&new)],
+            [Some(false), Some(true), Some(true)]
+        );
     }
 }

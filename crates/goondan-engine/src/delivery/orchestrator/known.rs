@@ -62,10 +62,31 @@ impl Known {
 
 impl From<InstanceMeta> for Known {
     fn from(meta: InstanceMeta) -> Self {
-        let InstanceMeta { status, created_at, updated_at, owner, cwd, retired_at, narrowing, spending, .. } = meta;
-        let more = More { owner, cwd, retired_at, narrowing };
+        let InstanceMeta {
+            status,
+            created_at,
+            updated_at,
+            owner,
+            cwd,
+            retired_at,
+            narrowing,
+            spending,
+            ..
+        } = meta;
+        let more = More {
+            owner,
+            cwd,
+            retired_at,
+            narrowing,
+        };
         let more = (more != More::default()).then(|| Box::new(more));
-        Known { status, created_at, updated_at, spending, more }
+        Known {
+            status,
+            created_at,
+            updated_at,
+            spending,
+            more,
+        }
     }
 }
 
@@ -87,7 +108,10 @@ mod tests {
             ..plain.clone()
         };
         for meta in [plain, full] {
-            assert_eq!(Known::from(meta.clone()).meta(&meta.agent, &meta.instance_key), meta);
+            assert_eq!(
+                Known::from(meta.clone()).meta(&meta.agent, &meta.instance_key),
+                meta
+            );
         }
     }
 }

@@ -41,13 +41,22 @@ pub enum Tended {
 
 /// How long one has had nothing to do.
 fn idle_of(known: &Known) -> Idle {
-    Idle { since: known.updated_at(), retired: known.retired_at().filter(|_| known.is_retired()) }
+    Idle {
+        since: known.updated_at(),
+        retired: known.retired_at().filter(|_| known.is_retired()),
+    }
 }
 
 /// What becomes of an idle instance of that agent. One whose agent a reload has removed is retired at once (rule R4).
-pub(super) fn fate(generation: &Generation, agent: &str, idle: Idle, now: DateTime<Utc>) -> Option<Fate> {
+pub(super) fn fate(
+    generation: &Generation,
+    agent: &str,
+    idle: Idle,
+    now: DateTime<Utc>,
+) -> Option<Fate> {
     let is_left = idle.retired.is_none() && generation.agent(agent).is_none();
-    idle.fate(now, &generation.policy.lifecycle).or(is_left.then_some(Fate::Retire))
+    idle.fate(now, &generation.policy.lifecycle)
+        .or(is_left.then_some(Fate::Retire))
 }
 
 impl Orchestrator {
@@ -61,10 +70,16 @@ impl Orchestrator {
     pub(super) fn tend(&mut self) {
         self.tend_at = self.next_tending();
         let policy = self.engine.generation.load().policy.lifecycle.clone();
-        let idle = self.instances.idle().map(|(agent, key, known)| ((agent, key), idle_of(known)));
+        let idle = self
+            .instances
+            .idle()
+            .map(|(agent, key, known)| ((agent, key), idle_of(known)));
         let due = lifecycle::due(idle, self.engine.clock.now(), &policy);
         let ids = |names: Vec<(&str, &str)>| -> Vec<_> {
-            names.into_iter().map(|(agent, key)| InstanceId::new(agent, key)).collect()
+            names
+                .into_iter()
+                .map(|(agent, key)| InstanceId::new(agent, key))
+                .collect()
         };
         let (retire, delete) = (ids(due.retire), ids(due.delete));
         retire.iter().for_each(|id| self.retire(id));
@@ -74,9 +89,16 @@ impl Orchestrator {
 
     /// Retires or deletes one where it is due.
     pub(super) fn tend_one(&mut self, id: &InstanceId) {
-        let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else { return };
+        let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else {
+            return;
+        };
         let idle = idle_of(&instance.known);
-        match fate(&self.engine.generation.load_full(), &id.agent, idle, self.engine.clock.now()) {
+        match fate(
+            &self.engine.generation.load_full(),
+            &id.agent,
+            idle,
+            self.engine.clock.now(),
+        ) {
             Some(Fate::Retire) => self.retire(id),
             Some(Fate::Delete) => self.delete(id),
             None => {}
@@ -94,14 +116,19 @@ impl Orchestrator {
     pub(super) fn retire_without_agent(&mut self) {
         let generation = self.engine.generation.load_full();
         let idle = self.instances.idle();
-        let gone = idle.filter(|(agent, _, known)| !known.is_retired() && generation.agent(agent).is_none());
-        let gone: Vec<_> = gone.map(|(agent, key, _)| InstanceId::new(agent, key)).collect();
+        let gone = idle
+            .filter(|(agent, _, known)| !known.is_retired() && generation.agent(agent).is_none());
+        let gone: Vec<_> = gone
+            .map(|(agent, key, _)| InstanceId::new(agent, key))
+            .collect();
         gone.iter().for_each(|id| self.retire(id));
     }
 
     /// An instance has nothing to do: it is forgotten before long, where the store knows it.
     pub(super) fn rest(&mut self, id: &InstanceId) {
-        let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else { return };
+        let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else {
+            return;
+        };
         if !self.instances.forgets() {
             return;
         }
@@ -109,19 +136,32 @@ impl Orchestrator {
             return self.instances.rest(id);
         }
         let (meta, store) = (instance.meta(id), Arc::clone(&self.engine.store));
-        self.tend_to(id, async move { put_away(store.put_instance(&meta).await.map(|()| Tended::Kept)) });
+        self.tend_to(id, async move {
+            put_away(store.put_instance(&meta).await.map(|()| Tended::Kept))
+        });
     }
 
     fn retire(&mut self, id: &InstanceId) {
         let now = self.engine.clock.now();
-        let Some(meta) = self.instances.retire(id, now) else { return };
+        let Some(meta) = self.instances.retire(id, now) else {
+            return;
+        };
         let store = Arc::clone(&self.engine.store);
-        self.tend_to(id, async move { put_away(store.put_instance(&meta).await.map(|()| Tended::Retired)) });
+        self.tend_to(id, async move {
+            put_away(store.put_instance(&meta).await.map(|()| Tended::Retired))
+        });
     }
 
     fn delete(&mut self, id: &InstanceId) {
         let (store, doomed) = (Arc::clone(&self.engine.store), id.clone());
-        self.tend_to(id, async move { put_away(store.delete_instance(&doomed).await.map(|_| Tended::Deleted)) });
+        self.tend_to(id, async move {
+            put_away(
+                store
+                    .delete_instance(&doomed)
+                    .await
+                    .map(|_| Tended::Deleted),
+            )
+        });
     }
 
     /// Writes what is known of an instance before any of its turns begins.
@@ -133,12 +173,20 @@ impl Orchestrator {
     ) {
         let store = Arc::clone(&self.engine.store);
         let id = meta.id();
-        self.tend_to(&id, async move { Tended::Put { is_new, written: store.put_instance(&meta).await, answer } });
+        self.tend_to(&id, async move {
+            Tended::Put {
+                is_new,
+                written: store.put_instance(&meta).await,
+                answer,
+            }
+        });
     }
 
     /// Does something about an instance beside this task. The instance has no turn meanwhile.
     fn tend_to(&mut self, id: &InstanceId, work: impl Future<Output = Tended> + Send + 'static) {
-        let Some(instance) = self.instances.get_mut(id) else { return };
+        let Some(instance) = self.instances.get_mut(id) else {
+            return;
+        };
         instance.is_tended = true;
         let (commands, instance) = (self.engine.commands.clone(), id.clone());
         self.tending += 1;
@@ -153,11 +201,17 @@ impl Orchestrator {
     pub(super) fn tended(&mut self, id: InstanceId, done: Tended) {
         self.tending -= 1;
         let forgets = self.instances.forgets();
-        let Some(instance) = self.instances.get_mut(&id) else { return };
+        let Some(instance) = self.instances.get_mut(&id) else {
+            return;
+        };
         instance.is_tended = false;
         let (is_wanted, meta) = (!instance.known.is_retired(), instance.meta(&id));
         match done {
-            Tended::Put { is_new, written, answer } => {
+            Tended::Put {
+                is_new,
+                written,
+                answer,
+            } => {
                 // The next turn writes it.
                 instance.is_new |= written.is_err();
                 let _ = answer.send(written.map(|()| is_new).map_err(Refusal::from));

@@ -101,7 +101,12 @@ impl Orchestrator {
     /// Takes over what was left on disk.
     pub(crate) fn new(engine: Arc<Engine>, recovered: Recovered, instances: Instances) -> Self {
         let mut handled = Handled::default();
-        for HandledEvent { event_id, result, needed_by } in recovered.handled {
+        for HandledEvent {
+            event_id,
+            result,
+            needed_by,
+        } in recovered.handled
+        {
             let size = result.size();
             handled.put(&event_id, result, size, needed_by);
         }
@@ -164,12 +169,23 @@ impl Orchestrator {
 
     fn handle(&mut self, command: Command) {
         match command {
-            Command::Submit { event, waiter, accepted } => {
-                self.submit(Submission { event, waiter, accepted, is_sought: false });
+            Command::Submit {
+                event,
+                waiter,
+                accepted,
+            } => {
+                self.submit(Submission {
+                    event,
+                    waiter,
+                    accepted,
+                    is_sought: false,
+                });
             }
             Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
-            Command::CancelEvent { event_id, answer } => drop(answer.send(self.cancel_event(&event_id))),
+            Command::CancelEvent { event_id, answer } => {
+                drop(answer.send(self.cancel_event(&event_id)))
+            }
             Command::Find { event_id, answer } => drop(answer.send(self.find(&event_id))),
             Command::Spawn { request, answer } => self.spawn(request, answer, false),
             Command::List { answer } => self.list(answer),
@@ -180,13 +196,20 @@ impl Orchestrator {
             Command::Room => {}
             Command::Swapped => self.swapped(),
             Command::Tended { instance, done } => self.tended(instance, done),
-            Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),
+            Command::Shutdown { grace } => {
+                self.stopping = Some(tokio::time::Instant::now() + grace)
+            }
         }
     }
 
     fn submit(&mut self, submission: Submission) {
         if let Some(submission) = self.seek_room(submission) {
-            let Submission { event, waiter, accepted, .. } = submission;
+            let Submission {
+                event,
+                waiter,
+                accepted,
+                ..
+            } = submission;
             self.take(*event, waiter, accepted);
         }
     }
@@ -201,7 +224,10 @@ impl Orchestrator {
             // Delivered again: it is accepted, and its result is known.
             let _ = accepted.send(Ok(()));
             if let Some(waiter) = waiter {
-                let _ = waiter.send(kept.decode().unwrap_or_else(|error| unreadable(&event.id, error)));
+                let _ = waiter.send(
+                    kept.decode()
+                        .unwrap_or_else(|error| unreadable(&event.id, error)),
+                );
             }
             return;
         }
@@ -209,7 +235,11 @@ impl Orchestrator {
             let _ = accepted.send(Err(refusal));
             return;
         }
-        let caller = event.reply_to.as_ref().filter(|reply| !reply.async_).map(|reply| reply.caller.clone());
+        let caller = event
+            .reply_to
+            .as_ref()
+            .filter(|reply| !reply.async_)
+            .map(|reply| reply.caller.clone());
         let waiter = match self.waiter(waiter, caller, &event.target) {
             Ok(waiter) => waiter,
             Err(refusal) => {
@@ -233,13 +263,19 @@ impl Orchestrator {
         pending.waiters.extend(waiter);
         pending.accepted.push(accepted);
         self.pending.insert(event.id.clone(), pending);
-        let durable = self.engine.store.append(LogRecord::Accepted(Box::new(event.clone())));
-        self.accepting.push_back(async move { (event, durable.await) }.boxed());
+        let durable = self
+            .engine
+            .store
+            .append(LogRecord::Accepted(Box::new(event.clone())));
+        self.accepting
+            .push_back(async move { (event, durable.await) }.boxed());
     }
 
     /// An event is on disk, or could not be put there.
     fn durable(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
-        let Some(pending) = self.pending.get_mut(&event.id) else { return };
+        let Some(pending) = self.pending.get_mut(&event.id) else {
+            return;
+        };
         let accepted = std::mem::take(&mut pending.accepted);
         let answer = written.map_err(Refusal::from);
         for accepted in accepted {
@@ -262,9 +298,15 @@ impl Orchestrator {
                 let (id, urgent) = (event.target.clone(), event.terms.urgent);
                 if urgent {
                     let begun = &self.begun;
-                    let is_before = |waiting: &AgentEvent| waiting.terms.urgent || begun.contains(&waiting.id);
-                    let place = instance.queue.iter().position(|waiting| !is_before(waiting));
-                    instance.queue.insert(place.unwrap_or(instance.queue.len()), event);
+                    let is_before =
+                        |waiting: &AgentEvent| waiting.terms.urgent || begun.contains(&waiting.id);
+                    let place = instance
+                        .queue
+                        .iter()
+                        .position(|waiting| !is_before(waiting));
+                    instance
+                        .queue
+                        .insert(place.unwrap_or(instance.queue.len()), event);
                 } else {
                     instance.queue.push_back(event);
                 }
@@ -280,7 +322,9 @@ impl Orchestrator {
 
     /// Takes back an event: out of its queue, or by cancelling its turn, unless somebody else waits for it (rule A2).
     fn abandon(&mut self, event_id: &str, reason: String) {
-        let Some(pending) = self.pending.get_mut(event_id) else { return };
+        let Some(pending) = self.pending.get_mut(event_id) else {
+            return;
+        };
         let (target, mut gone) = (pending.target.clone(), Vec::new());
         pending.waiters.retain_mut(|waiter| {
             let closed = waiter.sender.is_closed();
@@ -299,18 +343,26 @@ impl Orchestrator {
         if self.cancel_begun(&target, event_id) {
             return;
         }
-        let Some(instance) = self.instances.get_mut(&target) else { return };
+        let Some(instance) = self.instances.get_mut(&target) else {
+            return;
+        };
         let before = instance.queue.len();
         instance.queue.retain(|event| event.id != event_id);
         if instance.queue.len() < before {
             // Where that is lost, a turn nobody waits for runs at the next start.
-            drop(self.engine.store.append(LogRecord::Withdrawn { event_id: event_id.to_owned(), reason }));
+            drop(self.engine.store.append(LogRecord::Withdrawn {
+                event_id: event_id.to_owned(),
+                reason,
+            }));
             self.forget(event_id, None);
         }
     }
 
     fn cancel(&self, instance: &InstanceId) -> bool {
-        let turn = self.instances.get(instance).and_then(|instance| instance.turn.as_ref());
+        let turn = self
+            .instances
+            .get(instance)
+            .and_then(|instance| instance.turn.as_ref());
         turn.map(|turn| turn.cancel.cancel()).is_some()
     }
 
@@ -322,7 +374,12 @@ impl Orchestrator {
         }
     }
 
-    fn spawn(&mut self, request: SpawnRequest, answer: oneshot::Sender<Result<bool, Refusal>>, is_sought: bool) {
+    fn spawn(
+        &mut self,
+        request: SpawnRequest,
+        answer: oneshot::Sender<Result<bool, Refusal>>,
+        is_sought: bool,
+    ) {
         if !is_sought && self.instances.may_be_forgotten(&request.id) {
             return self.seek(request.id.clone(), Wanted::Spawn(request, answer));
         }
@@ -346,7 +403,12 @@ impl Orchestrator {
         self.room_for_instance()?;
         let meta = InstanceMeta {
             narrowing: request.narrowing,
-            ..new_meta(&request.id, request.owner, request.cwd, self.engine.clock.now())
+            ..new_meta(
+                &request.id,
+                request.owner,
+                request.cwd,
+                self.engine.clock.now(),
+            )
         };
         self.instances.add(meta.clone());
         Ok(Some((meta, true)))
@@ -362,7 +424,9 @@ impl Orchestrator {
 
     /// Those who wait for an event get `result`, or are told that there is none, and callers go on.
     fn tell(&mut self, event_id: &str, result: Option<&TurnResult>) {
-        let Some(pending) = self.pending.get_mut(event_id) else { return };
+        let Some(pending) = self.pending.get_mut(event_id) else {
+            return;
+        };
         for waiter in std::mem::take(&mut pending.waiters) {
             if let Some(caller) = &waiter.caller {
                 self.waits.done(caller, &pending.target);
@@ -376,7 +440,9 @@ impl Orchestrator {
     /// Those who wait from outside for an event get `result`, though its turn is not over; so do those who wait for a turn
     /// that waits for it. Turns themselves go on waiting.
     fn tell_outside(&mut self, event_id: &str, result: &TurnResult) {
-        let Some(pending) = self.pending.get_mut(event_id) else { return };
+        let Some(pending) = self.pending.get_mut(event_id) else {
+            return;
+        };
         let mut callers = Vec::new();
         for waiter in std::mem::take(&mut pending.waiters) {
             match waiter.caller.clone() {
@@ -389,9 +455,20 @@ impl Orchestrator {
         }
         // Nobody waits in a circle, so this ends.
         for caller in callers {
-            let turn = self.instances.get(&caller).and_then(|instance| instance.turn.as_ref());
-            if let Some((event_id, turn_id)) = turn.map(|turn| (turn.event.id.clone(), turn.event.turn_id())) {
-                self.tell_outside(&event_id, &TurnResult { turn_id, ..result.clone() });
+            let turn = self
+                .instances
+                .get(&caller)
+                .and_then(|instance| instance.turn.as_ref());
+            if let Some((event_id, turn_id)) =
+                turn.map(|turn| (turn.event.id.clone(), turn.event.turn_id()))
+            {
+                self.tell_outside(
+                    &event_id,
+                    &TurnResult {
+                        turn_id,
+                        ..result.clone()
+                    },
+                );
             }
         }
     }
@@ -399,7 +476,10 @@ impl Orchestrator {
 
 /// An event was handled, and nobody can tell any more what came of it.
 fn unreadable(event_id: &str, cause: serde_json::Error) -> TurnResult {
-    let damaged = StoreError::Damaged { what: format!("the result of {event_id}"), cause: Arc::new(cause) };
+    let damaged = StoreError::Damaged {
+        what: format!("the result of {event_id}"),
+        cause: Arc::new(cause),
+    };
     failed_result(turn_id(event_id), store_failed(&damaged))
 }
 

@@ -52,10 +52,23 @@ impl Pending {
 
 /// About as much as an event takes in memory, in bytes.
 pub(super) fn size(event: &AgentEvent) -> usize {
-    let metadata = if event.metadata.is_empty() { 0 } else { serde_json::json!(event.metadata).to_string().len() };
+    let metadata = if event.metadata.is_empty() {
+        0
+    } else {
+        serde_json::json!(event.metadata).to_string().len()
+    };
     let files: usize = event.files.iter().map(|file| file.data.len()).sum();
-    let history = if event.history.is_empty() { 0 } else { serde_json::json!(event.history).to_string().len() };
-    OVERHEAD + event.input.len() + event.instructions.as_ref().map_or(0, String::len) + metadata + files + history
+    let history = if event.history.is_empty() {
+        0
+    } else {
+        serde_json::json!(event.history).to_string().len()
+    };
+    OVERHEAD
+        + event.input.len()
+        + event.instructions.as_ref().map_or(0, String::len)
+        + metadata
+        + files
+        + history
 }
 
 /// All of them, by their ids.
@@ -120,7 +133,10 @@ mod tests {
     fn what_is_over_takes_no_room() {
         let mut all = AllPending::default();
         for (id, length) in [("a", 10), ("b", 100), ("a", 1_000)] {
-            let event = AgentEvent { input: "x".repeat(length), ..event(id, &instance("k")) };
+            let event = AgentEvent {
+                input: "x".repeat(length),
+                ..event(id, &instance("k"))
+            };
             all.insert(id.to_owned(), Pending::of(&event));
         }
         assert_eq!(all.bytes(), 2 * OVERHEAD + 1_100);

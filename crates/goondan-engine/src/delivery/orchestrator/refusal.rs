@@ -131,8 +131,12 @@ impl Refusal {
     /// What to do next.
     pub fn suggestion(&self) -> Option<String> {
         let fixed = match self {
-            Refusal::NoSuchAgent { known, .. } => return Some(format!("Its agents are: {}.", known.join(", "))),
-            Refusal::NoSuchModel { known, .. } => return Some(format!("The models are: {}.", known.join(", "))),
+            Refusal::NoSuchAgent { known, .. } => {
+                return Some(format!("Its agents are: {}.", known.join(", ")));
+            }
+            Refusal::NoSuchModel { known, .. } => {
+                return Some(format!("The models are: {}.", known.join(", ")));
+            }
             Refusal::ModelUnavailable { cause, .. } => return cause.suggestion.clone(),
             Refusal::Reserved(error) => return error.suggestion.clone(),
             Refusal::Elsewhere { suggestion, .. } => return suggestion.clone(),
@@ -140,11 +144,15 @@ impl Refusal {
             Refusal::Stopping => "Send it again when the swarm runs.",
             Refusal::NoSuchEvent { .. } => "See which it has with `gdn instance show`.",
             Refusal::TooDeep { .. } => "Answer with what is known by now.",
-            Refusal::QueueFull(_) | Refusal::TooManyBytes(_) => "Send it again when some are handled.",
+            Refusal::QueueFull(_) | Refusal::TooManyBytes(_) => {
+                "Send it again when some are handled."
+            }
             Refusal::TooLarge(_) => "Put it into a file and send the path.",
             Refusal::TooManyInstances(_) => "Use an instance that is there already.",
             Refusal::KeyTooLong(_) => "Use a shorter key, such as a hash of this one.",
-            Refusal::Circular(_) => "Answer without asking back, use agents__send, or ask under another instanceKey.",
+            Refusal::Circular(_) => {
+                "Answer without asking back, use agents__send, or ask under another instanceKey."
+            }
             Refusal::Store(_) => {
                 "Make room on the disk or fix the permissions of the state folder, then send it again."
             }
@@ -160,23 +168,35 @@ impl Orchestrator {
             return Err(Refusal::Stopping);
         }
         self.known_agent(&event.target.agent)?;
-        event.terms.model.as_deref().map_or(Ok(()), |model| self.engine.known_model(model).map(drop))?;
+        event
+            .terms
+            .model
+            .as_deref()
+            .map_or(Ok(()), |model| self.engine.known_model(model).map(drop))?;
         fitting_key(&event.target)?;
         self.room_for_event(event)?;
-        let (depth, most) = (event.callers.len(), self.engine.generation.load().policy.max_call_depth);
+        let (depth, most) = (
+            event.callers.len(),
+            self.engine.generation.load().policy.max_call_depth,
+        );
         if depth > usize::try_from(most).unwrap_or(usize::MAX) {
             return Err(Refusal::TooDeep { depth, most });
         }
         match self.instances.get(&event.target) {
             None => self.room_for_instance(),
-            Some(instance) if instance.queue.len() >= MAX_QUEUE => Err(Refusal::QueueFull(event.target.clone())),
+            Some(instance) if instance.queue.len() >= MAX_QUEUE => {
+                Err(Refusal::QueueFull(event.target.clone()))
+            }
             Some(_) => Ok(()),
         }
     }
 
     /// A turn that is to end in peace can still ask others.
     fn is_of_a_running_turn(&self, event: &AgentEvent) -> bool {
-        let caller = event.callers.last().and_then(|caller| self.instances.get(caller));
+        let caller = event
+            .callers
+            .last()
+            .and_then(|caller| self.instances.get(caller));
         caller.is_some_and(|caller| caller.turn.is_some())
     }
 
@@ -190,7 +210,9 @@ impl Orchestrator {
             return Err(Refusal::TooLarge(size));
         }
         // The same one again takes no more room.
-        if self.pending.bytes() + size <= pending::MOST_BYTES || self.pending.get(&event.id).is_some() {
+        if self.pending.bytes() + size <= pending::MOST_BYTES
+            || self.pending.get(&event.id).is_some()
+        {
             return Ok(());
         }
         Err(Refusal::TooManyBytes(self.pending.bytes()))
@@ -211,9 +233,15 @@ impl Orchestrator {
         caller: Option<InstanceId>,
         target: &InstanceId,
     ) -> Result<Option<Waiter>, Refusal> {
-        let Some(sender) = sender else { return Ok(None) };
+        let Some(sender) = sender else {
+            return Ok(None);
+        };
         // A call without a turn (from outside) stands in nobody's way.
-        let caller = caller.filter(|caller| self.instances.get(caller).is_some_and(|instance| instance.turn.is_some()));
+        let caller = caller.filter(|caller| {
+            self.instances
+                .get(caller)
+                .is_some_and(|instance| instance.turn.is_some())
+        });
         if let Some(caller) = &caller {
             self.waits.wait(caller, target).map_err(Refusal::Circular)?;
         }
@@ -236,10 +264,18 @@ mod tests {
 
     #[test]
     fn a_key_is_no_longer_than_it_may_be() {
-        let code = |length: usize| fitting_key(&InstanceId::new("a", "k".repeat(length))).err().map(|why| why.code());
+        let code = |length: usize| {
+            fitting_key(&InstanceId::new("a", "k".repeat(length)))
+                .err()
+                .map(|why| why.code())
+        };
         assert_eq!(
             (code(LONGEST_KEY), code(LONGEST_KEY + 1), code(10 << 20)),
-            (None, Some(Code::AGENT_KEY_TOO_LONG), Some(Code::AGENT_KEY_TOO_LONG))
+            (
+                None,
+                Some(Code::AGENT_KEY_TOO_LONG),
+                Some(Code::AGENT_KEY_TOO_LONG)
+            )
         );
     }
 }

@@ -26,7 +26,11 @@ impl Orchestrator {
 
     /// An instance has something to do; an urgent one begins before the others that wait for room.
     pub(super) fn make_ready_by(&mut self, id: InstanceId, urgent: bool) {
-        if let Some(turn) = self.instances.get_mut(&id).and_then(|instance| instance.turn.as_mut()) {
+        if let Some(turn) = self
+            .instances
+            .get_mut(&id)
+            .and_then(|instance| instance.turn.as_mut())
+        {
             turn.is_wanted = true;
         }
         let is_new = self.is_ready.insert(id.clone());
@@ -41,10 +45,18 @@ impl Orchestrator {
     /// Begins as many turns as there is room for. A turn that waits for another agent takes no room, else callers could
     /// keep those they wait for from running; nor does one that waits for a person, else they could keep all others from it.
     pub(super) fn start_turns(&mut self) {
-        let most = self.engine.generation.load().policy.max_concurrent_turns.max(1);
+        let most = self
+            .engine
+            .generation
+            .load()
+            .policy
+            .max_concurrent_turns
+            .max(1);
         let mut later = Vec::new();
         while self.working_turns() < most {
-            let Some(id) = self.ready.pop_front() else { break };
+            let Some(id) = self.ready.pop_front() else {
+                break;
+            };
             // In the end only those begin that turns wait for that run.
             if self.stopping.is_some() && !self.waits.is_awaited(&id) {
                 later.push(id);
@@ -58,20 +70,30 @@ impl Orchestrator {
             self.is_ready.remove(&id);
             self.start_turn(&id, place);
         }
-        later.into_iter().rev().for_each(|id| self.ready.push_front(id));
+        later
+            .into_iter()
+            .rev()
+            .for_each(|id| self.ready.push_front(id));
     }
 
     /// Where the next turn of an instance may run; `None` where there is no room now.
     fn place_for(&self, id: &InstanceId) -> Option<Place> {
-        let Some(roster) = &self.engine.roster else { return Some(Place::here()) };
-        let is_waiting = |id: &InstanceId| self.waits.is_waiting(id) || self.engine.lives.is_asked(id);
+        let Some(roster) = &self.engine.roster else {
+            return Some(Place::here());
+        };
+        let is_waiting =
+            |id: &InstanceId| self.waits.is_waiting(id) || self.engine.lives.is_asked(id);
         roster.choose(id, self.engine.is_bound_here(id), is_waiting)
     }
 
     fn working_turns(&self) -> usize {
         let lives = &self.engine.lives;
         let is_asked = |id: &InstanceId| lives.run.is_asked() && lives.is_asked(id);
-        let waiting = self.turn_tasks.values().filter(|id| self.waits.is_waiting(id) || is_asked(id)).count();
+        let waiting = self
+            .turn_tasks
+            .values()
+            .filter(|id| self.waits.is_waiting(id) || is_asked(id))
+            .count();
         self.turn_tasks.len() - waiting
     }
 
@@ -81,8 +103,14 @@ impl Orchestrator {
             return;
         }
         let is_free = |instance: &&mut Instance| instance.turn.is_none() && !instance.is_tended;
-        let first = self.instances.get_mut(id).filter(is_free).and_then(|instance| instance.queue.pop_front());
-        let Some(event) = first else { return self.rest(id) };
+        let first = self
+            .instances
+            .get_mut(id)
+            .filter(is_free)
+            .and_then(|instance| instance.queue.pop_front());
+        let Some(event) = first else {
+            return self.rest(id);
+        };
         let agent = match self.engine.agent_for(&event) {
             Ok(agent) => agent,
             Err(refusal) => {
@@ -91,10 +119,13 @@ impl Orchestrator {
                 return;
             }
         };
-        let Some(instance) = self.instances.get_mut(id) else { return };
+        let Some(instance) = self.instances.get_mut(id) else {
+            return;
+        };
         let (joined, cancel) = (JoinBox::default(), CancellationToken::new());
-        let (answers, others): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut instance.queue).into_iter().partition(AgentEvent::is_response);
+        let (answers, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut instance.queue)
+            .into_iter()
+            .partition(AgentEvent::is_response);
         instance.queue = others;
         answers.into_iter().for_each(|answer| joined.put(answer));
         if self.cancelled.contains(&event.id) {
@@ -109,16 +140,28 @@ impl Orchestrator {
         let (meta, is_new) = (instance.meta(id), instance.is_new);
         let facts = Arc::new(self.engine.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
-        let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, warm };
+        let start = TurnStart {
+            engine,
+            facts,
+            event,
+            meta,
+            is_new,
+            joined,
+            cancel,
+            warm,
+        };
         let target = id.clone();
         let task = match &self.engine.roster {
-            None => self.turns.spawn(async move { (target, instance::handle(start).await) }),
+            None => self
+                .turns
+                .spawn(async move { (target, instance::handle(start).await) }),
             Some(roster) => {
                 if let Some(gone) = roster.take(id, &place) {
                     self.engine.observer.ended(&gone);
                 }
                 let roster = Arc::clone(roster);
-                self.turns.spawn(async move { (target, cluster::turn::run(roster, place, start).await) })
+                self.turns
+                    .spawn(async move { (target, cluster::turn::run(roster, place, start).await) })
             }
         };
         self.turn_tasks.insert(task.id(), id.clone());
@@ -135,12 +178,20 @@ impl Orchestrator {
                 }
             }
             Err(error) => {
-                let Some(id) = self.turn_tasks.remove(&error.id()) else { return };
+                let Some(id) = self.turn_tasks.remove(&error.id()) else {
+                    return;
+                };
                 self.leave_place(&id);
-                let turn = self.instances.get_mut(&id).and_then(|instance| instance.turn.take());
+                let turn = self
+                    .instances
+                    .get_mut(&id)
+                    .and_then(|instance| instance.turn.take());
                 if let Some(turn) = turn {
                     tracing::error!(instance = %id, %error, "a turn panicked");
-                    self.settle(&turn.event, &failed_result(turn.event.turn_id(), panicked()));
+                    self.settle(
+                        &turn.event,
+                        &failed_result(turn.event.turn_id(), panicked()),
+                    );
                     self.return_joined(&id, &turn.joined);
                     self.make_ready(id);
                 }
@@ -155,7 +206,9 @@ impl Orchestrator {
     }
 
     fn finish_turn(&mut self, id: &InstanceId, end: TurnEnd) {
-        let Some(instance) = self.instances.get_mut(id) else { return };
+        let Some(instance) = self.instances.get_mut(id) else {
+            return;
+        };
         let turn = instance.turn.take();
         instance.known = end.meta.into();
         // A turn that is over was begun.
@@ -188,19 +241,31 @@ impl Orchestrator {
     /// go on waiting, since the turn goes on.
     fn stand_still(&mut self, turn: RunningTurn, result: &TurnResult) {
         let id = turn.event.target.clone();
-        let Some(instance) = self.instances.get_mut(&id) else { return };
+        let Some(instance) = self.instances.get_mut(&id) else {
+            return;
+        };
         // Nobody knows how long: whoever waits for the chain is told that nothing goes on in it.
-        self.settling.tell(|trace_id| trace_id == turn.event.trace.trace_id);
+        self.settling
+            .tell(|trace_id| trace_id == turn.event.trace.trace_id);
         self.begun.insert(turn.event.id.clone());
         instance.queue.push_front(turn.event);
         if turn.is_wanted {
             self.make_ready(id);
             return;
         }
-        let queued: Vec<(String, String)> =
-            instance.queue.iter().map(|event| (event.id.clone(), event.turn_id())).collect();
+        let queued: Vec<(String, String)> = instance
+            .queue
+            .iter()
+            .map(|event| (event.id.clone(), event.turn_id()))
+            .collect();
         for (event_id, turn_id) in queued {
-            self.tell_outside(&event_id, &TurnResult { turn_id, ..result.clone() });
+            self.tell_outside(
+                &event_id,
+                &TurnResult {
+                    turn_id,
+                    ..result.clone()
+                },
+            );
         }
         tracing::warn!(instance = %id, "a turn stands still, since the store has failed it; it is tried again");
         self.stalled.add(id);
@@ -208,20 +273,28 @@ impl Orchestrator {
 
     /// Keeps the result of an event that is over, for who may ask for it again.
     fn remember(&mut self, event_id: &str, result: &TurnResult) {
-        let asked_by = self.pending.get(event_id).and_then(|pending| pending.asked_by.clone());
+        let asked_by = self
+            .pending
+            .get(event_id)
+            .and_then(|pending| pending.asked_by.clone());
         let is_begun = |event: &AgentEvent| self.begun.contains(&event.id);
         let is_asking = |id: &InstanceId| {
             let instance = self.instances.get(id);
-            instance.is_some_and(|instance| instance.turn.is_some() || instance.queue.iter().any(is_begun))
+            instance.is_some_and(|instance| {
+                instance.turn.is_some() || instance.queue.iter().any(is_begun)
+            })
         };
         let kept = KeptResult::of(result);
         let size = kept.size();
-        self.handled.put(event_id, kept, size, asked_by.filter(is_asking));
+        self.handled
+            .put(event_id, kept, size, asked_by.filter(is_asking));
     }
 
     /// Answers that came too late for the turn's last step wait for the next turn, in front of everything else.
     fn return_joined(&mut self, id: &InstanceId, joined: &JoinBox) {
-        let Some(instance) = self.instances.get_mut(id) else { return };
+        let Some(instance) = self.instances.get_mut(id) else {
+            return;
+        };
         for event in joined.take().into_iter().rev() {
             instance.queue.push_front(event);
         }
@@ -229,7 +302,10 @@ impl Orchestrator {
 
     /// An event whose turn can't run is over with an error.
     fn settle_without_turn(&mut self, event: &AgentEvent, why: &Refusal) {
-        let error = TurnError { suggestion: why.suggestion(), ..TurnError::new(why.code(), why.to_string()) };
+        let error = TurnError {
+            suggestion: why.suggestion(),
+            ..TurnError::new(why.code(), why.to_string())
+        };
         self.settle(event, &failed_result(event.turn_id(), error));
     }
 
@@ -273,6 +349,9 @@ impl Orchestrator {
 }
 
 fn panicked() -> TurnError {
-    TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a bug in the program")
-        .suggest("Look at the log, and report it with what you did.")
+    TurnError::new(
+        Code::TURN_PANIC,
+        "the turn panicked; this is a bug in the program",
+    )
+    .suggest("Look at the log, and report it with what you did.")
 }

@@ -76,7 +76,13 @@ impl Orchestrator {
 
     /// Asks once more for an instance of which the store could not tell. False where that is not needed.
     pub(super) fn seek_again(&mut self, id: &InstanceId) -> bool {
-        let Some(instance) = self.instances.get_mut(id).filter(|instance| instance.is_unknown) else { return false };
+        let Some(instance) = self
+            .instances
+            .get_mut(id)
+            .filter(|instance| instance.is_unknown)
+        else {
+            return false;
+        };
         if !instance.is_tended {
             instance.is_tended = true;
             self.seek(id.clone(), Wanted::Turn);
@@ -86,12 +92,19 @@ impl Orchestrator {
 
     /// Gives an event back that can be taken or refused now. Where the swarm is full, the store is asked first for its instance.
     pub(super) fn seek_room(&mut self, submission: Submission) -> Option<Submission> {
-        let is_here = !self.instances.forgets() || self.instances.get(&submission.event.target).is_some();
+        let is_here =
+            !self.instances.forgets() || self.instances.get(&submission.event.target).is_some();
         if is_here || submission.is_sought || self.room_for_instance().is_ok() {
             return Some(submission);
         }
         let id = submission.event.target.clone();
-        self.seek(id, Wanted::Room(Submission { is_sought: true, ..submission }));
+        self.seek(
+            id,
+            Wanted::Room(Submission {
+                is_sought: true,
+                ..submission
+            }),
+        );
         None
     }
 
@@ -111,25 +124,48 @@ impl Orchestrator {
             (Wanted::Turn, None) => {}
             (Wanted::Turn, Some(error)) => self.stays_unknown(&id, &error),
             (Wanted::Room(submission), None) => self.submit(submission),
-            (Wanted::Room(submission), Some(error)) => drop(submission.accepted.send(Err(error.into()))),
+            (Wanted::Room(submission), Some(error)) => {
+                drop(submission.accepted.send(Err(error.into())))
+            }
             (Wanted::Spawn(request, answer), None) => self.spawn(request, answer, true),
             (Wanted::Spawn(_, answer), Some(error)) => drop(answer.send(Err(error.into()))),
             (Wanted::Presence(answer), _) => drop(answer.send(self.instances.get(&id).is_some())),
             (Wanted::Tending, None) => self.tend_one(&id),
-            (Wanted::Tending, Some(error)) => tracing::warn!(%error, "an idle instance was not looked after"),
+            (Wanted::Tending, Some(error)) => {
+                tracing::warn!(%error, "an idle instance was not looked after")
+            }
         }
-        if let Some(instance) = self.instances.get(&id).filter(|instance| !instance.is_unknown) {
-            let urgent = instance.queue.front().is_some_and(|event| event.terms.urgent);
+        if let Some(instance) = self
+            .instances
+            .get(&id)
+            .filter(|instance| !instance.is_unknown)
+        {
+            let urgent = instance
+                .queue
+                .front()
+                .is_some_and(|event| event.terms.urgent);
             self.make_ready_by(id, urgent);
         }
     }
 
     /// The store can't tell of an instance for which events wait. It is asked again after a while, or with the next event.
     fn stays_unknown(&mut self, id: &InstanceId, error: &StoreError) {
-        let Some(instance) = self.instances.get_mut(id).filter(|instance| instance.is_unknown) else { return };
+        let Some(instance) = self
+            .instances
+            .get_mut(id)
+            .filter(|instance| instance.is_unknown)
+        else {
+            return;
+        };
         instance.is_tended = false;
         let waiting = instance.queue.iter();
-        let waiting = waiting.map(|event| (event.id.clone(), event.turn_id(), event.trace.trace_id.clone()));
+        let waiting = waiting.map(|event| {
+            (
+                event.id.clone(),
+                event.turn_id(),
+                event.trace.trace_id.clone(),
+            )
+        });
         for (event_id, turn_id, trace_id) in waiting.collect::<Vec<_>>() {
             self.settling.tell(|trace| trace == trace_id);
             let result: TurnResult = failed_result(turn_id, store_failed(error));
@@ -165,7 +201,8 @@ impl Orchestrator {
     /// Looks for instances that are not in memory and are to be retired or deleted.
     pub(super) fn look_for_due(&mut self) {
         let generation = self.engine.generation.load_full();
-        let is_worth_it = self.has_changed || lifecycle::interval(&generation.policy.lifecycle).is_some();
+        let is_worth_it =
+            self.has_changed || lifecycle::interval(&generation.policy.lifecycle).is_some();
         if !self.instances.forgets() || self.is_looking || !is_worth_it {
             return;
         }
@@ -174,11 +211,24 @@ impl Orchestrator {
         let now = self.engine.clock.now();
         tokio::spawn(async move {
             let is_due = |meta: &InstanceMeta| {
-                let retired = meta.retired_at.filter(|_| meta.status == InstanceStatus::Retired);
-                fate(&generation, &meta.agent, Idle { since: meta.updated_at, retired }, now).is_some()
+                let retired = meta
+                    .retired_at
+                    .filter(|_| meta.status == InstanceStatus::Retired);
+                fate(
+                    &generation,
+                    &meta.agent,
+                    Idle {
+                        since: meta.updated_at,
+                        retired,
+                    },
+                    now,
+                )
+                .is_some()
             };
             let due = due(&*store, is_due).await;
-            let due = due.inspect_err(|error| tracing::warn!(%error, "idle instances were not looked after")).ok();
+            let due = due
+                .inspect_err(|error| tracing::warn!(%error, "idle instances were not looked after"))
+                .ok();
             let _ = commands.send(Command::Looked(Looked::Due(due)));
         });
     }
@@ -195,7 +245,10 @@ impl Orchestrator {
                 }
                 self.is_looking = false;
                 self.has_changed |= !is_over;
-                let cold = due.into_iter().flatten().filter(|id| self.instances.get(id).is_none());
+                let cold = due
+                    .into_iter()
+                    .flatten()
+                    .filter(|id| self.instances.get(id).is_none());
                 for id in cold.collect::<Vec<_>>() {
                     self.seek(id, Wanted::Tending);
                 }
@@ -205,13 +258,22 @@ impl Orchestrator {
 }
 
 /// Some of the instances in a store that are due.
-async fn due(store: &dyn Store, is_due: impl Fn(&InstanceMeta) -> bool) -> Result<Vec<InstanceId>, StoreError> {
+async fn due(
+    store: &dyn Store,
+    is_due: impl Fn(&InstanceMeta) -> bool,
+) -> Result<Vec<InstanceId>, StoreError> {
     let (mut due, mut last) = (Vec::new(), None);
     loop {
         let some = store.instances_behind(last.as_ref()).await?;
-        let Some(meta) = some.last() else { return Ok(due) };
+        let Some(meta) = some.last() else {
+            return Ok(due);
+        };
         last = Some(meta.id());
-        due.extend(some.iter().filter(|meta| is_due(meta)).map(InstanceMeta::id));
+        due.extend(
+            some.iter()
+                .filter(|meta| is_due(meta))
+                .map(InstanceMeta::id),
+        );
         if due.len() >= MOST_DUE {
             due.truncate(MOST_DUE);
             return Ok(due);

@@ -29,6 +29,7 @@ impl Settling {
 impl Orchestrator {
     /// Tells those whose chain has no event left.
     pub(super) fn tell_settled(&mut self) {
-        self.settling.tell(|trace_id| !self.pending.has_chain(trace_id));
+        self.settling
+            .tell(|trace_id| !self.pending.has_chain(trace_id));
     }
 }

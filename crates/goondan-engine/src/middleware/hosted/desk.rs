@@ -28,7 +28,10 @@ struct Inner<T> {
 
 impl<T> Inner<T> {
     fn new() -> Self {
-        Inner { outcome: None, fatal: None }
+        Inner {
+            outcome: None,
+            fatal: None,
+        }
     }
 
     /// What the layer is told of an error.
@@ -38,7 +41,10 @@ impl<T> Inner<T> {
             suggestion: error.suggestion.clone(),
             ..ToolError::new(error.message.clone())
         };
-        if [Code::STORE, Code::JOURNAL, Code::TURN_CANCELLED].iter().any(|code| error.code == *code) {
+        if [Code::STORE, Code::JOURNAL, Code::TURN_CANCELLED]
+            .iter()
+            .any(|code| error.code == *code)
+        {
             self.fatal.get_or_insert(error);
         }
         told
@@ -54,7 +60,9 @@ impl<T> Inner<T> {
 }
 
 fn called_twice() -> ToolError {
-    ToolError::new("`next` was called a second time").code(Code::EXT_NEXT).suggest("Call it once, and keep its result.")
+    ToolError::new("`next` was called a second time")
+        .code(Code::EXT_NEXT)
+        .suggest("Call it once, and keep its result.")
 }
 
 fn answer<T>(inner: &mut Inner<T>, asked: Result<Told, TurnError>) -> Result<Value, ToolError> {
@@ -65,7 +73,9 @@ fn metadata(fields: &mut JsonObject) -> Result<Option<JsonObject>, ToolError> {
     match fields.shift_remove("metadata") {
         None => Ok(None),
         Some(Value::Object(metadata)) => Ok(Some(metadata)),
-        Some(other) => Err(senseless(format_args!("`metadata` is an object, not {other}"))),
+        Some(other) => Err(senseless(format_args!(
+            "`metadata` is an object, not {other}"
+        ))),
     }
 }
 
@@ -79,12 +89,24 @@ pub(super) struct TurnDesk<'a, 'n> {
 }
 
 impl<'a, 'n> TurnDesk<'a, 'n> {
-    pub(super) fn new(extension: &'a str, place: String, context: &'a mut TurnContext, next: TurnNext<'n>) -> Self {
-        TurnDesk { extension, context, next: Some(next), inner: Inner::new(), questions: Questions::new(place) }
+    pub(super) fn new(
+        extension: &'a str,
+        place: String,
+        context: &'a mut TurnContext,
+        next: TurnNext<'n>,
+    ) -> Self {
+        TurnDesk {
+            extension,
+            context,
+            next: Some(next),
+            inner: Inner::new(),
+            questions: Questions::new(place),
+        }
     }
 
     async fn take_up(&mut self, mut changes: Changes) -> Result<(), TurnError> {
-        let metadata = metadata(&mut changes.fields).map_err(|error| failed(self.extension, error))?;
+        let metadata =
+            metadata(&mut changes.fields).map_err(|error| failed(self.extension, error))?;
         if let Some(metadata) = metadata {
             self.context.note::<TurnMetadata>().0 = metadata;
         }
@@ -110,10 +132,16 @@ impl LayerDesk for TurnDesk<'_, '_> {
             Ok(()) => next.run(self.context).await,
             Err(error) => Err(error),
         };
-        let told = outcome.as_ref().map(|outcome| results::of_turn(self.context, outcome)).map_err(Clone::clone);
+        let told = outcome
+            .as_ref()
+            .map(|outcome| results::of_turn(self.context, outcome))
+            .map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
         let result = told.map_err(|error| self.inner.told(error))?;
-        Ok(Wrapped { result, metadata: self.context.note::<TurnMetadata>().0.clone() })
+        Ok(Wrapped {
+            result,
+            metadata: self.context.note::<TurnMetadata>().0.clone(),
+        })
     }
 
     async fn request(&mut self, what: AgentQuestion) -> Result<Value, ToolError> {
@@ -137,8 +165,19 @@ pub(super) struct StepDesk<'a, 'c, 'n> {
 }
 
 impl<'a, 'c, 'n> StepDesk<'a, 'c, 'n> {
-    pub(super) fn new(extension: &'a str, place: String, context: &'a mut StepContext<'c>, next: StepNext<'n>) -> Self {
-        StepDesk { extension, context, next: Some(next), inner: Inner::new(), questions: Questions::new(place) }
+    pub(super) fn new(
+        extension: &'a str,
+        place: String,
+        context: &'a mut StepContext<'c>,
+        next: StepNext<'n>,
+    ) -> Self {
+        StepDesk {
+            extension,
+            context,
+            next: Some(next),
+            inner: Inner::new(),
+            questions: Questions::new(place),
+        }
     }
 
     async fn take_up(&mut self, mut changes: Changes) -> Result<(), TurnError> {
@@ -157,7 +196,10 @@ impl<'a, 'c, 'n> StepDesk<'a, 'c, 'n> {
         let Value::Array(stated) = stated else {
             return Err(senseless("`toolCatalog` is a list"));
         };
-        let names: Vec<&str> = stated.iter().filter_map(|item| item.get("name")?.as_str()).collect();
+        let names: Vec<&str> = stated
+            .iter()
+            .filter_map(|item| item.get("name")?.as_str())
+            .collect();
         let (catalog, unknown) = self.context.all_tools().chosen(&names);
         for name in unknown {
             tracing::warn!(target: "gdn::extension", extension = self.extension, name, "it offers a tool that nobody has");
@@ -184,20 +226,31 @@ impl LayerDesk for StepDesk<'_, '_, '_> {
             Ok(()) => next.run(self.context).await,
             Err(error) => Err(error),
         };
-        let told = outcome.as_ref().map(|outcome| results::of_step(outcome, &self.context.metadata));
+        let told = outcome
+            .as_ref()
+            .map(|outcome| results::of_step(outcome, &self.context.metadata));
         let told = told.map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
         let result = told.map_err(|error| self.inner.told(error))?;
-        Ok(Wrapped { result, metadata: self.context.metadata.clone() })
+        Ok(Wrapped {
+            result,
+            metadata: self.context.metadata.clone(),
+        })
     }
 
     async fn request(&mut self, what: AgentQuestion) -> Result<Value, ToolError> {
-        let asked = self.questions.ask(self.context.turn(), what, How::Request).await;
+        let asked = self
+            .questions
+            .ask(self.context.turn(), what, How::Request)
+            .await;
         answer(&mut self.inner, asked)
     }
 
     async fn send(&mut self, what: AgentQuestion) -> Result<Value, ToolError> {
-        let asked = self.questions.ask(self.context.turn(), what, How::Send).await;
+        let asked = self
+            .questions
+            .ask(self.context.turn(), what, How::Send)
+            .await;
         answer(&mut self.inner, asked)
     }
 }
@@ -211,7 +264,11 @@ pub(super) struct ToolCallDesk<'a, 'n> {
 
 impl<'a, 'n> ToolCallDesk<'a, 'n> {
     pub(super) fn new(context: &'a mut ToolCallContext, next: ToolCallNext<'n>) -> Self {
-        ToolCallDesk { context, next: Some(next), inner: None }
+        ToolCallDesk {
+            context,
+            next: Some(next),
+            inner: None,
+        }
     }
 
     fn take_up(&mut self, mut changes: Changes) -> Result<(), ToolError> {
@@ -223,7 +280,9 @@ impl<'a, 'n> ToolCallDesk<'a, 'n> {
         }
         match changes.events.is_empty() {
             true => Ok(()),
-            false => Err(senseless("a layer around a tool call cannot change the conversation")),
+            false => Err(senseless(
+                "a layer around a tool call cannot change the conversation",
+            )),
         }
     }
 
@@ -240,7 +299,10 @@ impl LayerDesk for ToolCallDesk<'_, '_> {
         let next = self.next.take().ok_or_else(called_twice)?;
         self.take_up(changes)?;
         let result = next.run(self.context).await;
-        let told = Wrapped { result: json!(result), metadata: self.context.metadata.clone() };
+        let told = Wrapped {
+            result: json!(result),
+            metadata: self.context.metadata.clone(),
+        };
         self.inner = Some(result);
         Ok(told)
     }

@@ -38,16 +38,27 @@ impl Journalist<'_> {
         if noted.is_empty() {
             return Ok(());
         }
-        journal.run(effect(call), Box::pin(async { noted })).await.map(drop)
+        journal
+            .run(effect(call), Box::pin(async { noted }))
+            .await
+            .map(drop)
     }
 
     /// Puts back what was noted under a call that is not run again.
-    pub(crate) async fn put_back(&self, journal: &Arc<dyn TurnJournal>, call: &str) -> Result<(), StoreError> {
+    pub(crate) async fn put_back(
+        &self,
+        journal: &Arc<dyn TurnJournal>,
+        call: &str,
+    ) -> Result<(), StoreError> {
         if !journal.has_outcome(&effect(call).id) {
             return Ok(());
         }
-        let outcome = journal.run(effect(call), Box::pin(async { Noted::new() })).await?;
-        let Outcome::Done { value: noted, .. } = outcome else { unreachable!("noting is run again") };
+        let outcome = journal
+            .run(effect(call), Box::pin(async { Noted::new() }))
+            .await?;
+        let Outcome::Done { value: noted, .. } = outcome else {
+            unreachable!("noting is run again")
+        };
         for (name, (value, version)) in noted {
             if let Some((_, seat)) = self.0.iter().find(|(known, _)| *known == name) {
                 seat.state.put_back(value, version);

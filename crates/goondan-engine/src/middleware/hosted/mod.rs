@@ -38,8 +38,18 @@ pub(super) struct HostedLayer {
 }
 
 impl HostedLayer {
-    pub(super) fn new(extension: &str, attached: Arc<dyn AttachedExtension>, index: usize, kind: LayerKind) -> Self {
-        HostedLayer { extension: extension.to_owned(), attached, index, kind }
+    pub(super) fn new(
+        extension: &str,
+        attached: Arc<dyn AttachedExtension>,
+        index: usize,
+        kind: LayerKind,
+    ) -> Self {
+        HostedLayer {
+            extension: extension.to_owned(),
+            attached,
+            index,
+            kind,
+        }
     }
 
     /// The layer's place in its turn, for the ids of what it does.
@@ -54,7 +64,11 @@ impl Middleware for HostedLayer {
         &self.extension
     }
 
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+    async fn turn(
+        &self,
+        context: &mut TurnContext,
+        next: TurnNext<'_>,
+    ) -> Result<TurnOutcome, TurnError> {
         if self.kind != LayerKind::Turn {
             return next.run(context).await;
         }
@@ -64,7 +78,11 @@ impl Middleware for HostedLayer {
         desk.end(end).await
     }
 
-    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+    async fn step(
+        &self,
+        context: &mut StepContext<'_>,
+        next: StepNext<'_>,
+    ) -> Result<StepOutcome, TurnError> {
         if self.kind != LayerKind::Step {
             return next.run(context).await;
         }
@@ -75,7 +93,11 @@ impl Middleware for HostedLayer {
         desk.end(end).await
     }
 
-    async fn tool_call(&self, context: &mut ToolCallContext, next: ToolCallNext<'_>) -> ToolCallResult {
+    async fn tool_call(
+        &self,
+        context: &mut ToolCallContext,
+        next: ToolCallNext<'_>,
+    ) -> ToolCallResult {
         if self.kind != LayerKind::ToolCall {
             return next.run(context).await;
         }

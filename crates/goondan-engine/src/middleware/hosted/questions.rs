@@ -34,7 +34,12 @@ impl Questions {
     }
 
     /// Asks and waits for the answer, or tells. An `Err` outside means that the turn has to end.
-    pub(super) async fn ask(&mut self, turn: &TurnContext, what: AgentQuestion, how: How) -> Result<Told, TurnError> {
+    pub(super) async fn ask(
+        &mut self,
+        turn: &TurnContext,
+        what: AgentQuestion,
+        how: How,
+    ) -> Result<Told, TurnError> {
         if what.target.trim().is_empty() {
             return Ok(Err(ToolError::new("the name of an agent to ask is empty")));
         }
@@ -54,7 +59,12 @@ impl Questions {
                 How::Send => send(&calls, what).await,
             })
         });
-        match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
+        match turn
+            .journal
+            .run(effect, work)
+            .await
+            .map_err(|error| store_failed(&error))?
+        {
             Outcome::Done { value, .. } => Ok(untold(value)),
             Outcome::Interrupted => unreachable!("a question is asked again"),
         }
@@ -62,7 +72,10 @@ impl Questions {
 }
 
 async fn request(calls: &AgentCalls, what: AgentQuestion) -> Told {
-    let options = RequestOptions { timeout_ms: Some(what.timeout_ms.unwrap_or(TIMEOUT_MS)), async_: what.async_ };
+    let options = RequestOptions {
+        timeout_ms: Some(what.timeout_ms.unwrap_or(TIMEOUT_MS)),
+        async_: what.async_,
+    };
     let (target, input) = said(what);
     let result = calls.request(&target, input, options).await?;
     let response = match result.response {
@@ -99,7 +112,9 @@ fn said(what: AgentQuestion) -> (String, AgentEventInput) {
 fn told(outcome: Told) -> Value {
     match outcome {
         Ok(value) => json!({"value": value}),
-        Err(error) => json!({"error": {"message": error.message, "code": error.code, "suggestion": error.suggestion}}),
+        Err(error) => {
+            json!({"error": {"message": error.message, "code": error.code, "suggestion": error.suggestion}})
+        }
     }
 }
 

@@ -55,8 +55,18 @@ pub(super) fn to_turn(
     match shape.finish_reason {
         FinishReason::Error | FinishReason::Cancelled => {
             let ErrorShape { message, code } = shape.error.unwrap_or_default();
-            let message = if message.is_empty() { "it ended the turn with an error".to_owned() } else { message };
-            Err(failed(extension, ToolError { code, ..ToolError::new(message) }))
+            let message = if message.is_empty() {
+                "it ended the turn with an error".to_owned()
+            } else {
+                message
+            };
+            Err(failed(
+                extension,
+                ToolError {
+                    code,
+                    ..ToolError::new(message)
+                },
+            ))
         }
         finish_reason => {
             let before = inner.and_then(|outcome| outcome.response);
@@ -68,7 +78,10 @@ pub(super) fn to_turn(
                     Some(Arc::new(message))
                 }
             };
-            Ok(TurnOutcome { finish_reason, response })
+            Ok(TurnOutcome {
+                finish_reason,
+                response,
+            })
         }
     }
 }
@@ -117,23 +130,42 @@ pub(super) fn to_step(
     let shape: StepShape = read("a step", value).map_err(refuse)?;
     if shape.status.as_deref() == Some("failed") {
         let ErrorShape { message, code } = shape.error.unwrap_or_default();
-        let message = if message.is_empty() { "it says that the step failed".to_owned() } else { message };
-        return Err(failed(extension, ToolError { code, ..ToolError::new(message) }));
+        let message = if message.is_empty() {
+            "it says that the step failed".to_owned()
+        } else {
+            message
+        };
+        return Err(failed(
+            extension,
+            ToolError {
+                code,
+                ..ToolError::new(message)
+            },
+        ));
     }
     match inner {
-        Some(outcome) => {
-            Ok(StepOutcome { should_continue: shape.should_continue.unwrap_or(outcome.should_continue), ..outcome })
-        }
+        Some(outcome) => Ok(StepOutcome {
+            should_continue: shape.should_continue.unwrap_or(outcome.should_continue),
+            ..outcome
+        }),
         // The layer stood in for the model: what it has appended is the answer.
         None => {
             let turn = context.turn();
-            let last = turn.conversation().last().filter(|message| message.data.role == Role::Assistant);
+            let last = turn
+                .conversation()
+                .last()
+                .filter(|message| message.data.role == Role::Assistant);
             let message = last.cloned().ok_or_else(|| {
                 let what = "it neither called `next` nor appended an assistant message as the answer of the step";
                 refuse(senseless(what))
             })?;
             let should_continue = shape.should_continue.unwrap_or(false);
-            Ok(StepOutcome { should_continue, message: Some(message), results: Vec::new(), usage: None })
+            Ok(StepOutcome {
+                should_continue,
+                message: Some(message),
+                results: Vec::new(),
+                usage: None,
+            })
         }
     }
 }
@@ -144,13 +176,25 @@ pub(super) fn to_tool_call(
     value: Value,
     inner: Option<&ToolCallResult>,
 ) -> Result<ToolCallResult, ToolError> {
-    let Value::Object(mut shape) = value else { return Err(no_result("a tool call", &value)) };
+    let Value::Object(mut shape) = value else {
+        return Err(no_result("a tool call", &value));
+    };
     // Whose result it is does not change.
-    shape.insert("toolCallId".to_owned(), context.call.tool_call_id.as_str().into());
-    shape.insert("toolName".to_owned(), context.call.tool_name.as_str().into());
+    shape.insert(
+        "toolCallId".to_owned(),
+        context.call.tool_call_id.as_str().into(),
+    );
+    shape.insert(
+        "toolName".to_owned(),
+        context.call.tool_name.as_str().into(),
+    );
     if let Some(Value::Object(error)) = shape.get_mut("error") {
-        error.entry("message").or_insert_with(|| "the extension gave no message".into());
-        error.entry("code").or_insert_with(|| Code::EXT_FAILED.as_str().into());
+        error
+            .entry("message")
+            .or_insert_with(|| "the extension gave no message".into());
+        error
+            .entry("code")
+            .or_insert_with(|| Code::EXT_FAILED.as_str().into());
     }
     let mut result: ToolCallResult = read("a tool call", Value::Object(shape))?;
     // What a stranger may have written stays so, whoever passes it on.
@@ -165,12 +209,21 @@ fn read<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Result<T, T
     if !value.is_object() {
         return Err(no_result(what, &value));
     }
-    serde_json::from_value(value)
-        .map_err(|error| senseless(format_args!("what it returned is no result of {what}: {error}")))
+    serde_json::from_value(value).map_err(|error| {
+        senseless(format_args!(
+            "what it returned is no result of {what}: {error}"
+        ))
+    })
 }
 
 fn no_result(what: &str, value: &Value) -> ToolError {
-    let given = if value.is_null() { "nothing".to_owned() } else { format!("`{value}`") };
-    senseless(format_args!("it returned {given}, and not the result of {what}"))
-        .suggest("Return what `ctx.next()` gives.")
+    let given = if value.is_null() {
+        "nothing".to_owned()
+    } else {
+        format!("`{value}`")
+    };
+    senseless(format_args!(
+        "it returned {given}, and not the result of {what}"
+    ))
+    .suggest("Return what `ctx.next()` gives.")
 }

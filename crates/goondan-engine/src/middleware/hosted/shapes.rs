@@ -18,7 +18,10 @@ pub(super) fn turn(context: &mut TurnContext) -> JsonObject {
     let mut fields = common(&context.facts);
     fields.insert("inputEvent".to_owned(), input_event(context.event()));
     fields.insert("runtime".to_owned(), runtime(context));
-    fields.insert("metadata".to_owned(), Value::Object(context.note::<TurnMetadata>().0.clone()));
+    fields.insert(
+        "metadata".to_owned(),
+        Value::Object(context.note::<TurnMetadata>().0.clone()),
+    );
     fields
 }
 
@@ -49,19 +52,35 @@ pub(super) fn step(context: &mut StepContext<'_>) -> JsonObject {
 /// What a layer around a tool call sees.
 pub(super) fn tool_call(context: &ToolCallContext) -> JsonObject {
     let mut fields = common(&context.facts);
-    let index = context.step_id.rsplit('-').next().and_then(|index| index.parse::<u32>().ok());
+    let index = context
+        .step_id
+        .rsplit('-')
+        .next()
+        .and_then(|index| index.parse::<u32>().ok());
     fields.insert("stepIndex".to_owned(), index.into());
-    fields.insert("toolName".to_owned(), context.call.tool_name.as_str().into());
-    fields.insert("toolCallId".to_owned(), context.call.tool_call_id.as_str().into());
+    fields.insert(
+        "toolName".to_owned(),
+        context.call.tool_name.as_str().into(),
+    );
+    fields.insert(
+        "toolCallId".to_owned(),
+        context.call.tool_call_id.as_str().into(),
+    );
     fields.insert("args".to_owned(), context.call.input.clone());
-    fields.insert("metadata".to_owned(), Value::Object(context.metadata.clone()));
+    fields.insert(
+        "metadata".to_owned(),
+        Value::Object(context.metadata.clone()),
+    );
     fields
 }
 
 fn common(facts: &TurnFacts) -> JsonObject {
     let mut fields = JsonObject::new();
     fields.insert("agentName".to_owned(), facts.instance.agent.as_str().into());
-    fields.insert("instanceKey".to_owned(), facts.instance.instance_key.as_str().into());
+    fields.insert(
+        "instanceKey".to_owned(),
+        facts.instance.instance_key.as_str().into(),
+    );
     fields.insert("turnId".to_owned(), facts.turn_id.as_str().into());
     fields.insert("traceId".to_owned(), facts.trace.trace_id.as_str().into());
     fields
@@ -92,7 +111,8 @@ fn input_event(event: &AgentEvent) -> Value {
         "metadata": event.metadata,
     });
     if let Some(reply) = &event.reply_to {
-        shape["replyTo"] = json!({"target": reply.caller.agent, "correlationId": reply.correlation_id});
+        shape["replyTo"] =
+            json!({"target": reply.caller.agent, "correlationId": reply.correlation_id});
     }
     shape
 }
@@ -101,7 +121,13 @@ fn runtime(context: &TurnContext) -> Value {
     let event = context.event();
     let (kind, name) = sender(event);
     let agent = context.agent();
-    let root = context.engine.generation.load().project.display().to_string();
+    let root = context
+        .engine
+        .generation
+        .load()
+        .project
+        .display()
+        .to_string();
     let mut shape = json!({
         "agent": {"name": agent.name, "bundleRoot": root},
         "swarm": context.agents(),
@@ -127,7 +153,8 @@ fn runtime(context: &TurnContext) -> Value {
         });
         if let Some(reply) = &event.reply_to {
             shape["call"]["callerTurnId"] = reply.turn_id.as_str().into();
-            shape["call"]["replyTo"] = json!({"target": reply.caller.agent, "correlationId": reply.correlation_id});
+            shape["call"]["replyTo"] =
+                json!({"target": reply.caller.agent, "correlationId": reply.correlation_id});
         }
     }
     shape

@@ -52,19 +52,36 @@ impl Redactor {
 
     /// Learns more secrets.
     pub fn learn(&self, secrets: impl IntoIterator<Item = Secret>) {
-        let mut forms = self.known.load().as_ref().map(|known| known.forms.clone()).unwrap_or_default();
+        let mut forms = self
+            .known
+            .load()
+            .as_ref()
+            .map(|known| known.forms.clone())
+            .unwrap_or_default();
         let before = forms.len();
-        let long_enough = secrets.into_iter().filter(|secret| secret.expose().trim().len() >= SHORTEST);
+        let long_enough = secrets
+            .into_iter()
+            .filter(|secret| secret.expose().trim().len() >= SHORTEST);
         forms.extend(long_enough.flat_map(|secret| forms_of(secret.expose().trim())));
         if forms.len() == before {
             return;
         }
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&forms);
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(&forms);
         // Building fails only past four billion states; then what was known before goes on.
         if let Ok(finder) = finder {
-            let first = forms.iter().filter_map(|form| form.chars().next()).collect();
+            let first = forms
+                .iter()
+                .filter_map(|form| form.chars().next())
+                .collect();
             let longest = forms.iter().map(String::len).max().unwrap_or(0);
-            self.known.store(Some(Arc::new(Known { forms, first, longest, finder })));
+            self.known.store(Some(Arc::new(Known {
+                forms,
+                first,
+                longest,
+                finder,
+            })));
         }
     }
 
@@ -74,14 +91,23 @@ impl Redactor {
             let name = name.to_ascii_uppercase();
             WORDS.iter().any(|word| name.contains(word))
         };
-        self.learn(environment.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| Secret::new(value)));
+        self.learn(
+            environment
+                .iter()
+                .filter(|(name, _)| is_secret(name))
+                .map(|(_, value)| Secret::new(value)),
+        );
     }
 
     /// `text` without secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let known = self.known.load();
         match known.as_ref().filter(|known| known.finder.is_match(text)) {
-            Some(known) => Cow::Owned(known.finder.replace_all(text, &vec![MASK; known.forms.len()])),
+            Some(known) => Cow::Owned(
+                known
+                    .finder
+                    .replace_all(text, &vec![MASK; known.forms.len()]),
+            ),
             None => Cow::Borrowed(text),
         }
     }
@@ -105,10 +131,17 @@ impl Redactor {
 
     /// Takes the secrets out of every text and every key in `object`.
     pub fn clean_object(&self, object: &mut goondan_core::JsonObject) {
-        object.values_mut().for_each(|value| self.clean_value(value));
-        if object.keys().any(|key| matches!(self.text(key), Cow::Owned(_))) {
+        object
+            .values_mut()
+            .for_each(|value| self.clean_value(value));
+        if object
+            .keys()
+            .any(|key| matches!(self.text(key), Cow::Owned(_)))
+        {
             let entries = std::mem::take(object).into_iter();
-            *object = entries.map(|(key, value)| (self.text(&key).into_owned(), value)).collect();
+            *object = entries
+                .map(|(key, value)| (self.text(&key).into_owned(), value))
+                .collect();
         }
     }
 
@@ -119,7 +152,10 @@ impl Redactor {
 
     /// A writer for log lines: what is written in one go is looked through as a whole.
     pub fn writer<W: io::Write>(&self, inner: W) -> Redacted<W> {
-        Redacted { redactor: self.clone(), inner }
+        Redacted {
+            redactor: self.clone(),
+            inner,
+        }
     }
 }
 
@@ -169,7 +205,11 @@ pub fn forms_of(secret: &str) -> BTreeSet<String> {
                 _ => format!("%{byte:02X}"),
             })
         };
-        forms.extend([encode(kept, "%20", false), encode(kept, "%20", true), encode(kept, "+", false)]);
+        forms.extend([
+            encode(kept, "%20", false),
+            encode(kept, "%20", true),
+            encode(kept, "+", false),
+        ]);
     }
     let hex = |digits: fn(&u8) -> String| bytes.iter().map(digits).collect::<String>();
     forms.insert(hex(|byte| format!("{byte:02x}")));
@@ -187,9 +227,20 @@ const KEPT_IN_URLS: [&str; 4] = ["", "/", "!'()*", "!'()*;/?:@&=+$,#"];
 
 fn url_encoded(bytes: &[u8], kept: &str, encode: impl Fn(u8) -> String) -> String {
     let plain = |byte: u8| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') || kept.as_bytes().contains(&byte)
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'_' | b'.' | b'~')
+            || kept.as_bytes().contains(&byte)
     };
-    bytes.iter().map(|&byte| if plain(byte) { (byte as char).to_string() } else { encode(byte) }).collect()
+    bytes
+        .iter()
+        .map(|&byte| {
+            if plain(byte) {
+                (byte as char).to_string()
+            } else {
+                encode(byte)
+            }
+        })
+        .collect()
 }
 
 /// Base64 of the bytes behind `shift` others: the digits that depend on the secret alone.
@@ -199,7 +250,13 @@ fn base64_behind(bytes: &[u8], shift: usize) -> Vec<String> {
     // Digits of six bits: the first that holds none of the others, and the last that is full.
     let (first, last) = ((shift * 8).div_ceil(6), padded.len() * 8 / 6);
     let cut = |text: String| text.get(first..last).map(str::to_owned);
-    [cut(STANDARD_NO_PAD.encode(&padded)), cut(URL_SAFE_NO_PAD.encode(&padded))].into_iter().flatten().collect()
+    [
+        cut(STANDARD_NO_PAD.encode(&padded)),
+        cut(URL_SAFE_NO_PAD.encode(&padded)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 #[cfg(test)]
@@ -239,18 +296,28 @@ mod tests {
     fn values_are_cleaned_to_the_last_key() {
         let mut value = json!({"a": ["x secret-1 y"], "secret-1": {"b": 1, "c": "secret-1"}});
         knows("secret-1").clean_value(&mut value);
-        assert_eq!(value, json!({"a": ["x *** y"], "***": {"b": 1, "c": "***"}}));
+        assert_eq!(
+            value,
+            json!({"a": ["x *** y"], "***": {"b": 1, "c": "***"}})
+        );
     }
 
     #[test]
     fn short_values_and_names_without_a_word_are_no_secrets() {
         let redactor = Redactor::new();
-        let environment: Environment = [("API_KEY", "short"), ("HOME", "/home/somebody"), ("my_token", "long-enough")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into_iter()
-            .collect();
+        let environment: Environment = [
+            ("API_KEY", "short"),
+            ("HOME", "/home/somebody"),
+            ("my_token", "long-enough"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .collect();
         redactor.learn_environment(&environment);
-        assert_eq!(redactor.text("short /home/somebody long-enough"), "short /home/somebody ***");
+        assert_eq!(
+            redactor.text("short /home/somebody long-enough"),
+            "short /home/somebody ***"
+        );
     }
 
     #[test]

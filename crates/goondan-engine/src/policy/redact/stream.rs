@@ -15,7 +15,10 @@ pub struct TextStream {
 
 impl TextStream {
     pub(super) fn new(redactor: Redactor) -> Self {
-        TextStream { redactor, held: String::new() }
+        TextStream {
+            redactor,
+            held: String::new(),
+        }
     }
 
     /// Takes in a piece; what comes back can be shown. It is empty while everything may still be a secret.
@@ -23,14 +26,20 @@ impl TextStream {
         let known = self.redactor.known.load();
         let mut text = std::mem::take(&mut self.held);
         text.push_str(piece);
-        let Some(known) = known.as_ref() else { return text };
+        let Some(known) = known.as_ref() else {
+            return text;
+        };
         let mut clean = String::with_capacity(text.len());
         let mut done = 0;
         let open = loop {
             let open = beginning(known, &text, done);
             // What begins before `open` is all there: nothing that is still to come makes it longer.
-            let found = known.finder.find(aho_corasick::Input::new(&text).range(done..));
-            let Some(found) = found.filter(|found| found.start() < open) else { break open };
+            let found = known
+                .finder
+                .find(aho_corasick::Input::new(&text).range(done..));
+            let Some(found) = found.filter(|found| found.start() < open) else {
+                break open;
+            };
             clean.push_str(&text[done..found.start()]);
             clean.push_str(MASK);
             done = found.end();
@@ -49,16 +58,24 @@ impl TextStream {
 
 /// Where the first suffix of `text` behind `done` stands that a secret begins with; its end if there is none.
 fn beginning(known: &Known, text: &str, done: usize) -> usize {
-    let places = text[done..].char_indices().map(|(at, first)| (done + at, first));
-    let possible = places.filter(|(at, first)| text.len() - at <= known.longest && known.first.contains(first));
-    let mut open = possible.map(|(at, _)| at).filter(|at| begins(&known.forms, &text[*at..]));
+    let places = text[done..]
+        .char_indices()
+        .map(|(at, first)| (done + at, first));
+    let possible = places
+        .filter(|(at, first)| text.len() - at <= known.longest && known.first.contains(first));
+    let mut open = possible
+        .map(|(at, _)| at)
+        .filter(|at| begins(&known.forms, &text[*at..]));
     open.next().unwrap_or(text.len())
 }
 
 /// Whether a form begins with `text`.
 fn begins(forms: &BTreeSet<String>, text: &str) -> bool {
     let from = (Bound::Included(text), Bound::Unbounded);
-    forms.range::<str, _>(from).next().is_some_and(|form| form.starts_with(text))
+    forms
+        .range::<str, _>(from)
+        .next()
+        .is_some_and(|form| form.starts_with(text))
 }
 
 #[cfg(test)]
@@ -77,10 +94,16 @@ mod tests {
     /// What comes out of a text that is cut at these places.
     fn streamed(redactor: &Redactor, text: &str, cuts: &[usize]) -> Vec<String> {
         let mut stream = redactor.stream();
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut % (text.len() + 1))).collect();
+        let mut cuts: Vec<usize> = cuts
+            .iter()
+            .map(|cut| text.floor_char_boundary(cut % (text.len() + 1)))
+            .collect();
         cuts.extend([0, text.len()]);
         cuts.sort_unstable();
-        let mut out: Vec<String> = cuts.windows(2).map(|cut| stream.push(&text[cut[0]..cut[1]])).collect();
+        let mut out: Vec<String> = cuts
+            .windows(2)
+            .map(|cut| stream.push(&text[cut[0]..cut[1]]))
+            .collect();
         out.push(stream.finish());
         out
     }
@@ -96,15 +119,24 @@ mod tests {
         assert_eq!(stream.push("1."), "***.");
         assert_eq!(stream.push("sk-"), "");
         assert_eq!(stream.finish(), "sk-");
-        assert_eq!((Redactor::new().stream().push("sk-"), stream.finish()), ("sk-".to_owned(), String::new()));
+        assert_eq!(
+            (Redactor::new().stream().push("sk-"), stream.finish()),
+            ("sk-".to_owned(), String::new())
+        );
     }
 
     #[test]
     fn a_secret_that_begins_another_is_held_until_that_is_clear() {
         let redactor = knows(&["secret".to_owned(), "secret-and-more".to_owned()]);
         let mut stream = redactor.stream();
-        assert_eq!((stream.push("secret-and"), stream.push("-less ")), (String::new(), "***-and-less ".to_owned()));
-        assert_eq!((stream.push("secret-and"), stream.push("-more!")), (String::new(), "***!".to_owned()));
+        assert_eq!(
+            (stream.push("secret-and"), stream.push("-less ")),
+            (String::new(), "***-and-less ".to_owned())
+        );
+        assert_eq!(
+            (stream.push("secret-and"), stream.push("-more!")),
+            (String::new(), "***!".to_owned())
+        );
     }
 
     proptest! {

@@ -24,7 +24,11 @@ impl LazyTool {
     where
         F: Future<Output = Definition> + Send + 'static,
     {
-        LazyTool { name, make: Box::new(move || make().boxed()), made: OnceCell::new() }
+        LazyTool {
+            name,
+            make: Box::new(move || make().boxed()),
+            made: OnceCell::new(),
+        }
     }
 
     /// What the model calls it.
@@ -48,7 +52,10 @@ impl LazyTool {
                 if tool.name == self.name {
                     return Ok(tool);
                 }
-                let message = format!("the definition of `{}` calls itself `{}`", self.name, tool.name);
+                let message = format!(
+                    "the definition of `{}` calls itself `{}`",
+                    self.name, tool.name
+                );
                 Err(ToolError::new(message))
             })
             .await

@@ -36,7 +36,10 @@ pub struct NotAToolName(String);
 impl ToolName {
     /// The name of an export of a Tool resource.
     pub fn new(resource: &str, export: &str) -> Self {
-        ToolName { text: format!("{resource}{SEPARATOR}{export}"), resource_len: resource.len() }
+        ToolName {
+            text: format!("{resource}{SEPARATOR}{export}"),
+            resource_len: resource.len(),
+        }
     }
 
     /// The whole name.
@@ -114,7 +117,12 @@ pub struct ToolLimits {
 
 impl RegisteredTool {
     /// An export of the Tool resource `resource`.
-    pub fn new(resource: &str, spec: ExportSpec, handler: Arc<dyn ToolHandler>, limits: ToolLimits) -> Self {
+    pub fn new(
+        resource: &str,
+        spec: ExportSpec,
+        handler: Arc<dyn ToolHandler>,
+        limits: ToolLimits,
+    ) -> Self {
         let name = ToolName::new(resource, &spec.name);
         let definition = ToolDefinition {
             name: name.to_string(),
@@ -253,13 +261,25 @@ impl Registry {
     /// # Errors
     /// Those that could not be made, by name. They are tried again the next time; the others are there.
     pub async fn initialize(&self) -> Result<(), Vec<(ToolName, ToolError)>> {
-        let lazy = self.order.iter().filter_map(|name| match &self.tools[name] {
-            Registered::Lazy(tool) => Some(async move { (tool.name().clone(), tool.define().await.err()) }),
-            Registered::Defined(_) => None,
-        });
+        let lazy = self
+            .order
+            .iter()
+            .filter_map(|name| match &self.tools[name] {
+                Registered::Lazy(tool) => {
+                    Some(async move { (tool.name().clone(), tool.define().await.err()) })
+                }
+                Registered::Defined(_) => None,
+            });
         let done = futures::future::join_all(lazy).await;
-        let failed: Vec<_> = done.into_iter().filter_map(|(name, error)| Some((name, error?))).collect();
-        if failed.is_empty() { Ok(()) } else { Err(failed) }
+        let failed: Vec<_> = done
+            .into_iter()
+            .filter_map(|(name, error)| Some((name, error?)))
+            .collect();
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed)
+        }
     }
 
     /// Takes a tool out; false where there is none.
@@ -275,15 +295,23 @@ impl Registry {
 
     /// Checks `arguments`, fills in defaults, and runs the tool of that name. Nobody is asked for permission: that is the
     /// work of a turn ([`crate::tooling::dispatch`]).
-    pub async fn execute(&self, name: &str, arguments: &Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
+    pub async fn execute(
+        &self,
+        name: &str,
+        arguments: &Value,
+        ctx: &ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
         let tool = self.tools.get(name).ok_or_else(|| {
             let known = self.order.join(", ");
-            let error = ToolError::new(format!("there is no tool `{name}`")).code(Code::TOOL_NOT_FOUND);
+            let error =
+                ToolError::new(format!("there is no tool `{name}`")).code(Code::TOOL_NOT_FOUND);
             error.suggest(format!("the tools are: {known}"))
         })?;
         let tool = tool.define().await?;
         let arguments = tool.schema.check(arguments).map_err(|invalid| {
-            ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion)
+            ToolError::new(invalid.message)
+                .code(Code::TOOL_INVALID_ARGS)
+                .suggest(invalid.suggestion)
         })?;
         tool.handler.call(ctx, arguments).await
     }
@@ -293,12 +321,15 @@ impl Registry {
         &'a self,
         permissions: &'a BTreeSet<Permission>,
     ) -> impl Iterator<Item = &'a Arc<RegisteredTool>> {
-        self.tools().filter(|tool| tool.spec.permissions.is_subset(permissions))
+        self.tools()
+            .filter(|tool| tool.spec.permissions.is_subset(permissions))
     }
 
     /// All tools, in the order in which they were registered.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
-        self.order.iter().filter_map(|name| self.tools[name].defined())
+        self.order
+            .iter()
+            .filter_map(|name| self.tools[name].defined())
     }
 
     /// A catalog of everything.
@@ -310,9 +341,16 @@ impl Registry {
     pub(crate) fn catalog_like(&self, known: Option<&Catalog>) -> Catalog {
         let is_same = |known: &&Catalog| {
             known.tools.len() == self.order.len()
-                && known.tools.iter().zip(self.tools()).all(|(known, own)| Arc::ptr_eq(known, own))
+                && known
+                    .tools
+                    .iter()
+                    .zip(self.tools())
+                    .all(|(known, own)| Arc::ptr_eq(known, own))
         };
-        known.filter(is_same).cloned().unwrap_or_else(|| self.catalog())
+        known
+            .filter(is_same)
+            .cloned()
+            .unwrap_or_else(|| self.catalog())
     }
 }
 
@@ -327,13 +365,22 @@ impl Catalog {
     /// A catalog of `tools`, in that order.
     pub fn new(tools: Vec<Arc<RegisteredTool>>) -> Self {
         let definitions = tools.iter().map(|tool| tool.definition.clone()).collect();
-        Catalog { tools: tools.into(), definitions }
+        Catalog {
+            tools: tools.into(),
+            definitions,
+        }
     }
 
     /// Only the tools that `keep` wants.
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&RegisteredTool) -> bool) -> Self {
-        Catalog::new(self.tools.iter().filter(|tool| keep(tool)).cloned().collect())
+        Catalog::new(
+            self.tools
+                .iter()
+                .filter(|tool| keep(tool))
+                .cloned()
+                .collect(),
+        )
     }
 
     /// With `more` tools. One of a name that is there takes the place of that one.
@@ -357,7 +404,9 @@ impl Catalog {
         let (mut tools, mut unknown) = (Vec::new(), Vec::new());
         for name in names {
             match self.get(name) {
-                Some(tool) if tools.iter().all(|known| !Arc::ptr_eq(known, tool)) => tools.push(Arc::clone(tool)),
+                Some(tool) if tools.iter().all(|known| !Arc::ptr_eq(known, tool)) => {
+                    tools.push(Arc::clone(tool))
+                }
                 Some(_) => {}
                 None => unknown.push(*name),
             }
@@ -393,7 +442,11 @@ mod tests {
 
     #[async_trait::async_trait]
     impl ToolHandler for Echo {
-        async fn call(&self, ctx: &ToolContext, input: goondan_core::JsonObject) -> Result<ToolOutput, ToolError> {
+        async fn call(
+            &self,
+            ctx: &ToolContext,
+            input: goondan_core::JsonObject,
+        ) -> Result<ToolOutput, ToolError> {
             assert_eq!(ctx.agent_name, "a");
             Ok(ToolOutput::from(Value::Object(input)))
         }
@@ -407,7 +460,11 @@ mod tests {
             permissions: permissions.iter().copied().collect(),
             ..ExportSpec::default()
         };
-        let limits = ToolLimits { error_message: 100, output: 100, timeout: Duration::from_secs(1) };
+        let limits = ToolLimits {
+            error_message: 100,
+            output: 100,
+            timeout: Duration::from_secs(1),
+        };
         Arc::new(RegisteredTool::new("t", spec, Arc::new(Echo), limits))
     }
 
@@ -419,11 +476,17 @@ mod tests {
         registry.register(tool("both", &[Permission::Read, Permission::Network]));
         let names = |granted: &[Permission]| {
             let granted = granted.iter().copied().collect();
-            registry.enabled(&granted).map(|tool| tool.name.export().to_owned()).collect::<Vec<_>>()
+            registry
+                .enabled(&granted)
+                .map(|tool| tool.name.export().to_owned())
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(&[]), ["plain"]);
         assert_eq!(names(&[Permission::Read]), ["plain", "read"]);
-        assert_eq!(names(&[Permission::Read, Permission::Network, Permission::Write]), ["plain", "read", "both"]);
+        assert_eq!(
+            names(&[Permission::Read, Permission::Network, Permission::Write]),
+            ["plain", "read", "both"]
+        );
         let mut registry = registry;
         assert!(registry.unregister("t__read") && !registry.unregister("t__read"));
         assert_eq!(registry.tools().count(), 2);
@@ -432,10 +495,17 @@ mod tests {
     fn lazy(name: &str, made: &Arc<AtomicUsize>, broken_first: bool) -> Arc<LazyTool> {
         let made = Arc::clone(made);
         Arc::new(LazyTool::new(ToolName::new("t", name), move || {
-            let (number, tool) = (made.fetch_add(1, Ordering::Relaxed), tool("later", &[Permission::Read]));
+            let (number, tool) = (
+                made.fetch_add(1, Ordering::Relaxed),
+                tool("later", &[Permission::Read]),
+            );
             async move {
                 tokio::task::yield_now().await;
-                if broken_first && number == 0 { Err(ToolError::new("not yet")) } else { Ok(tool) }
+                if broken_first && number == 0 {
+                    Err(ToolError::new("not yet"))
+                } else {
+                    Ok(tool)
+                }
             }
         }))
     }
@@ -446,7 +516,10 @@ mod tests {
         let mut registry = Registry::default();
         registry.register_lazy(lazy("later", &made, false));
         registry.register(tool("now", &[]));
-        assert_eq!((registry.tools().count(), registry.get("t__later").is_none()), (1, true));
+        assert_eq!(
+            (registry.tools().count(), registry.get("t__later").is_none()),
+            (1, true)
+        );
         let (a, b) = tokio::join!(registry.initialize(), registry.initialize());
         assert!(a.is_ok() && b.is_ok() && registry.initialize().await.is_ok());
         assert_eq!(made.load(Ordering::Relaxed), 1);
@@ -463,12 +536,26 @@ mod tests {
         registry.register_lazy(lazy("other", &Arc::default(), false));
         let failed = registry.initialize().await.unwrap_err();
         // The second makes a tool of another name than it was registered by.
-        let failed: Vec<_> = failed.iter().map(|(name, error)| (name.as_str(), error.message.as_str())).collect();
+        let failed: Vec<_> = failed
+            .iter()
+            .map(|(name, error)| (name.as_str(), error.message.as_str()))
+            .collect();
         assert_eq!(
             failed,
-            [("t__later", "not yet"), ("t__other", "the definition of `t__other` calls itself `t__later`")]
+            [
+                ("t__later", "not yet"),
+                (
+                    "t__other",
+                    "the definition of `t__other` calls itself `t__later`"
+                )
+            ]
         );
-        assert!(registry.initialize().await.is_err_and(|failed| failed.len() == 1));
+        assert!(
+            registry
+                .initialize()
+                .await
+                .is_err_and(|failed| failed.len() == 1)
+        );
         assert!(registry.get("t__later").is_some() && registry.get("t__other").is_none());
     }
 

@@ -85,7 +85,14 @@ impl Answer {
             end: None,
         };
         let events = Events::new(limits::ANSWER);
-        Answer { response: Some(response), idle, heard: Instant::now(), bytes: 0, events, reader }
+        Answer {
+            response: Some(response),
+            idle,
+            heard: Instant::now(),
+            bytes: 0,
+            events,
+            reader,
+        }
     }
 
     /// The next chunk. After `Finish` or an error nothing more comes.
@@ -112,14 +119,19 @@ impl Answer {
         let sample = String::from_utf8_lossy(&reader.sample);
         let probe = match sample.trim() {
             "" => http.probe(url).await,
-            _ => Some(Probe { status: 200, body: sample.into_owned() }),
+            _ => Some(Probe {
+                status: 200,
+                body: sample.into_owned(),
+            }),
         };
         reader.caller.nothing(&reader.host, probe)
     }
 
     /// Waits for the next piece and makes of it what there is to make.
     async fn read(&mut self) {
-        let Some(response) = &mut self.response else { return self.reader.over() };
+        let Some(response) = &mut self.response else {
+            return self.reader.over();
+        };
         match timeout_at(self.heard + self.idle, response.chunk()).await {
             Ok(Ok(Some(piece))) => self.take(&piece),
             Ok(Ok(None)) => {
@@ -183,7 +195,9 @@ impl Reader {
         if let Some(error) = chunk.error.take() {
             return self.fail(|caller, host| caller.in_stream(host, &error));
         }
-        self.usage = chunk.usage(self.dialect.leaves_reasoning_out()).or(self.usage);
+        self.usage = chunk
+            .usage(self.dialect.leaves_reasoning_out())
+            .or(self.usage);
         if let Some(choice) = chunk.choices.unwrap_or_default().into_iter().next() {
             self.choice(choice);
         }
@@ -215,11 +229,18 @@ impl Reader {
     }
 
     fn finish(&mut self) {
-        let calls = self.history.kept(|transcript: &mut Transcript| self.calls.finish(transcript));
+        let calls = self
+            .history
+            .kept(|transcript: &mut Transcript| self.calls.finish(transcript));
         for call in calls {
-            self.ready.push_back(ModelChunk::ToolCall { id: call.id, name: call.name, arguments: call.arguments });
+            self.ready.push_back(ModelChunk::ToolCall {
+                id: call.id,
+                name: call.name,
+                arguments: call.arguments,
+            });
         }
-        self.ready.push_back(ModelChunk::Finish { usage: self.usage });
+        self.ready
+            .push_back(ModelChunk::Finish { usage: self.usage });
         self.end = Some(Ok(()));
     }
 
@@ -239,5 +260,7 @@ fn read_rest(mut response: Response) {
             None => break,
         }
     }
-    tokio::spawn(timeout(REST, async move { while let Ok(Some(_)) = response.chunk().await {} }));
+    tokio::spawn(timeout(REST, async move {
+        while let Ok(Some(_)) = response.chunk().await {}
+    }));
 }

@@ -39,9 +39,18 @@ impl Calls {
 
     /// Takes the next piece. One that names no function belongs to nothing.
     pub(crate) fn take(&mut self, piece: CallPiece) {
-        let Some(function) = piece.function else { return };
-        let id = piece.id.unwrap_or_else(|| piece.index.map_or_else(String::new, |index| format!("call_{index}")));
-        let (name, arguments) = (function.name.unwrap_or_default(), function.arguments.unwrap_or_default());
+        let Some(function) = piece.function else {
+            return;
+        };
+        let id = piece.id.unwrap_or_else(|| {
+            piece
+                .index
+                .map_or_else(String::new, |index| format!("call_{index}"))
+        });
+        let (name, arguments) = (
+            function.name.unwrap_or_default(),
+            function.arguments.unwrap_or_default(),
+        );
         self.bytes += name.len() + arguments.len();
         let at = self.place(&id, name);
         self.pieces[at].arguments.push_str(&arguments);
@@ -50,15 +59,27 @@ impl Calls {
     /// Which call a piece belongs to. A piece with a name begins one, unless it repeats the name of a call that is not
     /// complete yet. Pieces without a name carry an id, or `call_INDEX` for want of one.
     fn place(&mut self, id: &str, name: String) -> usize {
-        let same = self.pieces.iter().rposition(|call| !id.is_empty() && call.id == id);
+        let same = self
+            .pieces
+            .iter()
+            .rposition(|call| !id.is_empty() && call.id == id);
         let last = self.pieces.len().checked_sub(1);
-        let index = || id.strip_prefix("call_")?.parse().ok().filter(|index| *index < self.pieces.len());
+        let index = || {
+            id.strip_prefix("call_")?
+                .parse()
+                .ok()
+                .filter(|index| *index < self.pieces.len())
+        };
         match (name.is_empty(), same) {
             (false, Some(at)) if !self.pieces[at].is_complete() => at,
             (true, Some(at)) => at,
             (true, None) if last.is_some() => index().or(last).expect("there is a last call"),
             _ => {
-                self.pieces.push(Pieces { id: id.to_owned(), name, arguments: String::new() });
+                self.pieces.push(Pieces {
+                    id: id.to_owned(),
+                    name,
+                    arguments: String::new(),
+                });
                 self.pieces.len() - 1
             }
         }
@@ -72,7 +93,10 @@ impl Calls {
             name: call.name,
             arguments: ids::arguments(Value::String(call.arguments)),
         };
-        std::mem::take(&mut self.pieces).into_iter().map(whole).collect()
+        std::mem::take(&mut self.pieces)
+            .into_iter()
+            .map(whole)
+            .collect()
     }
 }
 
@@ -98,7 +122,10 @@ mod tests {
         (id, index, "[xy]?", arguments).prop_map(|(id, index, name, arguments)| CallPiece {
             index,
             id,
-            function: Some(FunctionPiece { name: Some(name), arguments: Some(arguments.to_owned()) }),
+            function: Some(FunctionPiece {
+                name: Some(name),
+                arguments: Some(arguments.to_owned()),
+            }),
         })
     }
 

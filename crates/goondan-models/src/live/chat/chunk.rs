@@ -98,9 +98,13 @@ impl Chunk {
         let count = |tokens: Option<i64>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
         let (prompt, mut completion) = (count(usage.prompt_tokens), count(usage.completion_tokens));
         if leaves_reasoning_out {
-            let reasoning =
-                usage.completion_tokens_details.as_ref().and_then(|details| count(details.reasoning_tokens));
-            completion = reasoning.map(|reasoning| completion.unwrap_or(0).saturating_add(reasoning)).or(completion);
+            let reasoning = usage
+                .completion_tokens_details
+                .as_ref()
+                .and_then(|details| count(details.reasoning_tokens));
+            completion = reasoning
+                .map(|reasoning| completion.unwrap_or(0).saturating_add(reasoning))
+                .or(completion);
         }
         let total = count(usage.total_tokens);
         if prompt.is_none() && completion.is_none() && total.is_none() {
@@ -108,9 +112,19 @@ impl Chunk {
         }
         let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
         let total_tokens = total.unwrap_or(prompt_tokens.saturating_add(completion_tokens));
-        let cached_tokens = usage.prompt_tokens_details.as_ref().and_then(|details| count(details.cached_tokens));
-        let cached_tokens = cached_tokens.or(count(usage.prompt_cache_hit_tokens)).unwrap_or(0);
-        Some(TokenUsage { prompt_tokens, completion_tokens, total_tokens, cached_tokens })
+        let cached_tokens = usage
+            .prompt_tokens_details
+            .as_ref()
+            .and_then(|details| count(details.cached_tokens));
+        let cached_tokens = cached_tokens
+            .or(count(usage.prompt_cache_hit_tokens))
+            .unwrap_or(0);
+        Some(TokenUsage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens,
+            cached_tokens,
+        })
     }
 }
 
@@ -120,25 +134,36 @@ mod lenient {
 
     pub(super) fn chunk(value: &Value) -> Chunk {
         Chunk {
-            choices: value.get("choices").and_then(|choices| choices.get(0)).map(|first| vec![choice(first)]),
+            choices: value
+                .get("choices")
+                .and_then(|choices| choices.get(0))
+                .map(|first| vec![choice(first)]),
             usage: value.get("usage").map(usage),
-            x_groq: value.pointer("/x_groq/usage").map(|value| Groq { usage: Some(usage(value)) }),
+            x_groq: value.pointer("/x_groq/usage").map(|value| Groq {
+                usage: Some(usage(value)),
+            }),
             error: value.get("error").filter(|error| !error.is_null()).cloned(),
         }
     }
 
     fn choice(value: &Value) -> Choice {
-        let delta = value.get("delta").filter(|delta| delta.is_object()).map(|delta| {
-            let (content, thoughts) = content(&delta["content"]);
-            let calls = delta.get("tool_calls").and_then(Value::as_array);
-            Delta {
-                content,
-                reasoning_content: thoughts.or_else(|| text(delta, "reasoning_content")),
-                reasoning: text(delta, "reasoning"),
-                tool_calls: calls.map(|calls| calls.iter().map(call).collect()),
-            }
-        });
-        Choice { delta, finish_reason: text(value, "finish_reason") }
+        let delta = value
+            .get("delta")
+            .filter(|delta| delta.is_object())
+            .map(|delta| {
+                let (content, thoughts) = content(&delta["content"]);
+                let calls = delta.get("tool_calls").and_then(Value::as_array);
+                Delta {
+                    content,
+                    reasoning_content: thoughts.or_else(|| text(delta, "reasoning_content")),
+                    reasoning: text(delta, "reasoning"),
+                    tool_calls: calls.map(|calls| calls.iter().map(call).collect()),
+                }
+            });
+        Choice {
+            delta,
+            finish_reason: text(value, "finish_reason"),
+        }
     }
 
     /// Text and thoughts: Mistral sends a list of both.
@@ -148,10 +173,15 @@ mod lenient {
         }
         let parts = || value.as_array().into_iter().flatten();
         let of_type = |wanted: &'static str| parts().filter(move |part| part["type"] == wanted);
-        let said: String = of_type("text").filter_map(|part| part["text"].as_str()).collect();
+        let said: String = of_type("text")
+            .filter_map(|part| part["text"].as_str())
+            .collect();
         let inner = |part: &Value| -> String {
             let inner = part["thinking"].as_array().into_iter().flatten();
-            inner.filter_map(|part| part["text"].as_str()).chain(part["thinking"].as_str()).collect()
+            inner
+                .filter_map(|part| part["text"].as_str())
+                .chain(part["thinking"].as_str())
+                .collect()
         };
         let thought: String = of_type("thinking").map(inner).collect();
         let some = |text: String| (!text.is_empty()).then_some(text);
@@ -159,9 +189,13 @@ mod lenient {
     }
 
     fn call(value: &Value) -> CallPiece {
-        let function = value.get("function").filter(|function| function.is_object());
+        let function = value
+            .get("function")
+            .filter(|function| function.is_object());
         CallPiece {
-            index: value["index"].as_u64().and_then(|index| index.try_into().ok()),
+            index: value["index"]
+                .as_u64()
+                .and_then(|index| index.try_into().ok()),
             id: text(value, "id"),
             function: function.map(|function| FunctionPiece {
                 name: text(function, "name"),
@@ -176,8 +210,12 @@ mod lenient {
     }
 
     fn usage(value: &Value) -> Usage {
-        let reasoning_tokens = value.pointer("/completion_tokens_details/reasoning_tokens").and_then(Value::as_i64);
-        let cached_tokens = value.pointer("/prompt_tokens_details/cached_tokens").and_then(Value::as_i64);
+        let reasoning_tokens = value
+            .pointer("/completion_tokens_details/reasoning_tokens")
+            .and_then(Value::as_i64);
+        let cached_tokens = value
+            .pointer("/prompt_tokens_details/cached_tokens")
+            .and_then(Value::as_i64);
         Usage {
             prompt_tokens: value["prompt_tokens"].as_i64(),
             completion_tokens: value["completion_tokens"].as_i64(),
@@ -189,7 +227,10 @@ mod lenient {
     }
 
     fn text(value: &Value, key: &str) -> Option<String> {
-        value.get(key).and_then(Value::as_str).map(|text| text.to_owned())
+        value
+            .get(key)
+            .and_then(Value::as_str)
+            .map(|text| text.to_owned())
     }
 }
 
@@ -206,17 +247,26 @@ mod tests {
     #[test]
     fn odd_shapes_are_read_as_far_as_they_go() {
         assert_eq!(
-            said(r#"{"choices":[{"delta":{"content":"a\n"},"finish_reason":null}],"usage":null}"#).as_deref(),
+            said(r#"{"choices":[{"delta":{"content":"a\n"},"finish_reason":null}],"usage":null}"#)
+                .as_deref(),
             Some("a\n")
         );
         assert_eq!(
-            said(r#"{"choices":[{"delta":{"content":"a","tool_calls":{}}}],"usage":"none"}"#).as_deref(),
+            said(r#"{"choices":[{"delta":{"content":"a","tool_calls":{}}}],"usage":"none"}"#)
+                .as_deref(),
             Some("a")
         );
         let mixed = r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},
             {"type":"text","text":"a"}]}}]}"#;
         assert_eq!(said(mixed).as_deref(), Some("a"));
-        for none in ["[1,2]", "3", r#"{"choices":"x"}"#, r#"{"choices":[7]}"#, r#"{"choices":[{"delta":3}]}"#, "{}"] {
+        for none in [
+            "[1,2]",
+            "3",
+            r#"{"choices":"x"}"#,
+            r#"{"choices":[7]}"#,
+            r#"{"choices":[{"delta":3}]}"#,
+            "{}",
+        ] {
             assert_eq!(said(none), None, "{none}");
         }
         assert!(Chunk::read("{\"choices\": [").is_err_and(|error| error.is_eof()));
@@ -225,15 +275,39 @@ mod tests {
     #[test]
     fn what_it_cost_is_found_wherever_it_stands() {
         let cost = |data: &str, xai| {
-            Chunk::read(data)
-                .expect("JSON")
-                .usage(xai)
-                .map(|usage| (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens))
+            Chunk::read(data).expect("JSON").usage(xai).map(|usage| {
+                (
+                    usage.prompt_tokens,
+                    usage.completion_tokens,
+                    usage.total_tokens,
+                )
+            })
         };
-        assert_eq!(cost(r#"{"usage":{"prompt_tokens":1,"completion_tokens":2}}"#, false), Some((1, 2, 3)));
-        assert_eq!(cost(r#"{"x_groq":{"usage":{"prompt_tokens":1,"total_tokens":4}}}"#, false), Some((1, 0, 4)));
-        assert_eq!(cost(r#"{"usage":{"prompt_tokens":-1,"completion_tokens":1e300}}"#, false), None);
+        assert_eq!(
+            cost(
+                r#"{"usage":{"prompt_tokens":1,"completion_tokens":2}}"#,
+                false
+            ),
+            Some((1, 2, 3))
+        );
+        assert_eq!(
+            cost(
+                r#"{"x_groq":{"usage":{"prompt_tokens":1,"total_tokens":4}}}"#,
+                false
+            ),
+            Some((1, 0, 4))
+        );
+        assert_eq!(
+            cost(
+                r#"{"usage":{"prompt_tokens":-1,"completion_tokens":1e300}}"#,
+                false
+            ),
+            None
+        );
         let thinking = r#"{"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":5}}}"#;
-        assert_eq!((cost(thinking, false), cost(thinking, true)), (Some((0, 2, 2)), Some((0, 7, 7))));
+        assert_eq!(
+            (cost(thinking, false), cost(thinking, true)),
+            (Some((0, 2, 2)), Some((0, 7, 7)))
+        );
     }
 }

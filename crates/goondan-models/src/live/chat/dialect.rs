@@ -31,7 +31,9 @@ impl Dialect {
     pub(crate) fn address(self, model: &str) -> Option<&'static str> {
         match (self.adapter, model.split_once("::")?.0) {
             (AdapterKind::Zai, "zai_coding") => Some("https://api.z.ai/api/coding/paas/v4/"),
-            (AdapterKind::Baidu, "baidu-coding-openai") => Some("https://qianfan.baidubce.com/v2/coding/"),
+            (AdapterKind::Baidu, "baidu-coding-openai") => {
+                Some("https://qianfan.baidubce.com/v2/coding/")
+            }
             _ => None,
         }
     }
@@ -40,7 +42,9 @@ impl Dialect {
     pub(crate) fn model(self, model: &str) -> String {
         let name = model.split_once("::").map_or(model, |(_, name)| name);
         match self.adapter {
-            AdapterKind::Fireworks if !model.contains('/') => format!("accounts/fireworks/models/{name}"),
+            AdapterKind::Fireworks if !model.contains('/') => {
+                format!("accounts/fireworks/models/{name}")
+            }
             _ => name.to_owned(),
         }
     }
@@ -60,7 +64,10 @@ impl Dialect {
         let is_managed = self.adapter == AdapterKind::DeepSeek;
         let is_none = matches!(effort, ReasoningEffort::Zero);
         if is_managed {
-            body.insert("thinking".to_owned(), json!({"type": if is_none { "disabled" } else { "enabled" }}));
+            body.insert(
+                "thinking".to_owned(),
+                json!({"type": if is_none { "disabled" } else { "enabled" }}),
+            );
         }
         let word = match effort {
             ReasoningEffort::Zero if is_managed => return,
@@ -79,12 +86,20 @@ impl Dialect {
     /// Says how long an answer may be.
     pub(crate) fn set_limit(self, body: &mut JsonObject, model: &str, max_tokens: Option<u32>) {
         let default = || {
-            let fewer = model.contains(FIREWORKS_FEWER.0).then_some(FIREWORKS_FEWER.1);
+            let fewer = model
+                .contains(FIREWORKS_FEWER.0)
+                .then_some(FIREWORKS_FEWER.1);
             (self.adapter == AdapterKind::Fireworks).then(|| fewer.unwrap_or(FIREWORKS_TOKENS))
         };
-        let is_newer = NEWER_LIMIT.iter().any(|beginning| model.starts_with(beginning));
+        let is_newer = NEWER_LIMIT
+            .iter()
+            .any(|beginning| model.starts_with(beginning));
         if let Some(limit) = max_tokens.or_else(default) {
-            let key = if is_newer { "max_completion_tokens" } else { "max_tokens" };
+            let key = if is_newer {
+                "max_completion_tokens"
+            } else {
+                "max_tokens"
+            };
             body.insert(key.to_owned(), Value::from(limit));
         }
     }
@@ -97,11 +112,23 @@ mod tests {
     #[test]
     fn namespaces_say_where_and_names_how() {
         let zai = Dialect::of(AdapterKind::Zai);
-        assert_eq!(zai.address("zai_coding::glm"), Some("https://api.z.ai/api/coding/paas/v4/"));
-        assert_eq!((zai.address("glm"), zai.model("zai_coding::glm")), (None, "glm".to_owned()));
+        assert_eq!(
+            zai.address("zai_coding::glm"),
+            Some("https://api.z.ai/api/coding/paas/v4/")
+        );
+        assert_eq!(
+            (zai.address("glm"), zai.model("zai_coding::glm")),
+            (None, "glm".to_owned())
+        );
         let fireworks = Dialect::of(AdapterKind::Fireworks);
         assert_eq!(fireworks.model("qwen"), "accounts/fireworks/models/qwen");
-        assert_eq!(fireworks.model("accounts/x/models/y"), "accounts/x/models/y");
-        assert_eq!(Dialect::of(AdapterKind::GithubCopilot).accept(), Some("application/vnd.github+json"));
+        assert_eq!(
+            fireworks.model("accounts/x/models/y"),
+            "accounts/x/models/y"
+        );
+        assert_eq!(
+            Dialect::of(AdapterKind::GithubCopilot).accept(),
+            Some("application/vnd.github+json")
+        );
     }
 }

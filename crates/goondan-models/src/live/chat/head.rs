@@ -57,7 +57,11 @@ struct Function<'a> {
 impl Heads {
     /// None yet. `model` is the name as it is sent.
     pub(crate) fn new(dialect: Dialect, model: String) -> Self {
-        Heads { dialect, model, made: Mutex::default() }
+        Heads {
+            dialect,
+            model,
+            made: Mutex::default(),
+        }
     }
 
     /// The head of `request`. The same params and tools, by identity, have the same head.
@@ -71,9 +75,17 @@ impl Heads {
             made.remove(0);
         }
         let head = self.make(request, settings);
-        let (params, tools) = (Arc::downgrade(&request.params), Arc::downgrade(&request.tools));
+        let (params, tools) = (
+            Arc::downgrade(&request.params),
+            Arc::downgrade(&request.tools),
+        );
         let output = request.output.as_ref().map(Arc::downgrade);
-        made.push(Made { params, tools, output, head: head.clone() });
+        made.push(Made {
+            params,
+            tools,
+            output,
+            head: head.clone(),
+        });
         head
     }
 
@@ -96,7 +108,10 @@ impl Heads {
         if !has_messages {
             before.extend_from_slice(b",\"messages\":[");
         }
-        Head { before: Bytes::from(before), has_messages }
+        Head {
+            before: Bytes::from(before),
+            has_messages,
+        }
     }
 
     /// What is said beside the tools and the messages. The user's own fields go before ours.
@@ -112,7 +127,8 @@ impl Heads {
         if let Some(temperature) = params.temperature {
             body.insert("temperature".to_owned(), Value::from(temperature));
         }
-        self.dialect.set_limit(&mut body, &self.model, params.max_tokens);
+        self.dialect
+            .set_limit(&mut body, &self.model, params.max_tokens);
         if let Some(top_p) = params.top_p {
             body.insert("top_p".to_owned(), Value::from(top_p));
         }
@@ -149,7 +165,10 @@ impl<'a> Tool<'a> {
             parameters: sent_schema(Wire::Chat, &definition.parameters),
             strict: false,
         };
-        Tool { r#type: "function", function }
+        Tool {
+            r#type: "function",
+            function,
+        }
     }
 }
 
@@ -163,14 +182,23 @@ mod tests {
 
     #[test]
     fn a_head_is_made_once_for_the_same_tools_and_params_and_forgotten_with_them() {
-        let settings = Settings::of(&model("openai", json!({})), &Environment::default()).expect("settings");
+        let settings =
+            Settings::of(&model("openai", json!({})), &Environment::default()).expect("settings");
         let heads = Heads::new(Dialect::of(AdapterKind::OpenAI), "m".to_owned());
         let asked = request("a", "x");
         let first = heads.of(&asked, &settings).before;
-        assert_eq!(first.as_ptr(), heads.of(&asked.clone(), &settings).before.as_ptr());
+        assert_eq!(
+            first.as_ptr(),
+            heads.of(&asked.clone(), &settings).before.as_ptr()
+        );
         let mut hotter = asked.clone();
         Arc::make_mut(&mut hotter.params).temperature = Some(1.5);
-        assert!(heads.of(&hotter, &settings).before.ends_with(br#""temperature":1.5,"messages":["#));
+        assert!(
+            heads
+                .of(&hotter, &settings)
+                .before
+                .ends_with(br#""temperature":1.5,"messages":["#)
+        );
         for _ in 0..2 * KEPT {
             heads.of(&request("a", "x"), &settings);
         }
@@ -179,11 +207,15 @@ mod tests {
 
     #[test]
     fn the_schema_of_an_answer_is_sent_and_is_strict_where_it_can_be() {
-        let settings = Settings::of(&model("openai", json!({})), &Environment::default()).expect("settings");
+        let settings =
+            Settings::of(&model("openai", json!({})), &Environment::default()).expect("settings");
         let heads = Heads::new(Dialect::of(AdapterKind::OpenAI), "m".to_owned());
         let plain = request("a", "x");
         let sent = |schema: Value| {
-            let asked = ModelRequest { output: Some(Arc::new(schema)), ..plain.clone() };
+            let asked = ModelRequest {
+                output: Some(Arc::new(schema)),
+                ..plain.clone()
+            };
             let head = heads.of(&asked, &settings).before;
             let body: Value = serde_json::from_slice(&[&head[..], b"]}"].concat()).expect("JSON");
             body["response_format"].clone()
@@ -191,11 +223,15 @@ mod tests {
         let closed = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
                             "additionalProperties": false});
         let expected = json!({"name": "answer", "schema": closed.clone(), "strict": true});
-        assert_eq!(sent(closed), json!({"type": "json_schema", "json_schema": expected}));
+        assert_eq!(
+            sent(closed),
+            json!({"type": "json_schema", "json_schema": expected})
+        );
         let open = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         assert_eq!(sent(open)["json_schema"]["strict"], json!(false));
         let without: Value =
-            serde_json::from_slice(&[&heads.of(&plain, &settings).before[..], b"]}"].concat()).expect("JSON");
+            serde_json::from_slice(&[&heads.of(&plain, &settings).before[..], b"]}"].concat())
+                .expect("JSON");
         assert_eq!(without["response_format"], Value::Null);
     }
 }

@@ -101,10 +101,22 @@ impl Said {
         match file.media_type.split_once('/') {
             Some(("audio", kind)) => {
                 let format = if kind == "mpeg" { "mp3" } else { kind };
-                Said::InputAudio { input_audio: Audio { data: file.data.clone(), format: format.to_owned() } }
+                Said::InputAudio {
+                    input_audio: Audio {
+                        data: file.data.clone(),
+                        format: format.to_owned(),
+                    },
+                }
             }
-            Some(("image", _)) => Said::ImageUrl { image_url: Url { url: data_url() } },
-            _ => Said::File { file: File { filename: attach::name(file), file_data: data_url() } },
+            Some(("image", _)) => Said::ImageUrl {
+                image_url: Url { url: data_url() },
+            },
+            _ => Said::File {
+                file: File {
+                    filename: attach::name(file),
+                    file_data: data_url(),
+                },
+            },
         }
     }
 
@@ -119,7 +131,10 @@ impl Said {
 impl<'a> Mixed<'a> {
     /// A user's message of these parts.
     pub(crate) fn of(content: &'a [Said]) -> Self {
-        Mixed { role: "user", content }
+        Mixed {
+            role: "user",
+            content,
+        }
     }
 }
 
@@ -139,8 +154,13 @@ pub(crate) fn joined(said: &[Said]) -> Option<String> {
 impl<'a> Answered<'a> {
     /// What a model said and called; `None` where it said nothing.
     pub(crate) fn of(message: &'a Message) -> Option<Self> {
-        let texts: Vec<&str> =
-            message.data.content.iter().filter_map(Part::as_text).filter(|text| !text.trim().is_empty()).collect();
+        let texts: Vec<&str> = message
+            .data
+            .content
+            .iter()
+            .filter_map(Part::as_text)
+            .filter(|text| !text.trim().is_empty())
+            .collect();
         let tool_calls: Vec<_> = message.tool_calls().map(Call::of).collect();
         if texts.is_empty() && tool_calls.is_empty() {
             return None;
@@ -149,7 +169,11 @@ impl<'a> Answered<'a> {
             [text] => Cow::Borrowed(text),
             _ => Cow::Owned(texts.join("\n\n")),
         };
-        Some(Answered { role: "assistant", content, tool_calls })
+        Some(Answered {
+            role: "assistant",
+            content,
+            tool_calls,
+        })
     }
 }
 
@@ -160,13 +184,24 @@ impl<'a> Call<'a> {
             Value::Object(_) => call.input.to_string(),
             other => json!({"malformedArguments": other}).to_string(),
         };
-        Call { r#type: "function", id: &call.tool_call_id, function: Function { name: &call.tool_name, arguments } }
+        Call {
+            r#type: "function",
+            id: &call.tool_call_id,
+            function: Function {
+                name: &call.tool_name,
+                arguments,
+            },
+        }
     }
 }
 
 impl<'a> CallResult<'a> {
     /// The message about `result`.
     pub(crate) fn of(result: &'a ToolResultPart) -> Self {
-        CallResult { role: "tool", content: result_text(result), tool_call_id: &result.tool_call_id }
+        CallResult {
+            role: "tool",
+            content: result_text(result),
+            tool_call_id: &result.tool_call_id,
+        }
     }
 }

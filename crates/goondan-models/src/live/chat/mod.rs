@@ -61,7 +61,13 @@ struct Place {
 
 impl ChatClient {
     /// Nothing is connected.
-    pub(crate) fn new(http: &Http, target: Target, settings: Settings, caller: Caller, takes_schemas: bool) -> Self {
+    pub(crate) fn new(
+        http: &Http,
+        target: Target,
+        settings: Settings,
+        caller: Caller,
+        takes_schemas: bool,
+    ) -> Self {
         let dialect = Dialect::of(target.adapter());
         ChatClient {
             http: http.clone(),
@@ -77,11 +83,17 @@ impl ChatClient {
     }
 
     async fn place(&self) -> Result<&Place, ModelError> {
-        self.place.get_or_try_init(|| async { self.find_place().await }).await
+        self.place
+            .get_or_try_init(|| async { self.find_place().await })
+            .await
     }
 
     async fn find_place(&self) -> Result<Place, ModelError> {
-        let base = match self.dialect.address(self.target.model()).filter(|_| !self.target.has_endpoint()) {
+        let base = match self
+            .dialect
+            .address(self.target.model())
+            .filter(|_| !self.target.has_endpoint())
+        {
             Some(known) => known.to_owned(),
             None => self.target.base_url(&self.http, &self.caller).await?,
         };
@@ -101,7 +113,10 @@ impl ChatClient {
             return Body::of(vec![head.before, Bytes::from_static(b"}")]);
         }
         let mut pieces = vec![head.before];
-        let system = request.system.as_ref().filter(|system| !system.trim().is_empty());
+        let system = request
+            .system
+            .as_ref()
+            .filter(|system| !system.trim().is_empty());
         if let Some(system) = system {
             let message = json!({"role": "system", "content": system});
             pieces.push(Bytes::from(message.to_string()));
@@ -123,16 +138,28 @@ impl ChatClient {
 
     /// The head of the answer, once it is sure that it is one.
     async fn ask(&self, place: &Place, request: &ModelRequest) -> Result<Response, ModelError> {
-        let headers = self.headers.as_ref().map_err(|reason| self.caller.cannot_be_made(&place.host, reason))?;
+        let headers = self
+            .headers
+            .as_ref()
+            .map_err(|reason| self.caller.cannot_be_made(&place.host, reason))?;
         let client = self.http.client(place.url.scheme() == "https").await?;
-        let mut asked = client.plain.request(Method::POST, place.url.clone()).headers(headers.clone());
+        let mut asked = client
+            .plain
+            .request(Method::POST, place.url.clone())
+            .headers(headers.clone());
         for (name, value) in self.settings.trace_headers(request) {
             asked = asked.header(name, value);
         }
         let asked = asked.body(reqwest::Body::wrap(self.body(request))).send();
-        let response = timeout(self.settings.idle, asked).await.map_err(|_| self.caller.silent(&place.host))?;
+        let response = timeout(self.settings.idle, asked)
+            .await
+            .map_err(|_| self.caller.silent(&place.host))?;
         let response = response.map_err(|error| self.caller.sent(&place.host, error))?;
-        if response.status().is_success() { Ok(response) } else { Err(self.refused(place, response).await) }
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(self.refused(place, response).await)
+        }
     }
 
     /// What a refusal means, as far as its body came in time.
@@ -148,7 +175,12 @@ impl ChatClient {
         };
         // One that comes too slowly is as good as one that is short.
         let _ = timeout(self.settings.idle, reading).await;
-        self.caller.refused(&place.host, status, &String::from_utf8_lossy(&body), &headers)
+        self.caller.refused(
+            &place.host,
+            status,
+            &String::from_utf8_lossy(&body),
+            &headers,
+        )
     }
 }
 
@@ -156,7 +188,8 @@ impl ChatClient {
 fn headers(target: &Target, settings: &Settings, dialect: Dialect) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let mut key = HeaderValue::from_str(&format!("Bearer {}", target.key())).map_err(|error| error.to_string())?;
+    let mut key = HeaderValue::from_str(&format!("Bearer {}", target.key()))
+        .map_err(|error| error.to_string())?;
     key.set_sensitive(true);
     headers.insert(AUTHORIZATION, key);
     if let Some(accept) = dialect.accept() {
@@ -177,13 +210,22 @@ impl ModelClient for ChatClient {
         let place = self.place().await?;
         let response = self.ask(place, &request).await?;
         let idle = self.settings.idle;
-        let mut answer = Answer::new(response, &self.caller, &place.host, self.dialect, request.messages, idle);
+        let mut answer = Answer::new(
+            response,
+            &self.caller,
+            &place.host,
+            self.dialect,
+            request.messages,
+            idle,
+        );
         // The provider's refusal comes with the first event: better here than in the midst of a stream.
         let first = answer.next().await;
         if let Some(Err(error)) = first {
             return Err(answer.explain(&self.http, place.url.as_str(), error).await);
         }
-        let rest = futures::stream::unfold(answer, |mut answer| async move { Some((answer.next().await?, answer)) });
+        let rest = futures::stream::unfold(answer, |mut answer| async move {
+            Some((answer.next().await?, answer))
+        });
         Ok(futures::stream::iter(first).chain(rest).boxed())
     }
 

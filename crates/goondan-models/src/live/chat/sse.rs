@@ -21,12 +21,22 @@ pub(crate) struct TooLong;
 impl Events {
     /// Nothing so far. A line and the data of an event may have up to `limit` bytes together.
     pub(crate) fn new(limit: usize) -> Self {
-        Events { line: Vec::new(), data: Vec::new(), has_data: false, after_return: false, limit }
+        Events {
+            line: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            after_return: false,
+            limit,
+        }
     }
 
     /// Takes the next piece. `each` is given the data of every event that it completes; an event without data, such as a
     /// comment, gives an empty one.
-    pub(crate) fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), TooLong> {
+    pub(crate) fn take(
+        &mut self,
+        mut bytes: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), TooLong> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
@@ -65,7 +75,11 @@ impl Events {
     }
 
     fn check(&self, more: usize) -> Result<(), TooLong> {
-        if self.line.len() + self.data.len() + more > self.limit { Err(TooLong) } else { Ok(()) }
+        if self.line.len() + self.data.len() + more > self.limit {
+            Err(TooLong)
+        } else {
+            Ok(())
+        }
     }
 
     fn end_line(&mut self, line: &[u8], each: &mut impl FnMut(&[u8])) {
@@ -124,7 +138,10 @@ mod tests {
         assert_eq!(events.take(b"data: 7890", |_| {}), Ok(()));
         assert_eq!(events.take(b"1", |_| {}), Err(TooLong));
         let mut events = Events::new(20);
-        assert_eq!(events.take(&b"data: 7890\n".repeat(4), |_| {}), Err(TooLong));
+        assert_eq!(
+            events.take(&b"data: 7890\n".repeat(4), |_| {}),
+            Err(TooLong)
+        );
     }
 
     proptest! {

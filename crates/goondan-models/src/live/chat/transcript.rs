@@ -49,7 +49,10 @@ impl Transcript {
 
     /// The messages are only ever added to, so the last one that was taken in vouches for those before.
     fn is_of_the_beginning(&self, messages: &[Arc<Message>]) -> bool {
-        let same = self.taken.checked_sub(1).and_then(|last| messages.get(last));
+        let same = self
+            .taken
+            .checked_sub(1)
+            .and_then(|last| messages.get(last));
         match (&self.last, same) {
             (None, _) => true,
             (Some(last), Some(same)) => Arc::ptr_eq(last, same),
@@ -88,13 +91,20 @@ impl Transcript {
             Role::System => {
                 let text = message.text();
                 if !text.trim().is_empty() {
-                    self.add(&Plain { role: "system", content: &text });
+                    self.add(&Plain {
+                        role: "system",
+                        content: &text,
+                    });
                 }
             }
-            Role::User => self.open.said.extend(message.data.content.iter().filter_map(Said::of)),
+            Role::User => self
+                .open
+                .said
+                .extend(message.data.content.iter().filter_map(Said::of)),
             Role::Assistant => {
                 if let Some(answered) = Answered::of(message) {
-                    self.calls.extend(message.tool_calls().map(|call| call.tool_call_id.clone()));
+                    self.calls
+                        .extend(message.tool_calls().map(|call| call.tool_call_id.clone()));
                     self.add(&answered);
                 }
             }
@@ -119,7 +129,8 @@ impl Transcript {
         self.open.said.clear();
         encode(&mut self.block, message);
         if self.block.len() >= BLOCK {
-            self.blocks.push(Bytes::from(std::mem::take(&mut self.block)));
+            self.blocks
+                .push(Bytes::from(std::mem::take(&mut self.block)));
         }
     }
 }
@@ -139,7 +150,13 @@ fn encode_said(out: &mut Vec<u8>, said: &[Said]) {
         return;
     }
     match joined(said) {
-        Some(text) => encode(out, &Plain { role: "user", content: &text }),
+        Some(text) => encode(
+            out,
+            &Plain {
+                role: "user",
+                content: &text,
+            },
+        ),
         None => encode(out, &Mixed::of(said)),
     }
 }
@@ -161,12 +178,22 @@ mod tests {
     }
 
     fn any_message() -> impl Strategy<Value = Arc<Message>> {
-        let role = prop_oneof![Just(Role::System), Just(Role::User), Just(Role::Assistant), Just(Role::Tool)];
-        let file =
-            goondan_core::ports::tool::Attachment { media_type: "image/png".into(), data: "AA==".into(), name: None };
+        let role = prop_oneof![
+            Just(Role::System),
+            Just(Role::User),
+            Just(Role::Assistant),
+            Just(Role::Tool)
+        ];
+        let file = goondan_core::ports::tool::Attachment {
+            media_type: "image/png".into(),
+            data: "AA==".into(),
+            name: None,
+        };
         let part = prop_oneof![
             "[a ]{0,3}".prop_map(|text| Part::Text { text }),
-            Just(Part::Text { text: "long".repeat(10_000) }),
+            Just(Part::Text {
+                text: "long".repeat(10_000)
+            }),
             Just(Part::File(file)),
         ];
         (role, prop::collection::vec(part, 0..3)).prop_map(|(role, content)| message(role, content))
@@ -187,8 +214,23 @@ mod tests {
 
     #[test]
     fn another_conversation_is_begun_anew() {
-        let said = |text: &str| message(Role::User, vec![Part::Text { text: text.to_owned() }]);
-        let first = [said("a"), message(Role::Assistant, vec![Part::Text { text: "b".to_owned() }])];
+        let said = |text: &str| {
+            message(
+                Role::User,
+                vec![Part::Text {
+                    text: text.to_owned(),
+                }],
+            )
+        };
+        let first = [
+            said("a"),
+            message(
+                Role::Assistant,
+                vec![Part::Text {
+                    text: "b".to_owned(),
+                }],
+            ),
+        ];
         let mut transcript = Transcript::default();
         transcript.catch_up(&first);
         transcript.catch_up(&[said("c"), said("d")]);
@@ -199,7 +241,14 @@ mod tests {
 
     #[test]
     fn full_blocks_are_shared_and_not_copied() {
-        let long = || message(Role::Assistant, vec![Part::Text { text: "x".repeat(BLOCK) }]);
+        let long = || {
+            message(
+                Role::Assistant,
+                vec![Part::Text {
+                    text: "x".repeat(BLOCK),
+                }],
+            )
+        };
         let messages = [long(), long(), long()];
         let mut transcript = Transcript::default();
         transcript.catch_up(&messages[..2]);
@@ -207,6 +256,11 @@ mod tests {
         transcript.catch_up(&messages);
         let after = transcript.bytes();
         assert_eq!((before.len(), after.len()), (2, 3));
-        assert!(before.iter().zip(&after).all(|(before, after)| before.as_ptr() == after.as_ptr()));
+        assert!(
+            before
+                .iter()
+                .zip(&after)
+                .all(|(before, after)| before.as_ptr() == after.as_ptr())
+        );
     }
 }

@@ -50,7 +50,11 @@ struct Token {
 }
 
 impl Client {
-    pub(super) async fn new(reference: &Reference, credentials: &Credentials, purpose: Purpose) -> Result<Client> {
+    pub(super) async fn new(
+        reference: &Reference,
+        credentials: &Credentials,
+        purpose: Purpose,
+    ) -> Result<Client> {
         Ok(Client {
             http: http::client().await?,
             base: reference.base()?,
@@ -68,13 +72,18 @@ impl Client {
 
     /// An address below that of the repository.
     pub(super) fn address(&self, path: &str) -> Result<Url> {
-        self.base.join(path).map_err(|error| self.odd(&error.to_string()))
+        self.base
+            .join(path)
+            .map_err(|error| self.odd(&error.to_string()))
     }
 
     /// An answer that no registry gives.
     pub(super) fn odd(&self, why: &str) -> PackageError {
-        PackageError::source(format!("{} does not answer like an OCI registry: {why}.", self.host()))
-            .suggest("check the address: it begins with the host of the registry")
+        PackageError::source(format!(
+            "{} does not answer like an OCI registry: {why}.",
+            self.host()
+        ))
+        .suggest("check the address: it begins with the host of the registry")
     }
 
     /// Sends a request, and says who asks where the registry wants to know.
@@ -97,8 +106,14 @@ impl Client {
         if answer.status() != StatusCode::UNAUTHORIZED || !matches!(signed, Signed::Not) {
             return Ok(answer);
         }
-        let wanted = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-        let Some(signed) = self.sign(wanted.collect()).await? else { return Ok(answer) };
+        let wanted = answer
+            .headers()
+            .get_all(WWW_AUTHENTICATE)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let Some(signed) = self.sign(wanted.collect()).await? else {
+            return Ok(answer);
+        };
         *self.signed.lock().await = signed.clone();
         http::send(request(&signed), self.host()).await
     }
@@ -114,31 +129,50 @@ impl Client {
         match answer.status() {
             status if status.is_success() => Ok(answer),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.locked()),
-            StatusCode::NOT_FOUND => {
-                Err(PackageError::source(format!("{} does not have `{}`.", self.host(), self.reference))
-                    .suggest("check the name and the tag; a registry may also hide what you may not see"))
-            }
+            StatusCode::NOT_FOUND => Err(PackageError::source(format!(
+                "{} does not have `{}`.",
+                self.host(),
+                self.reference
+            ))
+            .suggest("check the name and the tag; a registry may also hide what you may not see")),
             status => {
-                let body = http::body(answer, LARGEST_TEXT, self.host()).await.unwrap_or_default();
+                let body = http::body(answer, LARGEST_TEXT, self.host())
+                    .await
+                    .unwrap_or_default();
                 let said: String = String::from_utf8_lossy(&body).chars().take(200).collect();
-                Err(PackageError::source(format!("{} answers {status}: {said}", self.host())))
+                Err(PackageError::source(format!(
+                    "{} answers {status}: {said}",
+                    self.host()
+                )))
             }
         }
     }
 
     async fn who(&self) -> &Who {
-        self.who.get_or_init(|| self.credentials.of(self.host())).await
+        self.who
+            .get_or_init(|| self.credentials.of(self.host()))
+            .await
     }
 
     fn locked(&self) -> PackageError {
         let who = match self.who.get() {
-            Some(Who { basic: Some(basic), .. }) => format!("did not let `{}` in", basic.user),
-            Some(Who { trouble: Some(trouble), .. }) => format!("wants to know who asks, and {trouble},"),
+            Some(Who {
+                basic: Some(basic), ..
+            }) => format!("did not let `{}` in", basic.user),
+            Some(Who {
+                trouble: Some(trouble),
+                ..
+            }) => format!("wants to know who asks, and {trouble},"),
             _ => "wants to know who asks".to_owned(),
         };
         let host = self.host();
-        PackageError::new(Code::PACKAGE_AUTH, format!("{host} {who} for `{}`.", self.reference))
-            .suggest(format!("run `docker login {host}`, or set GOONDAN_REGISTRY_AUTH to `{host}=USER:PASSWORD`"))
+        PackageError::new(
+            Code::PACKAGE_AUTH,
+            format!("{host} {who} for `{}`.", self.reference),
+        )
+        .suggest(format!(
+            "run `docker login {host}`, or set GOONDAN_REGISTRY_AUTH to `{host}=USER:PASSWORD`"
+        ))
     }
 
     /// How the registry wants requests to be signed; none where it says nothing that we know.
@@ -150,7 +184,10 @@ impl Client {
             })
         };
         if let Some(parameters) = of("bearer") {
-            return self.token(&parameters).await.map(|token| Some(Signed::Bearer(token)));
+            return self
+                .token(&parameters)
+                .await
+                .map(|token| Some(Signed::Bearer(token)));
         }
         match of("basic") {
             Some(_) => Ok(self.who().await.basic.clone().map(Signed::Basic)),
@@ -160,13 +197,21 @@ impl Client {
 
     /// Asks the token server that the registry names.
     async fn token(&self, parameters: &str) -> Result<String> {
-        let parameter = |name: &str| parameters_of(parameters).find(|(key, _)| key == name).map(|(_, value)| value);
+        let parameter = |name: &str| {
+            parameters_of(parameters)
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value)
+        };
         let realm = parameter("realm").ok_or_else(|| self.odd("it names no server for tokens"))?;
         let mut realm = http::parse(&realm)?;
         if http::is_local(&realm) && !http::is_local(&self.base) {
             return Err(self.odd("its server for tokens is this machine"));
         }
-        let actions = if self.purpose == Push { "pull,push" } else { "pull" };
+        let actions = if self.purpose == Push {
+            "pull,push"
+        } else {
+            "pull"
+        };
         let scope = format!("repository:{}:{actions}", self.reference.name());
         if let Some(service) = parameter("service") {
             realm.query_pairs_mut().append_pair("service", &service);
@@ -182,8 +227,12 @@ impl Client {
             return Err(self.locked());
         }
         let body = http::body(answer, LARGEST_TEXT, self.host()).await?;
-        let token: Token = serde_json::from_slice(&body).map_err(|error| self.odd(&error.to_string()))?;
-        token.token.or(token.access_token).ok_or_else(|| self.odd("its server for tokens gives none"))
+        let token: Token =
+            serde_json::from_slice(&body).map_err(|error| self.odd(&error.to_string()))?;
+        token
+            .token
+            .or(token.access_token)
+            .ok_or_else(|| self.odd("its server for tokens gives none"))
     }
 }
 
@@ -213,7 +262,10 @@ mod tests {
         assert_eq!(found[0], ("realm".into(), "https://a/t?x=1".into()));
         assert_eq!(found[1], ("service".into(), "r,s".into()));
         assert_eq!(found[2].0, "scope");
-        assert_eq!(parameters_of("=====").collect::<Vec<_>>(), [(String::new(), "====".to_owned())]);
+        assert_eq!(
+            parameters_of("=====").collect::<Vec<_>>(),
+            [(String::new(), "====".to_owned())]
+        );
         assert_eq!(parameters_of("").count(), 0);
     }
 }

@@ -63,7 +63,11 @@ struct Tags {
 
 impl Descriptor {
     fn of(media_type: &str, content: &[u8]) -> Self {
-        Descriptor { media_type: media_type.to_owned(), digest: digest(content), size: content.len() as u64 }
+        Descriptor {
+            media_type: media_type.to_owned(),
+            digest: digest(content),
+            size: content.len() as u64,
+        }
     }
 }
 
@@ -78,25 +82,43 @@ fn tag_of(version: &Version) -> String {
 }
 
 /// The versions that tags name; where a tag or a digest was named, that alone.
-pub(super) async fn candidates(reference: &Reference, credentials: &Credentials) -> Result<Vec<Candidate>> {
+pub(super) async fn candidates(
+    reference: &Reference,
+    credentials: &Credentials,
+) -> Result<Vec<Candidate>> {
     if reference.is_exact() {
-        return Ok(vec![Candidate { version: None, pin: Pin::Oci(reference.clone()) }]);
+        return Ok(vec![Candidate {
+            version: None,
+            pin: Pin::Oci(reference.clone()),
+        }]);
     }
     let client = Client::new(reference, credentials, Pull).await?;
     let mut next = Some(client.address("tags/list?n=1000")?);
     let (mut candidates, mut pages) = (Vec::new(), 0);
     while let Some(address) = next.filter(|_| pages < MOST_PAGES) {
         pages += 1;
-        let answer = client.accepted(Method::GET, address.clone(), |request| request).await?;
-        let link = answer.headers().get(LINK).and_then(|link| link.to_str().ok()).and_then(next_page);
+        let answer = client
+            .accepted(Method::GET, address.clone(), |request| request)
+            .await?;
+        let link = answer
+            .headers()
+            .get(LINK)
+            .and_then(|link| link.to_str().ok())
+            .and_then(next_page);
         // Its own further pages, and not those of somebody else.
-        next = link.and_then(|link| address.join(&link).ok()).filter(|url| url.origin() == address.origin());
+        next = link
+            .and_then(|link| address.join(&link).ok())
+            .filter(|url| url.origin() == address.origin());
         let body = http::body(answer, LARGEST_TEXT, client.host()).await?;
-        let tags: Tags = serde_json::from_slice(&body).map_err(|error| client.odd(&error.to_string()))?;
+        let tags: Tags =
+            serde_json::from_slice(&body).map_err(|error| client.odd(&error.to_string()))?;
         for tag in tags.tags.unwrap_or_default() {
             let text = tag.replacen('_', "+", 1);
             if let Ok(version) = Version::parse(text.strip_prefix('v').unwrap_or(&text)) {
-                candidates.push(Candidate { version: Some(version), pin: Pin::Oci(reference.with_tag(&tag)?) });
+                candidates.push(Candidate {
+                    version: Some(version),
+                    pin: Pin::Oci(reference.with_tag(&tag)?),
+                });
             }
         }
     }
@@ -113,31 +135,61 @@ fn next_page(link: &str) -> Option<String> {
 pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> Result<Fetched> {
     let client = Client::new(reference, credentials, Pull).await?;
     let address = client.address(&format!("manifests/{}", reference.selector()))?;
-    let answer = client.accepted(Method::GET, address, |request| request.header(ACCEPT, MANIFEST_TYPE)).await?;
+    let answer = client
+        .accepted(Method::GET, address, |request| {
+            request.header(ACCEPT, MANIFEST_TYPE)
+        })
+        .await?;
     let body = http::body(answer, LARGEST_TEXT, client.host()).await?;
     let found = digest(&body);
     if let Some(wanted) = reference.digest().filter(|wanted| **wanted != found) {
         return Err(changed(reference, wanted, &found));
     }
-    let manifest: Manifest = serde_json::from_slice(&body).map_err(|error| client.odd(&error.to_string()))?;
-    let layer = manifest.layers.iter().find(|layer| layer.media_type == LAYER_TYPE);
-    let ours = manifest.artifact_type.as_deref().is_none_or(|kind| kind == ARTIFACT_TYPE);
+    let manifest: Manifest =
+        serde_json::from_slice(&body).map_err(|error| client.odd(&error.to_string()))?;
+    let layer = manifest
+        .layers
+        .iter()
+        .find(|layer| layer.media_type == LAYER_TYPE);
+    let ours = manifest
+        .artifact_type
+        .as_deref()
+        .is_none_or(|kind| kind == ARTIFACT_TYPE);
     let Some(layer) = layer.filter(|_| ours) else {
         let kind = manifest.artifact_type.as_deref().unwrap_or("an image");
-        return Err(PackageError::source(format!("`oci://{reference}` is no package, but {kind}."))
-            .suggest("`gdn package publish oci://host/name` makes one"));
+        return Err(PackageError::source(format!(
+            "`oci://{reference}` is no package, but {kind}."
+        ))
+        .suggest("`gdn package publish oci://host/name` makes one"));
     };
     if layer.size > MAX_ARCHIVE as u64 {
-        let message = format!("The archive of `oci://{reference}` has more than {} MiB.", MAX_ARCHIVE / 1024 / 1024);
+        let message = format!(
+            "The archive of `oci://{reference}` has more than {} MiB.",
+            MAX_ARCHIVE / 1024 / 1024
+        );
         return Err(PackageError::archive(message));
     }
-    let blob = client.address(&format!("blobs/{}", reference::checked_digest(&layer.digest)?))?;
-    let answer = client.accepted(Method::GET, blob, |request| request).await?;
-    let archive = http::body(answer, usize::try_from(layer.size).unwrap_or(MAX_ARCHIVE), client.host()).await?;
+    let blob = client.address(&format!(
+        "blobs/{}",
+        reference::checked_digest(&layer.digest)?
+    ))?;
+    let answer = client
+        .accepted(Method::GET, blob, |request| request)
+        .await?;
+    let archive = http::body(
+        answer,
+        usize::try_from(layer.size).unwrap_or(MAX_ARCHIVE),
+        client.host(),
+    )
+    .await?;
     if digest(&archive) != layer.digest {
         return Err(changed(reference, &layer.digest, &digest(&archive)));
     }
-    Ok(Fetched { archive, resolved: format!("oci://{}", reference.with_digest(&found)), is_archive: true })
+    Ok(Fetched {
+        archive,
+        resolved: format!("oci://{}", reference.with_digest(&found)),
+        is_archive: true,
+    })
 }
 
 /// Publishes an archive under the tag of its version, and further tags. Returns the address with the digest.
@@ -153,8 +205,14 @@ pub async fn publish(
     let client = Client::new(reference, credentials, Push).await?;
     let annotations = [
         ("org.opencontainers.image.title", about.name.to_owned()),
-        ("org.opencontainers.image.version", about.version.to_string()),
-        ("org.opencontainers.image.description", about.description.to_owned()),
+        (
+            "org.opencontainers.image.version",
+            about.version.to_string(),
+        ),
+        (
+            "org.opencontainers.image.description",
+            about.description.to_owned(),
+        ),
     ];
     let manifest = Manifest {
         schema_version: 2,
@@ -162,7 +220,10 @@ pub async fn publish(
         artifact_type: Some(ARTIFACT_TYPE.to_owned()),
         config: Descriptor::of(EMPTY_TYPE, EMPTY),
         layers: vec![Descriptor::of(LAYER_TYPE, archive)],
-        annotations: annotations.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        annotations: annotations
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
     };
     let bytes = serde_json::to_vec(&manifest).map_err(|error| client.odd(&error.to_string()))?;
     let version_tag = tag_of(about.version);
@@ -177,8 +238,15 @@ pub async fn publish(
             continue;
         }
         done.push(tag);
-        let address = client.address(&format!("manifests/{}", reference.with_tag(tag)?.selector()))?;
-        let put = |request: reqwest::RequestBuilder| request.header(CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone());
+        let address = client.address(&format!(
+            "manifests/{}",
+            reference.with_tag(tag)?.selector()
+        ))?;
+        let put = |request: reqwest::RequestBuilder| {
+            request
+                .header(CONTENT_TYPE, MANIFEST_TYPE)
+                .body(bytes.clone())
+        };
         client.accepted(Method::PUT, address, put).await?;
     }
     Ok(format!("oci://{}", reference.with_digest(&digest(&bytes))))
@@ -186,8 +254,15 @@ pub async fn publish(
 
 /// What is published under a version stays as it is.
 async fn refuse_other(client: &Client, reference: &Reference, tag: &str, mine: &str) -> Result<()> {
-    let address = client.address(&format!("manifests/{}", reference.with_tag(tag)?.selector()))?;
-    let answer = client.send(Method::GET, address, |request| request.header(ACCEPT, MANIFEST_TYPE)).await?;
+    let address = client.address(&format!(
+        "manifests/{}",
+        reference.with_tag(tag)?.selector()
+    ))?;
+    let answer = client
+        .send(Method::GET, address, |request| {
+            request.header(ACCEPT, MANIFEST_TYPE)
+        })
+        .await?;
     if !answer.status().is_success() {
         return Ok(());
     }
@@ -205,13 +280,26 @@ async fn refuse_other(client: &Client, reference: &Reference, tag: &str, mine: &
 /// Uploads a blob, unless it is there.
 async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
     let digest = digest(blob);
-    let there = client.send(Method::HEAD, client.address(&format!("blobs/{digest}"))?, |request| request).await?;
+    let there = client
+        .send(
+            Method::HEAD,
+            client.address(&format!("blobs/{digest}"))?,
+            |request| request,
+        )
+        .await?;
     if there.status().is_success() {
         return Ok(());
     }
     let begin = client.address("blobs/uploads/")?;
-    let begun = client.accepted(Method::POST, begin.clone(), |request| request.header("Content-Length", "0")).await?;
-    let location = begun.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    let begun = client
+        .accepted(Method::POST, begin.clone(), |request| {
+            request.header("Content-Length", "0")
+        })
+        .await?;
+    let location = begun
+        .headers()
+        .get(LOCATION)
+        .and_then(|location| location.to_str().ok());
     let mut location = location
         .and_then(|location| begin.join(location).ok())
         // The key goes to the registry alone.
@@ -219,12 +307,18 @@ async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
         .ok_or_else(|| client.odd("it does not say where to upload to"))?;
     location.query_pairs_mut().append_pair("digest", &digest);
     let body = blob.to_vec();
-    let put =
-        |request: reqwest::RequestBuilder| request.header(CONTENT_TYPE, "application/octet-stream").body(body.clone());
+    let put = |request: reqwest::RequestBuilder| {
+        request
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .body(body.clone())
+    };
     client.accepted(Method::PUT, location, put).await.map(drop)
 }
 
 fn changed(reference: &Reference, wanted: &str, found: &str) -> PackageError {
-    let message = format!("`oci://{reference}` delivers something else than it should: {found} in place of {wanted}.");
-    PackageError::new(Code::PACKAGE_INTEGRITY, message).suggest("ask whoever runs the registry; nothing was installed")
+    let message = format!(
+        "`oci://{reference}` delivers something else than it should: {found} in place of {wanted}."
+    );
+    PackageError::new(Code::PACKAGE_INTEGRITY, message)
+        .suggest("ask whoever runs the registry; nothing was installed")
 }

@@ -28,16 +28,27 @@ impl Reference {
             None => (text, None),
         };
         let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
-        let (name, tag) = path.rsplit_once(':').map_or((path, None), |(name, tag)| (name, Some(tag)));
-        let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-:[]".contains(c));
+        let (name, tag) = path
+            .rsplit_once(':')
+            .map_or((path, None), |(name, tag)| (name, Some(tag)));
+        let is_host = !host.is_empty()
+            && host
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || ".-:[]".contains(c));
         let is_part = |part: &str| {
             let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
             part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner)
         };
-        if !is_host || name.len() > 255 || !name.split('/').all(is_part) || !tag.is_none_or(is_tag) {
+        if !is_host || name.len() > 255 || !name.split('/').all(is_part) || !tag.is_none_or(is_tag)
+        {
             return Err(wrong());
         }
-        let reference = Reference { host: host.to_lowercase(), name: name.into(), tag: tag.map(str::to_owned), digest };
+        let reference = Reference {
+            host: host.to_lowercase(),
+            name: name.into(),
+            tag: tag.map(str::to_owned),
+            digest,
+        };
         reference.base().map_err(|_| wrong())?;
         Ok(reference)
     }
@@ -84,25 +95,40 @@ impl Reference {
 
     /// What stands behind `manifests/`.
     pub(super) fn selector(&self) -> &str {
-        self.digest.as_deref().or(self.tag.as_deref()).unwrap_or("latest")
+        self.digest
+            .as_deref()
+            .or(self.tag.as_deref())
+            .unwrap_or("latest")
     }
 
     pub(super) fn with_tag(&self, tag: &str) -> Result<Reference> {
         match is_tag(tag) {
-            true => Ok(Reference { tag: Some(tag.to_owned()), digest: None, ..self.clone() }),
+            true => Ok(Reference {
+                tag: Some(tag.to_owned()),
+                digest: None,
+                ..self.clone()
+            }),
             false => Err(PackageError::source(format!("`{tag}` is not a tag."))
                 .suggest("a tag has at most 128 letters, digits, dots, dashes and underscores")),
         }
     }
 
     pub(super) fn with_digest(&self, digest: &str) -> Reference {
-        Reference { tag: None, digest: Some(digest.to_owned()), ..self.clone() }
+        Reference {
+            tag: None,
+            digest: Some(digest.to_owned()),
+            ..self.clone()
+        }
     }
 
     /// The same without a tag: all versions of the package.
     #[must_use]
     pub fn without_tag(&self) -> Reference {
-        Reference { tag: None, digest: None, ..self.clone() }
+        Reference {
+            tag: None,
+            digest: None,
+            ..self.clone()
+        }
     }
 }
 
@@ -114,10 +140,14 @@ fn is_tag(tag: &str) -> bool {
 /// `sha256:` with 64 hex digits. It becomes part of an address.
 pub(super) fn checked_digest(digest: &str) -> Result<&str> {
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-    let known = digest.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64 && hex.chars().all(is_hex));
+    let known = digest
+        .strip_prefix("sha256:")
+        .is_some_and(|hex| hex.len() == 64 && hex.chars().all(is_hex));
     match known {
         true => Ok(digest),
-        false => Err(PackageError::source(format!("`{digest}` is not a digest of SHA-256."))),
+        false => Err(PackageError::source(format!(
+            "`{digest}` is not a digest of SHA-256."
+        ))),
     }
 }
 
@@ -125,7 +155,9 @@ impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.host, self.name)?;
         self.tag.iter().try_for_each(|tag| write!(f, ":{tag}"))?;
-        self.digest.iter().try_for_each(|digest| write!(f, "@{digest}"))
+        self.digest
+            .iter()
+            .try_for_each(|digest| write!(f, "@{digest}"))
     }
 }
 
@@ -137,13 +169,25 @@ mod tests {
     fn addresses_are_read_as_they_are_written() {
         let digest = format!("sha256:{}", "0a".repeat(32));
         let exact = format!("h/n@{digest}");
-        for good in ["ghcr.io/acme/tools", "localhost:5000/a/b/c:1.0.0", "[::1]:5000/a:x", "docker.io/a/b", &exact] {
+        for good in [
+            "ghcr.io/acme/tools",
+            "localhost:5000/a/b/c:1.0.0",
+            "[::1]:5000/a:x",
+            "docker.io/a/b",
+            &exact,
+        ] {
             assert_eq!(Reference::parse(good).unwrap().to_string(), good);
         }
         let secure = |text: &str| Reference::parse(text).unwrap().base().unwrap().to_string();
-        assert_eq!(secure("docker.io/a/b"), "https://registry-1.docker.io/v2/a/b/");
+        assert_eq!(
+            secure("docker.io/a/b"),
+            "https://registry-1.docker.io/v2/a/b/"
+        );
         assert_eq!(secure("127.0.0.1:5000/a"), "http://127.0.0.1:5000/v2/a/");
-        assert_eq!(secure("localhost.evil.example/a"), "https://localhost.evil.example/v2/a/");
+        assert_eq!(
+            secure("localhost.evil.example/a"),
+            "https://localhost.evil.example/v2/a/"
+        );
     }
 
     #[test]

@@ -73,7 +73,12 @@ fn incoming(id: &str, text: &str) -> Incoming {
 }
 
 fn asked() -> Asked {
-    Asked { rpc: json!(1), dialect: Dialect::V10, until: Until::Question, history: None }
+    Asked {
+        rpc: json!(1),
+        dialect: Dialect::V10,
+        until: Until::Question,
+        history: None,
+    }
 }
 
 #[tokio::test]
@@ -81,11 +86,19 @@ async fn who_goes_away_before_the_question_finds_it_later() {
     let folder = tempfile::tempdir().unwrap();
     let (service, swarm, broker, _serving) = serving("x", folder.path()).await;
     // The conversation is busy, so that the task waits.
-    let busy = send::begin(&service, "a", &incoming("1", "slow"), None).await.ok().unwrap();
-    let begun = send::begin(&service, "a", &incoming("2", "write"), None).await.ok().unwrap();
+    let busy = send::begin(&service, "a", &incoming("1", "slow"), None)
+        .await
+        .ok()
+        .unwrap();
+    let begun = send::begin(&service, "a", &incoming("2", "write"), None)
+        .await
+        .ok()
+        .unwrap();
     let (first, id) = (busy.id.id.clone(), begun.id.clone());
     drop(busy);
-    let mut body = respond(&service, begun, asked()).into_response().into_body();
+    let mut body = respond(&service, begun, asked())
+        .into_response()
+        .into_body();
     assert!(body.frame().await.is_some(), "the task is told");
     drop(body);
     assert!(swarm.cancel_event(&first).await);
@@ -98,7 +111,10 @@ async fn who_goes_away_before_the_question_finds_it_later() {
             tokio::task::yield_now().await;
         }
     });
-    assert_eq!((status.await.unwrap(), broker.open().len()), (State::InputRequired, 1));
+    assert_eq!(
+        (status.await.unwrap(), broker.open().len()),
+        (State::InputRequired, 1)
+    );
 }
 
 #[tokio::test]
@@ -106,9 +122,14 @@ async fn who_reads_slowly_has_the_whole_answer_in_the_end() {
     let said = "abcdefghij".repeat(PIECES / 10);
     let folder = tempfile::tempdir().unwrap();
     let (service, swarm, _broker, _serving) = serving(&said, folder.path()).await;
-    let begun = send::begin(&service, "a", &incoming("m", "go"), None).await.ok().unwrap();
+    let begun = send::begin(&service, "a", &incoming("m", "go"), None)
+        .await
+        .ok()
+        .unwrap();
     let id = begun.id.id.clone();
-    let mut body = respond(&service, begun, asked()).into_response().into_body();
+    let mut body = respond(&service, begun, asked())
+        .into_response()
+        .into_body();
     // Nothing is read before the turn is over.
     if let Some(goondan::Found::Open(turn)) = swarm.find(&id).await {
         turn.result().await.unwrap();
@@ -126,7 +147,10 @@ async fn who_reads_slowly_has_the_whole_answer_in_the_end() {
                 text.push_str(piece);
                 pieces += 1;
             }
-            state = result["statusUpdate"]["status"]["state"].as_str().unwrap_or_default().to_owned();
+            state = result["statusUpdate"]["status"]["state"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
         }
     }
     assert!(pieces < PIECES, "nothing was missed: {pieces}");

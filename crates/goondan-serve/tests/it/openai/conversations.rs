@@ -14,7 +14,12 @@ async fn a_history_goes_on_in_its_conversation() {
     assert_eq!(door.chat(talk).await.answer().await, "2: and\n\nmore");
     assert_eq!(
         door.conversations().await,
-        [["user: hi", "assistant: 1: hi", "user: and\n\nmore", "assistant: 2: and\n\nmore"]]
+        [[
+            "user: hi",
+            "assistant: 1: hi",
+            "user: and\n\nmore",
+            "assistant: 2: and\n\nmore"
+        ]]
     );
 }
 
@@ -25,14 +30,23 @@ async fn whoever_says_the_same_has_a_conversation_of_its_own() {
         assert_eq!(door.chat(json!([user("hi")])).await.answer().await, "1: hi");
     }
     for secret in ["A", "B", "C"] {
-        let answer = door.chat(json!([user("hi"), assistant("1: hi"), user(secret)])).await.answer().await;
+        let answer = door
+            .chat(json!([user("hi"), assistant("1: hi"), user(secret)]))
+            .await
+            .answer()
+            .await;
         assert_eq!(answer, format!("2: {secret}"));
     }
     let conversations = door.conversations().await;
     // One stands still; one goes on; two were opened by what was sent.
-    assert_eq!(conversations.iter().map(Vec::len).collect::<Vec<_>>(), [2, 4, 4, 4]);
+    assert_eq!(
+        conversations.iter().map(Vec::len).collect::<Vec<_>>(),
+        [2, 4, 4, 4]
+    );
     for secret in ["A", "B", "C"] {
-        let heard = conversations.iter().filter(|talk| talk.contains(&format!("user: {secret}")));
+        let heard = conversations
+            .iter()
+            .filter(|talk| talk.contains(&format!("user: {secret}")));
         assert_eq!(heard.count(), 1, "{conversations:?}");
     }
 }
@@ -41,8 +55,11 @@ async fn whoever_says_the_same_has_a_conversation_of_its_own() {
 async fn what_differs_is_another_conversation() {
     let door = Door::open().await;
     let talk = |more: serde_json::Value| {
-        let mut body = json!({"model": "a", "messages": [user("hi"), assistant("1: hi"), user("again")]});
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut body =
+            json!({"model": "a", "messages": [user("hi"), assistant("1: hi"), user("again")]});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         body
     };
     door.chat(json!([user("hi")])).await.answer().await;
@@ -54,31 +71,52 @@ async fn what_differs_is_another_conversation() {
         json!({"messages": [user("ho"), assistant("1: hi"), user("again")]}),
     ] {
         let before = door.conversations().await.len();
-        let answer = door.post("chat/completions", &talk(other), &[]).await.answer().await;
+        let answer = door
+            .post("chat/completions", &talk(other), &[])
+            .await
+            .answer()
+            .await;
         assert_eq!(answer, "2: again");
         assert_eq!(door.conversations().await.len(), before + 1);
     }
     let before = door.conversations().await.len();
-    door.post("chat/completions", &talk(json!({})), &[]).await.answer().await;
+    door.post("chat/completions", &talk(json!({})), &[])
+        .await
+        .answer()
+        .await;
     assert_eq!(door.conversations().await.len(), before);
 }
 
 #[tokio::test]
 async fn system_messages_are_instructions_of_the_turn() {
     let door = Door::open().await;
-    door.chat(json!([{"role": "system", "content": "Be kind."}, user("hi")])).await.answer().await;
+    door.chat(json!([{"role": "system", "content": "Be kind."}, user("hi")]))
+        .await
+        .answer()
+        .await;
     assert_eq!(door.model.seen.lock().unwrap()[0], ["Be kind.", "user: hi"]);
-    assert_eq!(door.conversations().await, [["user: hi", "assistant: 1: hi"]]);
+    assert_eq!(
+        door.conversations().await,
+        [["user: hi", "assistant: 1: hi"]]
+    );
 }
 
 #[tokio::test]
 async fn a_failed_turn_leaves_its_conversation() {
     let door = Door::open().await;
     door.chat(json!([user("hi")])).await.answer().await;
-    let (status, head, _) = door.chat(json!([user("hi"), assistant("1: hi"), user("fail")])).await.head().await;
+    let (status, head, _) = door
+        .chat(json!([user("hi"), assistant("1: hi"), user("fail")]))
+        .await
+        .head()
+        .await;
     assert_eq!(status, 502);
     assert!(head.contains("x-should-retry: false"), "{head}");
-    let answer = door.chat(json!([user("hi"), assistant("1: hi"), user("go on")])).await.answer().await;
+    let answer = door
+        .chat(json!([user("hi"), assistant("1: hi"), user("go on")]))
+        .await
+        .answer()
+        .await;
     assert_eq!(answer, "2: go on");
 }
 
@@ -87,14 +125,30 @@ async fn a_conversation_with_a_name_takes_what_is_new() {
     let door = Door::open().await;
     let post = async |messages: serde_json::Value| {
         let body = json!({"model": "a", "messages": messages});
-        door.post("chat/completions", &body, &[("x-goondan-instance", "mine")]).await.answer().await
+        door.post("chat/completions", &body, &[("x-goondan-instance", "mine")])
+            .await
+            .answer()
+            .await
     };
     // What was said elsewhere opens it.
-    assert_eq!(post(json!([user("hi"), assistant("ho"), user("one")])).await, "2: one");
+    assert_eq!(
+        post(json!([user("hi"), assistant("ho"), user("one")])).await,
+        "2: one"
+    );
     assert_eq!(post(json!([user("two")])).await, "3: two");
-    assert_eq!(post(json!([user("x"), assistant("y"), user("three")])).await, "4: three");
-    let body = json!({"model": "a", "messages": [user("four")], "metadata": {"instanceKey": "mine"}});
-    assert_eq!(door.post("chat/completions", &body, &[]).await.answer().await, "5: four");
+    assert_eq!(
+        post(json!([user("x"), assistant("y"), user("three")])).await,
+        "4: three"
+    );
+    let body =
+        json!({"model": "a", "messages": [user("four")], "metadata": {"instanceKey": "mine"}});
+    assert_eq!(
+        door.post("chat/completions", &body, &[])
+            .await
+            .answer()
+            .await,
+        "5: four"
+    );
     assert_eq!(door.conversations().await.len(), 1);
 }
 
@@ -102,7 +156,13 @@ async fn a_conversation_with_a_name_takes_what_is_new() {
 async fn a_retry_begins_no_second_turn() {
     let door = Door::open().await;
     let body = json!({"model": "a", "messages": [user("hold on")]});
-    let lost = door.post("chat/completions", &body, &[("x-stainless-retry-count", "0")]).await;
+    let lost = door
+        .post(
+            "chat/completions",
+            &body,
+            &[("x-stainless-retry-count", "0")],
+        )
+        .await;
     while door.asked() == 0 {
         tokio::task::yield_now().await;
     }
@@ -111,11 +171,20 @@ async fn a_retry_begins_no_second_turn() {
     door.model.go_on.add_permits(1);
     assert_eq!(again.answer().await, "1: hold on");
     // And once more, when the turn is over.
-    assert_eq!(door.post("chat/completions", &body, &[RETRY]).await.answer().await, "1: hold on");
+    assert_eq!(
+        door.post("chat/completions", &body, &[RETRY])
+            .await
+            .answer()
+            .await,
+        "1: hold on"
+    );
     assert_eq!(door.asked(), 1);
     // Whoever does not say that it tries again has said something new.
     door.model.go_on.add_permits(1);
-    door.post("chat/completions", &body, &[]).await.answer().await;
+    door.post("chat/completions", &body, &[])
+        .await
+        .answer()
+        .await;
     assert_eq!(door.asked(), 2);
 }
 
@@ -125,7 +194,11 @@ async fn a_retry_inside_a_conversation_is_answered_with_all_steps() {
     door.chat(json!([user("hi")])).await.answer().await;
     let body = json!({"model": "a", "messages": [user("hi"), assistant("1: hi"), user("shout")]});
     for headers in [&[][..], &[RETRY], &[RETRY]] {
-        let answer = door.post("chat/completions", &body, headers).await.answer().await;
+        let answer = door
+            .post("chat/completions", &body, headers)
+            .await
+            .answer()
+            .await;
         assert_eq!(answer, "One moment.\n\n2: shout");
     }
     assert_eq!(door.asked(), 3);
@@ -136,7 +209,10 @@ async fn requests_with_the_same_key_are_one() {
     let door = Door::open().await;
     let body = json!({"model": "a", "messages": [user("hold on")]});
     let key = [("idempotency-key", "order-7")];
-    let both = [door.post("chat/completions", &body, &key).await, door.post("chat/completions", &body, &key).await];
+    let both = [
+        door.post("chat/completions", &body, &key).await,
+        door.post("chat/completions", &body, &key).await,
+    ];
     while door.asked() == 0 {
         tokio::task::yield_now().await;
     }
@@ -149,11 +225,22 @@ async fn requests_with_the_same_key_are_one() {
     assert_eq!(door.asked(), 1);
     // The key holds after a restart.
     let door = door.open_again().await;
-    let again = door.post("chat/completions", &body, &key).await.json().await.1;
+    let again = door
+        .post("chat/completions", &body, &key)
+        .await
+        .json()
+        .await
+        .1;
     assert_eq!(again["choices"], answers[0]["choices"]);
     assert_eq!((door.asked(), again["id"] == answers[0]["id"]), (1, true));
     let other = json!({"model": "a", "messages": [user("another order")]});
-    assert_eq!(door.post("chat/completions", &other, &key).await.answer().await, "1: another order");
+    assert_eq!(
+        door.post("chat/completions", &other, &key)
+            .await
+            .answer()
+            .await,
+        "1: another order"
+    );
 }
 
 #[tokio::test]
@@ -169,7 +256,10 @@ async fn a_key_finds_its_turn_that_a_restart_has_cut_off() {
     let again = door.post("chat/completions", &body, &key).await;
     door.model.go_on.add_permits(2);
     assert_eq!(again.answer().await, "1: hold on");
-    assert_eq!(door.conversations().await, [["user: hold on", "assistant: 1: hold on"]]);
+    assert_eq!(
+        door.conversations().await,
+        [["user: hold on", "assistant: 1: hold on"]]
+    );
 }
 
 #[tokio::test]
@@ -190,7 +280,14 @@ async fn two_who_go_on_from_one_response_do_not_meet() {
         let body = reply.json().await.1;
         assert_eq!(body["output"][0]["content"][0]["text"], wanted, "{body}");
     }
-    assert_eq!(door.conversations().await.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4]);
+    assert_eq!(
+        door.conversations()
+            .await
+            .iter()
+            .map(Vec::len)
+            .collect::<Vec<_>>(),
+        [4, 4]
+    );
 }
 
 #[tokio::test]
@@ -221,10 +318,16 @@ async fn a_response_without_store_is_not_told_again() {
     let body = json!({"model": "a", "input": "hi", "store": false});
     let response = door.post("responses", &body, &[]).await.json().await.1;
     let path = format!("responses/{}", response["id"].as_str().unwrap());
-    assert_eq!(door.request("GET", &path, "", &[]).await.json().await.0, 404);
+    assert_eq!(
+        door.request("GET", &path, "", &[]).await.json().await.0,
+        404
+    );
     let body = json!({"model": "a", "input": "hi", "previous_response_id": response["id"]});
     let (status, refused) = door.post("responses", &body, &[]).await.json().await;
-    assert_eq!((status, &refused["error"]["code"]), (400, &json!("previous_response_not_found")));
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (400, &json!("previous_response_not_found"))
+    );
 }
 
 #[tokio::test]
@@ -234,7 +337,12 @@ async fn files_stay_in_the_past_that_another_conversation_gets() {
         {"type": "input_text", "text": "look"},
         {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
     ]}]);
-    let first = door.post("responses", &json!({"model": "a", "input": look}), &[]).await.json().await.1;
+    let first = door
+        .post("responses", &json!({"model": "a", "input": look}), &[])
+        .await
+        .json()
+        .await
+        .1;
     for input in ["one", "two"] {
         let body = json!({"model": "a", "input": input, "previous_response_id": first["id"]});
         assert_eq!(door.post("responses", &body, &[]).await.json().await.0, 200);

@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use goondan::message::{Message, Role};
 use goondan::ports::model::{
-    ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelFactory, ModelRequest, ModelStream, TokenUsage,
+    ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelFactory, ModelRequest, ModelStream,
+    TokenUsage,
 };
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
@@ -62,12 +63,20 @@ struct Teller {
 
 impl Default for Teller {
     fn default() -> Self {
-        Teller { seen: Arc::default(), go_on: Arc::new(Semaphore::new(0)) }
+        Teller {
+            seen: Arc::default(),
+            go_on: Arc::new(Semaphore::new(0)),
+        }
     }
 }
 
 impl ModelFactory for Teller {
-    fn client(&self, _: &Resource<Model>, _: &Path, _: &Environment) -> Result<Arc<dyn ModelClient>, ModelError> {
+    fn client(
+        &self,
+        _: &Resource<Model>,
+        _: &Path,
+        _: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
         Ok(Arc::new(self.clone()))
     }
 }
@@ -85,30 +94,64 @@ fn line(message: &Message) -> String {
 #[async_trait]
 impl ModelClient for Teller {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let mut seen: Vec<String> = request.messages.iter().map(|message| line(message)).collect();
+        let mut seen: Vec<String> = request
+            .messages
+            .iter()
+            .map(|message| line(message))
+            .collect();
         seen.insert(0, request.system.unwrap_or_default());
         self.seen.lock().unwrap().push(seen);
-        let users = request.messages.iter().filter(|message| message.data.role == Role::User);
-        let (count, text) = users.fold((0, String::new()), |(count, _), message| (count + 1, message.text()));
+        let users = request
+            .messages
+            .iter()
+            .filter(|message| message.data.role == Role::User);
+        let (count, text) = users.fold((0, String::new()), |(count, _), message| {
+            (count + 1, message.text())
+        });
         if text.contains("fail") {
             return Err(ModelError::new(ModelErrorKind::Status(400), "no"));
         }
-        let usage = Some(TokenUsage { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3, cached_tokens: 0 });
+        let usage = Some(TokenUsage {
+            prompt_tokens: 1,
+            completion_tokens: 2,
+            total_tokens: 3,
+            cached_tokens: 0,
+        });
         // Where answers are data, what the first user says is the answer.
-        if request.tools.iter().any(|tool| tool.name == "answer__submit") {
-            let said = request.messages.iter().find(|message| message.data.role == Role::User).unwrap().text();
+        if request
+            .tools
+            .iter()
+            .any(|tool| tool.name == "answer__submit")
+        {
+            let said = request
+                .messages
+                .iter()
+                .find(|message| message.data.role == Role::User)
+                .unwrap()
+                .text();
             let arguments = serde_json::from_str(&said).unwrap();
-            let call = ModelChunk::ToolCall { id: String::new(), name: "answer__submit".to_owned(), arguments };
+            let call = ModelChunk::ToolCall {
+                id: String::new(),
+                name: "answer__submit".to_owned(),
+                arguments,
+            };
             return Ok(futures::stream::iter([call, ModelChunk::Finish { usage }].map(Ok)).boxed());
         }
-        let is_first_step = request.messages.last().is_some_and(|message| message.data.role == Role::User);
+        let is_first_step = request
+            .messages
+            .last()
+            .is_some_and(|message| message.data.role == Role::User);
         if text.contains("shout") && is_first_step {
             let call = ModelChunk::ToolCall {
                 id: String::new(),
                 name: "text-transform__case".to_owned(),
                 arguments: json!({"text": "x", "to": "upper"}),
             };
-            let chunks = [ModelChunk::Text("One moment.".to_owned()), call, ModelChunk::Finish { usage }];
+            let chunks = [
+                ModelChunk::Text("One moment.".to_owned()),
+                call,
+                ModelChunk::Finish { usage },
+            ];
             return Ok(futures::stream::iter(chunks.map(Ok)).boxed());
         }
         let go_on = text.contains("hold").then(|| Arc::clone(&self.go_on));
@@ -119,7 +162,10 @@ impl ModelClient for Teller {
             }
             Ok(ModelChunk::Text(text))
         });
-        Ok(begin.chain(rest).chain(futures::stream::iter([Ok(ModelChunk::Finish { usage })])).boxed())
+        Ok(begin
+            .chain(rest)
+            .chain(futures::stream::iter([Ok(ModelChunk::Finish { usage })]))
+            .boxed())
     }
 }
 
@@ -134,26 +180,49 @@ impl Door {
     async fn open() -> Door {
         let (state, model) = (tempfile::tempdir().unwrap(), Teller::default());
         let running = start(state.path(), &model).await;
-        Door { running, model, _state: state }
+        Door {
+            running,
+            model,
+            _state: state,
+        }
     }
 
     /// As if the process had died, and another had begun.
     async fn open_again(self) -> Door {
-        let Door { running, model, _state } = self;
+        let Door {
+            running,
+            model,
+            _state,
+        } = self;
         running.kill().await;
         let running = start(_state.path(), &model).await;
-        Door { running, model, _state }
+        Door {
+            running,
+            model,
+            _state,
+        }
     }
 
     async fn chat(&self, messages: Value) -> Reply {
-        self.post("chat/completions", &json!({"model": "a", "messages": messages}), &[]).await
+        self.post(
+            "chat/completions",
+            &json!({"model": "a", "messages": messages}),
+            &[],
+        )
+        .await
     }
 
     async fn post(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Reply {
         self.request("POST", path, &body.to_string(), headers).await
     }
 
-    async fn request(&self, method: &str, path: &str, body: &str, headers: &[(&str, &str)]) -> Reply {
+    async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) -> Reply {
         let mut request = format!(
             "{method} /v1/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n",
             body.len()
@@ -161,12 +230,24 @@ impl Door {
         let bearer = format!("Bearer {}", self.running.door.token.expose());
         let authorization = ("authorization", &*bearer);
         let is_given = headers.iter().any(|(name, _)| *name == "authorization");
-        for (name, value) in headers.iter().copied().chain((!is_given).then_some(authorization)) {
+        for (name, value) in headers
+            .iter()
+            .copied()
+            .chain((!is_given).then_some(authorization))
+        {
             request.push_str(&format!("{name}: {value}\r\n"));
         }
-        let mut stream = TcpStream::connect(self.running.server.address()).await.unwrap();
-        stream.write_all(format!("{request}\r\n{body}").as_bytes()).await.unwrap();
-        Reply { stream, text: String::new() }
+        let mut stream = TcpStream::connect(self.running.server.address())
+            .await
+            .unwrap();
+        stream
+            .write_all(format!("{request}\r\n{body}").as_bytes())
+            .await
+            .unwrap();
+        Reply {
+            stream,
+            text: String::new(),
+        }
     }
 
     /// The texts of all conversations of an agent, oldest first.
@@ -187,9 +268,15 @@ impl Door {
 
 async fn start(state: &Path, model: &Teller) -> Running {
     let models = Arc::new(model.clone());
-    Running::start_project(state, Limits { body: 100_000, ..Limits::default() }, PROJECT, |builder| {
-        builder.models(models)
-    })
+    Running::start_project(
+        state,
+        Limits {
+            body: 100_000,
+            ..Limits::default()
+        },
+        PROJECT,
+        |builder| builder.models(models),
+    )
     .await
 }
 
@@ -203,7 +290,8 @@ impl Reply {
     async fn more(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let length = within(self.stream.read(&mut bytes)).await.unwrap();
-        self.text.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+        self.text
+            .push_str(std::str::from_utf8(&bytes[..length]).unwrap());
         length > 0
     }
 
@@ -223,7 +311,11 @@ impl Reply {
         let text = self.all().await;
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, head.to_owned(), serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {text}")))
+        (
+            status,
+            head.to_owned(),
+            serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {text}")),
+        )
     }
 
     async fn json(self) -> (u16, Value) {
@@ -235,20 +327,27 @@ impl Reply {
     async fn answer(self) -> String {
         let (status, body) = self.json().await;
         assert_eq!(status, 200, "{body}");
-        body["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+        body["choices"][0]["message"]["content"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// The events of a stream.
     async fn events(self) -> Vec<Value> {
         let text = self.all().await;
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| data.into())).collect()
+        data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| data.into()))
+            .collect()
     }
 }
 
 /// The text of streamed chunks.
 fn content(chunks: &[Value]) -> String {
-    chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect()
+    chunks
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str())
+        .collect()
 }
 
 fn user(text: &str) -> Value {

@@ -18,12 +18,24 @@ async fn text_comes_before_the_model_has_said_all() {
 #[tokio::test]
 async fn with_and_without_a_stream_the_answer_is_the_same() {
     let door = Door::open().await;
-    let streamed = content(&door.post("chat/completions", &stream("shout"), &[]).await.events().await);
+    let streamed = content(
+        &door
+            .post("chat/completions", &stream("shout"), &[])
+            .await
+            .events()
+            .await,
+    );
     let whole = door.chat(json!([user("shout")])).await.answer().await;
-    assert_eq!((&*streamed, &*whole), ("One moment.\n\n1: shout", "One moment.\n\n1: shout"));
+    assert_eq!(
+        (&*streamed, &*whole),
+        ("One moment.\n\n1: shout", "One moment.\n\n1: shout")
+    );
     // Either goes on.
     for _ in 0..2 {
-        door.chat(json!([user("shout"), assistant(&whole), user("bye")])).await.answer().await;
+        door.chat(json!([user("shout"), assistant(&whole), user("bye")]))
+            .await
+            .answer()
+            .await;
     }
     assert_eq!(door.conversations().await.len(), 3);
 }
@@ -36,9 +48,23 @@ async fn a_turn_goes_on_without_its_client_and_so_does_the_conversation() {
     drop(reply);
     door.model.go_on.add_permits(1);
     // Who comes back by a retry gets the answer from its beginning.
-    let again = door.post("chat/completions", &stream("hold on"), &[("x-stainless-retry-count", "1")]).await;
+    let again = door
+        .post(
+            "chat/completions",
+            &stream("hold on"),
+            &[("x-stainless-retry-count", "1")],
+        )
+        .await;
     assert_eq!(content(&again.events().await), "1: hold on");
-    let answer = door.chat(json!([user("hold on"), assistant("1: hold on"), user("bye")])).await.answer().await;
+    let answer = door
+        .chat(json!([
+            user("hold on"),
+            assistant("1: hold on"),
+            user("bye")
+        ]))
+        .await
+        .answer()
+        .await;
     assert_eq!(answer, "2: bye");
     assert_eq!((door.conversations().await.len(), door.asked()), (1, 2));
 }
@@ -47,13 +73,20 @@ async fn a_turn_goes_on_without_its_client_and_so_does_the_conversation() {
 async fn who_joins_in_the_middle_reads_from_the_beginning() {
     let door = Door::open().await;
     let key = [("idempotency-key", "k")];
-    let mut first = door.post("chat/completions", &stream("hold, shout"), &key).await;
+    let mut first = door
+        .post("chat/completions", &stream("hold, shout"), &key)
+        .await;
     first.until("\\n\\n1: ").await;
-    let mut second = door.post("chat/completions", &stream("hold, shout"), &key).await;
+    let mut second = door
+        .post("chat/completions", &stream("hold, shout"), &key)
+        .await;
     second.until("\\n\\n1: ").await;
     door.model.go_on.add_permits(1);
     for reply in [first, second] {
-        assert_eq!(content(&reply.events().await), "One moment.\n\n1: hold, shout");
+        assert_eq!(
+            content(&reply.events().await),
+            "One moment.\n\n1: hold, shout"
+        );
     }
 }
 
@@ -62,9 +95,15 @@ async fn a_response_has_its_events_in_order() {
     let door = Door::open().await;
     let body = json!({"model": "a", "input": "shout", "stream": true});
     let events = door.post("responses", &body, &[]).await.events().await;
-    let numbers: Vec<_> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+    let numbers: Vec<_> = events
+        .iter()
+        .map(|event| event["sequence_number"].as_u64().unwrap())
+        .collect();
     assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
-    let mut kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let mut kinds: Vec<_> = events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
     kinds.dedup();
     let step = [
         "response.output_item.added",
@@ -74,33 +113,61 @@ async fn a_response_has_its_events_in_order() {
         "response.content_part.done",
         "response.output_item.done",
     ];
-    let wanted = [&["response.created", "response.in_progress"], &step[..], &step, &["response.completed"]].concat();
+    let wanted = [
+        &["response.created", "response.in_progress"],
+        &step[..],
+        &step,
+        &["response.completed"],
+    ]
+    .concat();
     assert_eq!(kinds, wanted);
     let of_item = |index: u64, kind: &str| -> Vec<&Value> {
-        events.iter().filter(|event| event["output_index"] == index && event["type"] == kind).collect()
+        events
+            .iter()
+            .filter(|event| event["output_index"] == index && event["type"] == kind)
+            .collect()
     };
     for (index, text) in ["One moment.", "1: shout"].into_iter().enumerate() {
         let deltas = of_item(index as u64, "response.output_text.delta");
-        let said: String = deltas.iter().map(|event| event["delta"].as_str().unwrap()).collect();
+        let said: String = deltas
+            .iter()
+            .map(|event| event["delta"].as_str().unwrap())
+            .collect();
         assert_eq!(said, text);
-        assert_eq!(of_item(index as u64, "response.output_text.done")[0]["text"], text);
+        assert_eq!(
+            of_item(index as u64, "response.output_text.done")[0]["text"],
+            text
+        );
     }
     let last = &events[events.len() - 1]["response"];
-    assert_eq!((&last["status"], &last["usage"]["total_tokens"]), (&json!("completed"), &json!(6)));
+    assert_eq!(
+        (&last["status"], &last["usage"]["total_tokens"]),
+        (&json!("completed"), &json!(6))
+    );
     assert_eq!(last["id"], events[0]["response"]["id"]);
 }
 
 #[tokio::test]
 async fn a_turn_that_fails_ends_its_stream() {
     let door = Door::open().await;
-    let chunks = door.post("chat/completions", &stream("fail"), &[]).await.events().await;
+    let chunks = door
+        .post("chat/completions", &stream("fail"), &[])
+        .await
+        .events()
+        .await;
     let last = chunks.last().unwrap();
     assert_eq!(last["error"]["code"], "E_MODEL_STATUS", "{chunks:?}");
     let body = json!({"model": "a", "input": "fail", "stream": true});
     let events = door.post("responses", &body, &[]).await.events().await;
     let last = &events.last().unwrap()["response"];
-    assert_eq!((&last["status"], &last["error"]["code"]), (&json!("failed"), &json!("server_error")));
+    assert_eq!(
+        (&last["status"], &last["error"]["code"]),
+        (&json!("failed"), &json!("server_error"))
+    );
     let path = format!("responses/{}", last["id"].as_str().unwrap());
     let told = door.request("GET", &path, "", &[]).await.json().await.1;
-    assert_eq!((&told["status"], &told["error"]), (&last["status"], &last["error"]));
+    assert_eq!(
+        (&told["status"], &told["error"]),
+        (&last["status"], &last["error"])
+    );
 }

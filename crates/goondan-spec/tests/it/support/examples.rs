@@ -26,12 +26,21 @@ pub(crate) fn project() -> MemoryFiles {
     kinds.rotate_right(1);
     files(&[("goondan.yaml", &kinds.map(example).join("---\n"))])
         .file("/p/prompts/writer.md", "Write.")
-        .file("/p/skills/titles/SKILL.md", "---\nname: titles\ndescription: Finds titles.\n---\n")
-        .file("/p/more/house-style/SKILL.md", "---\nname: house-style\ndescription: How we write.\n---\n")
+        .file(
+            "/p/skills/titles/SKILL.md",
+            "---\nname: titles\ndescription: Finds titles.\n---\n",
+        )
+        .file(
+            "/p/more/house-style/SKILL.md",
+            "---\nname: house-style\ndescription: How we write.\n---\n",
+        )
         .file("/p/schemas/text.json", "{\"type\": \"object\"}")
         .file("/p/prompts/case.md", "Changes case in ${workspace}.")
         .file("/p/tools/text-utils/target/release/libtext_utils.so", "")
-        .file("/p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n")
+        .file(
+            "/p/tools/greet/tool.yaml",
+            "name: greet\ndescription: Greets\nentrypoint: greet.sh\n",
+        )
         .file("/p/tools/greet/greet.sh", "")
         .file("/p/tools/weather.ts", "")
         .file("/p/extensions/turn-count.ts", "")
@@ -43,12 +52,16 @@ pub(crate) fn project() -> MemoryFiles {
 }
 
 /// The package that the example of a Package depends on.
-const TOOLS: &str =
-    "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@acme/tools\"}\nspec: {version: 1.4.2}\n";
+const TOOLS: &str = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@acme/tools\"}\nspec: {version: 1.4.2}\n";
 
 fn lock() -> String {
     let installed = MemoryFiles::new().file("/p/goondan.yaml", TOOLS);
     let contents = goondan_spec::contents::contents(&installed, "/p".as_ref()).ok();
-    let locked = Locked { version: "1.4.2".into(), resolved: "file:x".into(), contents, ..Locked::default() };
+    let locked = Locked {
+        version: "1.4.2".into(),
+        resolved: "file:x".into(),
+        contents,
+        ..Locked::default()
+    };
     Lock::new([("@acme/tools@1.4.2".to_owned(), locked)].into()).render()
 }

@@ -44,26 +44,46 @@ pub(crate) fn fields_inside(root: &Value, schema: &Value) -> Vec<Field> {
 fn add_forms(root: &Value, forms: &[&Value], path: &str, all: &mut Vec<Field>) {
     let from = all.len();
     forms.iter().for_each(|form| add_map(root, form, path, all));
-    let of_the_forms = all[from..].iter_mut().filter(|field| is_directly_in(path, &field.path));
+    let of_the_forms = all[from..]
+        .iter_mut()
+        .filter(|field| is_directly_in(path, &field.path));
     of_the_forms.for_each(|field| field.required = false);
 }
 
 fn is_directly_in(map: &str, path: &str) -> bool {
-    !path.trim_start_matches(map).trim_start_matches('.').contains('.')
+    !path
+        .trim_start_matches(map)
+        .trim_start_matches('.')
+        .contains('.')
 }
 
 fn add_map(root: &Value, schema: &Value, path: &str, all: &mut Vec<Field>) {
-    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let required = schema["required"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        all.push(field(root, property, &path, required.iter().any(|required| required == name)));
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        all.push(field(
+            root,
+            property,
+            &path,
+            required.iter().any(|required| required == name),
+        ));
         add_inner(root, property, &path, all);
     }
 }
 
 /// Adds what stands inside of a field.
 fn add_inner(root: &Value, schema: &Value, path: &str, all: &mut Vec<Field>) {
-    let forms: Vec<&Value> = alternatives(root, schema).into_iter().filter(|one| link(one).is_none()).collect();
+    let forms: Vec<&Value> = alternatives(root, schema)
+        .into_iter()
+        .filter(|one| link(one).is_none())
+        .collect();
     if forms.len() > 1 && forms.iter().all(|form| form["properties"].is_object()) {
         return add_forms(root, &forms, path, all);
     }
@@ -71,7 +91,12 @@ fn add_inner(root: &Value, schema: &Value, path: &str, all: &mut Vec<Field>) {
         if one["items"].is_object() {
             add_inner(root, &one["items"], &format!("{path}[]"), all);
         } else if one["additionalProperties"].is_object() {
-            add_inner(root, &one["additionalProperties"], &format!("{path}.<name>"), all);
+            add_inner(
+                root,
+                &one["additionalProperties"],
+                &format!("{path}.<name>"),
+                all,
+            );
         } else {
             add_map(root, one, path, all);
         }
@@ -98,18 +123,26 @@ fn alternatives<'s>(root: &'s Value, schema: &'s Value) -> Vec<&'s Value> {
         };
     }
     match schema["anyOf"].as_array() {
-        Some(all) => all.iter().filter(|one| one["type"] != "null").flat_map(|one| alternatives(root, one)).collect(),
+        Some(all) => all
+            .iter()
+            .filter(|one| one["type"] != "null")
+            .flat_map(|one| alternatives(root, one))
+            .collect(),
         None => vec![schema],
     }
 }
 
 fn definition<'s>(root: &'s Value, reference: &str) -> &'s Value {
-    root.pointer(reference.trim_start_matches('#')).unwrap_or_else(|| panic!("{reference} is not there"))
+    root.pointer(reference.trim_start_matches('#'))
+        .unwrap_or_else(|| panic!("{reference} is not there"))
 }
 
 fn link(schema: &Value) -> Option<&'static str> {
     let reference = schema["$ref"].as_str()?;
-    LINKED.iter().find(|(known, _)| *known == reference).map(|(_, words)| *words)
+    LINKED
+        .iter()
+        .find(|(known, _)| *known == reference)
+        .map(|(_, words)| *words)
 }
 
 /// The type in words.
@@ -131,7 +164,10 @@ fn kind_of_one(root: &Value, schema: &Value) -> String {
     if let Some(value) = schema["const"].as_str() {
         return format!("`{value}`");
     }
-    let values: Vec<String> = values(root, schema).into_iter().map(|(value, _)| value).collect();
+    let values: Vec<String> = values(root, schema)
+        .into_iter()
+        .map(|(value, _)| value)
+        .collect();
     if !values.is_empty() && !schema["items"].is_object() {
         return one_of(&values);
     }
@@ -142,7 +178,10 @@ fn kind_of_one(root: &Value, schema: &Value) -> String {
         "number" => format!("number{}", range(schema)),
         "array" => format!("list of {}", plural(&kind(root, &schema["items"]))),
         _ if schema["additionalProperties"].is_object() => {
-            format!("map of {}", plural(&kind(root, &schema["additionalProperties"])))
+            format!(
+                "map of {}",
+                plural(&kind(root, &schema["additionalProperties"]))
+            )
         }
         _ => "map".to_owned(),
     }
@@ -151,25 +190,47 @@ fn kind_of_one(root: &Value, schema: &Value) -> String {
 /// The type beside null, which is what an optional field may be as well.
 fn type_name(schema: &Value) -> &str {
     match &schema["type"] {
-        Value::Array(names) => names.iter().filter_map(Value::as_str).find(|name| *name != "null").unwrap_or_default(),
+        Value::Array(names) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|name| *name != "null")
+            .unwrap_or_default(),
         name => name.as_str().unwrap_or_default(),
     }
 }
 
 /// The values of an enumeration with what they mean, also of those that a list holds.
 fn values(root: &Value, schema: &Value) -> Vec<(String, String)> {
-    let [one] = alternatives(root, schema)[..] else { return Vec::new() };
+    let [one] = alternatives(root, schema)[..] else {
+        return Vec::new();
+    };
     if one["items"].is_object() {
         return values(root, &one["items"]);
     }
-    let value = |one: &Value| Some((format!("`{}`", one["const"].as_str()?), one_line(&one["description"])));
-    one["oneOf"].as_array().into_iter().flatten().filter_map(value).collect()
+    let value = |one: &Value| {
+        Some((
+            format!("`{}`", one["const"].as_str()?),
+            one_line(&one["description"]),
+        ))
+    };
+    one["oneOf"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(value)
+        .collect()
 }
 
 fn range(schema: &Value) -> String {
-    match (&schema["minimum"], &schema["exclusiveMinimum"], &schema["maximum"]) {
+    match (
+        &schema["minimum"],
+        &schema["exclusiveMinimum"],
+        &schema["maximum"],
+    ) {
         (Value::Number(low), _, Value::Number(high)) => format!(", {low} to {high}"),
-        (_, Value::Number(low), Value::Number(high)) => format!(", more than {low}, at most {high}"),
+        (_, Value::Number(low), Value::Number(high)) => {
+            format!(", more than {low}, at most {high}")
+        }
         (Value::Number(low), _, _) => format!(", at least {low}"),
         _ => String::new(),
     }

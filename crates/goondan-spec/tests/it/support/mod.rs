@@ -5,7 +5,9 @@ pub(crate) mod fields;
 
 use std::path::Path;
 
-use goondan_spec::kinds::{ConnectorEvent, ConnectorManifest, ExportSpec, Need, Permission, Setting, ToolManifest};
+use goondan_spec::kinds::{
+    ConnectorEvent, ConnectorManifest, ExportSpec, Need, Permission, Setting, ToolManifest,
+};
 use goondan_spec::{BasePackage, LoadInput, Loaded, MemoryFiles, load};
 use serde_json::json;
 
@@ -30,10 +32,25 @@ spec: {entryAgent: Agent/assistant, agents: [{ref: Agent/assistant}]}
 pub(crate) fn base() -> BasePackage {
     BasePackage {
         tools: vec![
-            manifest("bash", &[("exec", Permission::Execute), ("script", Permission::Execute)]),
-            manifest("fs", &[("read", Permission::Read), ("write", Permission::Write)]),
-            manifest("json-query", &[("query", Permission::Read), ("pick", Permission::Read)]),
-            manifest("text-transform", &[("case", Permission::Read), ("trim", Permission::Read)]),
+            manifest(
+                "bash",
+                &[
+                    ("exec", Permission::Execute),
+                    ("script", Permission::Execute),
+                ],
+            ),
+            manifest(
+                "fs",
+                &[("read", Permission::Read), ("write", Permission::Write)],
+            ),
+            manifest(
+                "json-query",
+                &[("query", Permission::Read), ("pick", Permission::Read)],
+            ),
+            manifest(
+                "text-transform",
+                &[("case", Permission::Read), ("trim", Permission::Read)],
+            ),
         ],
         extensions: vec![
             extension("compaction", json!({"keep": 4, "at": 100})),
@@ -45,10 +62,18 @@ pub(crate) fn base() -> BasePackage {
 
 /// A connector that answers, and knows who sends.
 fn connector() -> ConnectorManifest {
-    let is_number = |value: &str| value.parse::<u32>().map(drop).map_err(|_| "must be a whole number".to_owned());
+    let is_number = |value: &str| {
+        value
+            .parse::<u32>()
+            .map(drop)
+            .map_err(|_| "must be a whole number".to_owned())
+    };
     ConnectorManifest {
         name: "pager".to_owned(),
-        events: vec![ConnectorEvent { name: "page".to_owned(), properties: Default::default() }],
+        events: vec![ConnectorEvent {
+            name: "page".to_owned(),
+            properties: Default::default(),
+        }],
         config: vec![Setting::new("volume", Need::Never, is_number)],
         secrets: vec![
             Setting::new("signingSecret", Need::Always, |_| Ok(())),
@@ -63,7 +88,10 @@ fn connector() -> ConnectorManifest {
 }
 
 fn extension(name: &str, config: serde_json::Value) -> (String, goondan_spec::JsonObject) {
-    (name.to_owned(), config.as_object().cloned().unwrap_or_default())
+    (
+        name.to_owned(),
+        config.as_object().cloned().unwrap_or_default(),
+    )
 }
 
 fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
@@ -85,7 +113,11 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
 
 /// Loads the bundle at `/p`.
 pub(crate) fn load_files(files: &MemoryFiles) -> Loaded {
-    load(LoadInput { root: Path::new("/p"), files, base: &base() })
+    load(LoadInput {
+        root: Path::new("/p"),
+        files,
+        base: &base(),
+    })
 }
 
 /// Loads a bundle of these files.
@@ -95,15 +127,28 @@ pub(crate) fn load_texts(texts: &[(&str, &str)]) -> Loaded {
 
 /// These files below `/p`.
 pub(crate) fn files(texts: &[(&str, &str)]) -> MemoryFiles {
-    texts.iter().fold(MemoryFiles::new().directory("/p"), |files, (path, text)| files.file(format!("/p/{path}"), *text))
+    texts
+        .iter()
+        .fold(MemoryFiles::new().directory("/p"), |files, (path, text)| {
+            files.file(format!("/p/{path}"), *text)
+        })
 }
 
 /// The diagnostics in one line each: `CODE file:line field`.
 pub(crate) fn found(loaded: &Loaded) -> Vec<String> {
     let line = |found: &goondan_spec::Diagnostic| {
-        let place = found.position.map_or_else(String::new, |at| format!(":{}", at.line));
-        let field = found.field.as_deref().map_or_else(String::new, |field| format!(" {field}"));
-        format!("{} {}{place}{field}", found.code, found.file.as_deref().unwrap_or("-"))
+        let place = found
+            .position
+            .map_or_else(String::new, |at| format!(":{}", at.line));
+        let field = found
+            .field
+            .as_deref()
+            .map_or_else(String::new, |field| format!(" {field}"));
+        format!(
+            "{} {}{place}{field}",
+            found.code,
+            found.file.as_deref().unwrap_or("-")
+        )
     };
     loaded.diagnostics.iter().map(line).collect()
 }

@@ -3,7 +3,10 @@
 //! It knows for every file and folder what is on disk and what is only in the system's cache. A *kill* keeps both. A
 //! *power failure* keeps what was synced; of the rest, any part may survive.
 
-#![allow(clippy::unwrap_used, reason = "it is for tests, and a failed test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "it is for tests, and a failed test may panic"
+)]
 
 mod tear;
 
@@ -83,7 +86,10 @@ impl SimFs {
             traffic: 0,
             boots: 0,
         };
-        SimFs { state: Arc::new(Mutex::new(state)), process: 0 }
+        SimFs {
+            state: Arc::new(Mutex::new(state)),
+            process: 0,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -93,7 +99,11 @@ impl SimFs {
     /// The state, where this process lives.
     fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.state();
-        if self.process == state.process { Ok(state) } else { Err(io::Error::other("the process is dead")) }
+        if self.process == state.process {
+            Ok(state)
+        } else {
+            Err(io::Error::other("the process is dead"))
+        }
     }
 
     /// The process dies in the middle of the change after the next `changes` ones.
@@ -141,7 +151,10 @@ impl SimFs {
         let mut state = self.state();
         state.left = None;
         state.process += 1;
-        SimFs { state: Arc::clone(&self.state), process: state.process }
+        SimFs {
+            state: Arc::clone(&self.state),
+            process: state.process,
+        }
     }
 
     /// The machine stops, and starts again. What was not synced is gone; with a seed, parts of it survive, torn or followed by
@@ -210,7 +223,9 @@ impl State {
     fn find(&self, path: &Path) -> Option<Node> {
         let mut node = Node::Folder(ROOT);
         for name in names(path) {
-            let Node::Folder(folder) = node else { return None };
+            let Node::Folder(folder) = node else {
+                return None;
+            };
             node = *self.folders[folder].now.get(&name)?;
         }
         Some(node)
@@ -219,14 +234,20 @@ impl State {
     fn folder(&self, path: &Path) -> io::Result<usize> {
         match self.find(path) {
             Some(Node::Folder(folder)) => Ok(folder),
-            _ => Err(io::Error::new(ErrorKind::NotFound, format!("no folder {}", path.display()))),
+            _ => Err(io::Error::new(
+                ErrorKind::NotFound,
+                format!("no folder {}", path.display()),
+            )),
         }
     }
 
     fn file(&self, path: &Path) -> io::Result<usize> {
         match self.find(path) {
             Some(Node::File(file)) => Ok(file),
-            _ => Err(io::Error::new(ErrorKind::NotFound, format!("no file {}", path.display()))),
+            _ => Err(io::Error::new(
+                ErrorKind::NotFound,
+                format!("no file {}", path.display()),
+            )),
         }
     }
 
@@ -275,7 +296,11 @@ impl State {
             *room -= written.min(*room);
         }
         changed?;
-        if written < bytes.len() { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+        if written < bytes.len() {
+            Err(ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -289,14 +314,22 @@ fn names(path: &Path) -> Vec<OsString> {
 
 fn parent(path: &Path) -> io::Result<(&Path, OsString)> {
     let name = path.file_name().map(ToOwned::to_owned);
-    path.parent().zip(name).ok_or_else(|| ErrorKind::InvalidInput.into())
+    path.parent()
+        .zip(name)
+        .ok_or_else(|| ErrorKind::InvalidInput.into())
 }
 
 impl FileSystem for SimFs {
     fn open(&self, path: &Path) -> io::Result<Opened> {
         let mut state = self.alive()?;
         if let Ok(file) = state.file(path) {
-            return Ok(Opened { file: Box::new(SimFile { fs: self.clone(), file }), is_new: false });
+            return Ok(Opened {
+                file: Box::new(SimFile {
+                    fs: self.clone(),
+                    file,
+                }),
+                is_new: false,
+            });
         }
         let (above, name) = parent(path)?;
         let folder = state.make_folder(above)?;
@@ -304,7 +337,13 @@ impl FileSystem for SimFs {
         state.files.push(Contents::default());
         let file = state.files.len() - 1;
         state.folders[folder].now.insert(name, Node::File(file));
-        Ok(Opened { file: Box::new(SimFile { fs: self.clone(), file }), is_new: true })
+        Ok(Opened {
+            file: Box::new(SimFile {
+                fs: self.clone(),
+                file,
+            }),
+            is_new: true,
+        })
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -343,8 +382,13 @@ impl FileSystem for SimFs {
 
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         let state = self.alive()?;
-        let Ok(folder) = state.folder(path) else { return Ok(Vec::new()) };
-        let folders = state.folders[folder].now.iter().filter(|(_, node)| matches!(node, Node::Folder(_)));
+        let Ok(folder) = state.folder(path) else {
+            return Ok(Vec::new());
+        };
+        let folders = state.folders[folder]
+            .now
+            .iter()
+            .filter(|(_, node)| matches!(node, Node::Folder(_)));
         Ok(folders.map(|(name, _)| path.join(name)).collect())
     }
 
@@ -383,7 +427,10 @@ impl DataFile for SimFile {
         let mut state = self.fs.alive()?;
         state.traffic += buffer.len();
         let start = usize::try_from(offset).unwrap();
-        let bytes = state.files[self.file].now.get(start..start + buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;
+        let bytes = state.files[self.file]
+            .now
+            .get(start..start + buffer.len())
+            .ok_or(ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(bytes);
         Ok(())
     }
@@ -395,7 +442,9 @@ impl DataFile for SimFile {
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         let mut state = self.fs.alive()?;
         state.change()?;
-        state.files[self.file].now.resize(usize::try_from(len).unwrap(), 0);
+        state.files[self.file]
+            .now
+            .resize(usize::try_from(len).unwrap(), 0);
         Ok(())
     }
 

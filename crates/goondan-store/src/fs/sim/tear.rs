@@ -4,14 +4,18 @@ use super::Contents;
 
 /// What of a file is there after a power failure.
 pub(super) fn survivor(contents: &Contents, chance: Option<&mut Chance>) -> Vec<u8> {
-    let Some(chance) = chance else { return contents.on_disk.clone() };
+    let Some(chance) = chance else {
+        return contents.on_disk.clone();
+    };
     match chance.below(4) {
         0 => contents.now.clone(),
         1 if contents.now.starts_with(&contents.on_disk) => {
             let unsynced = contents.now.len() - contents.on_disk.len();
             contents.now[..contents.on_disk.len() + chance.below(unsynced + 1)].to_vec()
         }
-        2 if contents.now.len() > contents.on_disk.len() && contents.now.starts_with(&contents.on_disk) => {
+        2 if contents.now.len() > contents.on_disk.len()
+            && contents.now.starts_with(&contents.on_disk) =>
+        {
             // The file had grown, and its blocks were not written.
             let mut bytes = contents.on_disk.clone();
             bytes.resize(contents.now.len(), 0);
@@ -26,7 +30,10 @@ pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
     pub(super) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % end.max(1)
     }
 }

@@ -51,12 +51,24 @@ impl Operation for SendFile {
         }));
         let file = Outgoing::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
-        let form = Form::new().text("payload_json", told.to_string()).part("files[0]", file.part());
-        let sent = bot.call("the file", (Method::POST, url), Body::Form(form), self.timeout_ms).await?;
+        let form = Form::new()
+            .text("payload_json", told.to_string())
+            .part("files[0]", file.part());
+        let sent = bot
+            .call(
+                "the file",
+                (Method::POST, url),
+                Body::Form(form),
+                self.timeout_ms,
+            )
+            .await?;
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageId": sent["id"], "name": name, "sizeBytes": size,
         });
-        Ok(titled(format!("Sent {name} to {}", self.channel_id), output))
+        Ok(titled(
+            format!("Sent {name} to {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -86,13 +98,18 @@ impl Operation for DownloadFile {
         }
         let facts = [("url".to_owned(), json!(self.url))].into_iter().collect();
         // Whoever knows the address may fetch: nobody needs to see the token.
-        self.fetch.fetch(ctx, bot, (self.url, false), self.timeout_ms, facts).await
+        self.fetch
+            .fetch(ctx, bot, (self.url, false), self.timeout_ms, facts)
+            .await
     }
 }
 
 /// Whether files of Discord lie there, or at where the API is.
 fn is_of_discord(url: &str, base: &str) -> bool {
-    let (Ok(url), Ok(base)) = (Url::parse(url), Url::parse(base)) else { return false };
-    let is_known = url.scheme() == "https" && url.host_str().is_some_and(|host| FILES.contains(&host));
+    let (Ok(url), Ok(base)) = (Url::parse(url), Url::parse(base)) else {
+        return false;
+    };
+    let is_known =
+        url.scheme() == "https" && url.host_str().is_some_and(|host| FILES.contains(&host));
     is_known || url.origin() == base.origin()
 }

@@ -28,7 +28,13 @@ pub(super) const PLATFORM: Platform = Platform {
     // Discord turns away whoever does not say so who he is.
     headers: &[(
         "user-agent",
-        concat!("DiscordBot (", env!("CARGO_PKG_REPOSITORY"), ", ", env!("CARGO_PKG_VERSION"), ")"),
+        concat!(
+            "DiscordBot (",
+            env!("CARGO_PKG_REPOSITORY"),
+            ", ",
+            env!("CARGO_PKG_VERSION"),
+            ")"
+        ),
     )],
 };
 /// A message that no embed is made for.
@@ -44,17 +50,28 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: CONFIG,
     open: |opening| {
         let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
-        let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
+        let mut download =
+            Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
         download.spec.optional_permissions.insert(Permission::Write);
         Ok(vec![
             Export::new::<Send>("send", &bot).needs(Permission::Network),
-            Export::new::<Read>("read", &bot).needs(Permission::Network).read_only(),
-            Export::new::<Edit>("edit", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<Read>("read", &bot)
+                .needs(Permission::Network)
+                .read_only(),
+            Export::new::<Edit>("edit", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
             Export::new::<Delete>("delete", &bot).needs(Permission::Network),
-            Export::new::<React>("react", &bot).needs(Permission::Network).idempotent(),
-            Export::new::<Typing>("typing", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<React>("react", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
+            Export::new::<Typing>("typing", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
             Export::new::<StartThread>("startThread", &bot).needs(Permission::Network),
-            Export::new::<SendFile>("sendFile", &bot).needs(Permission::Network).needs(Permission::Read),
+            Export::new::<SendFile>("sendFile", &bot)
+                .needs(Permission::Network)
+                .needs(Permission::Read),
             download,
         ])
     },
@@ -66,7 +83,9 @@ fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
     let text = text.trim();
     match !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => Ok(text),
-        false => Err(errors::invalid(format!("`{field}` must be the digits of an id, not `{text}`"))),
+        false => Err(errors::invalid(format!(
+            "`{field}` must be the digits of an id, not `{text}`"
+        ))),
     }
 }
 
@@ -86,8 +105,9 @@ fn calls() -> Value {
 
 /// The message that a message answers.
 fn answered(reply_to: Option<&String>) -> Result<Option<Value>, ToolError> {
-    let reference =
-        |message: &String| Ok(json!({"message_id": id("replyToMessageId", message)?, "fail_if_not_exists": false}));
+    let reference = |message: &String| {
+        Ok(json!({"message_id": id("replyToMessageId", message)?, "fail_if_not_exists": false}))
+    };
     reply_to.map(reference).transpose()
 }
 
@@ -117,7 +137,8 @@ impl Operation for Send {
     type Shared = Bot;
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let flags = u64::from(self.silent) * SILENT + u64::from(self.suppress_embeds) * SUPPRESS_EMBEDS;
+        let flags =
+            u64::from(self.silent) * SILENT + u64::from(self.suppress_embeds) * SUPPRESS_EMBEDS;
         let body = given(json!({
             "content": self.text,
             "message_reference": answered(self.reply_to_message_id.as_ref())?,
@@ -125,12 +146,22 @@ impl Operation for Send {
             "flags": (flags > 0).then_some(flags),
         }));
         let url = messages(bot, &self.channel_id, None)?;
-        let sent = bot.call("the message", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
+        let sent = bot
+            .call(
+                "the message",
+                (Method::POST, url),
+                Body::Json(body),
+                self.timeout_ms,
+            )
+            .await?;
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageId": sent["id"],
             "text": sent["content"].as_str().unwrap_or(&self.text),
         });
-        Ok(titled(format!("Sent a message to {}", self.channel_id), output))
+        Ok(titled(
+            format!("Sent a message to {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -157,9 +188,13 @@ impl Operation for Edit {
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let body = Body::Json(json!({"content": self.text, "allowed_mentions": calls()}));
         let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
-        bot.call("the change", (Method::PATCH, url), body, self.timeout_ms).await?;
+        bot.call("the change", (Method::PATCH, url), body, self.timeout_ms)
+            .await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageId": self.message_id, "edited": true});
-        Ok(titled(format!("Edited a message in {}", self.channel_id), output))
+        Ok(titled(
+            format!("Edited a message in {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -182,9 +217,18 @@ impl Operation for Delete {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
-        bot.call("to delete", (Method::DELETE, url), Body::Empty, self.timeout_ms).await?;
+        bot.call(
+            "to delete",
+            (Method::DELETE, url),
+            Body::Empty,
+            self.timeout_ms,
+        )
+        .await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageId": self.message_id, "deleted": true});
-        Ok(titled(format!("Deleted a message in {}", self.channel_id), output))
+        Ok(titled(
+            format!("Deleted a message in {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -215,21 +259,41 @@ impl Operation for React {
     type Shared = Bot;
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let names = emojis(self.emoji, self.emojis, |name| name.trim_matches(['<', '>']).trim_matches(':'));
+        let names = emojis(self.emoji, self.emojis, |name| {
+            name.trim_matches(['<', '>']).trim_matches(':')
+        });
         if names.is_empty() {
             return Err(no_emoji());
         }
-        let method = if self.remove { Method::DELETE } else { Method::PUT };
-        let message = ["channels", id("channelId", &self.channel_id)?, "messages", id("messageId", &self.message_id)?];
+        let method = if self.remove {
+            Method::DELETE
+        } else {
+            Method::PUT
+        };
+        let message = [
+            "channels",
+            id("channelId", &self.channel_id)?,
+            "messages",
+            id("messageId", &self.message_id)?,
+        ];
         for name in &names {
             let url = bot.address(&[message.as_slice(), &["reactions", name, "@me"]].concat())?;
-            bot.call("the reaction", (method.clone(), url), Body::Empty, self.timeout_ms).await?;
+            bot.call(
+                "the reaction",
+                (method.clone(), url),
+                Body::Empty,
+                self.timeout_ms,
+            )
+            .await?;
         }
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageId": self.message_id, "removed": self.remove,
             "reactionCount": names.len(), "emojis": names,
         });
-        Ok(titled(format!("Reacted to a message in {}", self.channel_id), output))
+        Ok(titled(
+            format!("Reacted to a message in {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -249,9 +313,18 @@ impl Operation for Typing {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let url = bot.address(&["channels", id("channelId", &self.channel_id)?, "typing"])?;
-        bot.call("to show that", (Method::POST, url), Body::Json(json!({})), self.timeout_ms).await?;
+        bot.call(
+            "to show that",
+            (Method::POST, url),
+            Body::Json(json!({})),
+            self.timeout_ms,
+        )
+        .await?;
         let output = json!({"ok": true, "channelId": self.channel_id});
-        Ok(titled(format!("Showed typing in {}", self.channel_id), output))
+        Ok(titled(
+            format!("Showed typing in {}", self.channel_id),
+            output,
+        ))
     }
 }
 
@@ -276,11 +349,17 @@ impl Operation for StartThread {
     type Shared = Bot;
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let (channel, message) = (id("channelId", &self.channel_id)?, id("messageId", &self.message_id)?);
+        let (channel, message) = (
+            id("channelId", &self.channel_id)?,
+            id("messageId", &self.message_id)?,
+        );
         let url = bot.address(&["channels", channel, "messages", message, "threads"])?;
         let body = Body::Json(json!({"name": self.name}));
-        let made = bot.call("the thread", (Method::POST, url), body, self.timeout_ms).await?;
-        let output = json!({"ok": true, "channelId": channel, "threadId": made["id"], "name": self.name});
+        let made = bot
+            .call("the thread", (Method::POST, url), body, self.timeout_ms)
+            .await?;
+        let output =
+            json!({"ok": true, "channelId": channel, "threadId": made["id"], "name": self.name});
         Ok(titled(format!("Opened the thread {}", self.name), output))
     }
 }

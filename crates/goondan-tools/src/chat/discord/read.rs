@@ -41,19 +41,31 @@ impl Operation for Read {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let mut url = messages(bot, &self.channel_id, self.message_id.as_deref())?;
-        let bounds = [("before", &self.before), ("after", &self.after), ("around", &self.around)];
-        let mut given: Vec<(&str, &String)> =
-            bounds.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
+        let bounds = [
+            ("before", &self.before),
+            ("after", &self.after),
+            ("around", &self.around),
+        ];
+        let mut given: Vec<(&str, &String)> = bounds
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)))
+            .collect();
         if given.len() + usize::from(self.message_id.is_some()) > 1 {
-            return Err(errors::invalid("`messageId`, `before`, `after` and `around` exclude each other"));
+            return Err(errors::invalid(
+                "`messageId`, `before`, `after` and `around` exclude each other",
+            ));
         }
         let limit = self.limit.unwrap_or(MESSAGES).to_string();
         if self.message_id.is_none() {
-            given.iter().try_for_each(|(name, value)| id(name, value).map(drop))?;
+            given
+                .iter()
+                .try_for_each(|(name, value)| id(name, value).map(drop))?;
             given.push(("limit", &limit));
             url.query_pairs_mut().extend_pairs(given);
         }
-        let answer = bot.call("to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+        let answer = bot
+            .call("to read", (Method::GET, url), Body::Empty, self.timeout_ms)
+            .await?;
         let read = match answer {
             Value::Array(messages) => messages,
             one => vec![one],
@@ -81,8 +93,9 @@ fn shown(message: &Value) -> Value {
         })
         .collect();
     let reactions = message["reactions"].as_array().into_iter().flatten();
-    let reactions: Vec<Value> =
-        reactions.map(|one| json!({"emoji": one.pointer("/emoji/name"), "count": one["count"]})).collect();
+    let reactions: Vec<Value> = reactions
+        .map(|one| json!({"emoji": one.pointer("/emoji/name"), "count": one["count"]}))
+        .collect();
     given(json!({
         "messageId": message["id"],
         "author": given(json!({

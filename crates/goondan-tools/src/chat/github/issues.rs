@@ -41,7 +41,9 @@ impl Operation for Read {
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let number = self.number.to_string();
         let url = below(bot, &self.repository, &["issues", &number])?;
-        let issue = bot.call("to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+        let issue = bot
+            .call("to read", (Method::GET, url), Body::Empty, self.timeout_ms)
+            .await?;
         let limit = self.limit.unwrap_or(COMMENTS);
         let mut comments = Vec::new();
         if limit > 0 {
@@ -49,11 +51,15 @@ impl Operation for Read {
             url.query_pairs_mut()
                 .append_pair("per_page", &limit.to_string())
                 .append_pair("page", &self.page.unwrap_or(1).to_string());
-            let read = bot.call("to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+            let read = bot
+                .call("to read", (Method::GET, url), Body::Empty, self.timeout_ms)
+                .await?;
             comments.extend(read.as_array().into_iter().flatten().map(comment));
         }
         let labels = issue["labels"].as_array().into_iter().flatten();
-        let labels: Vec<&Value> = labels.filter_map(|label| label.get("name").or(Some(label))).collect();
+        let labels: Vec<&Value> = labels
+            .filter_map(|label| label.get("name").or(Some(label)))
+            .collect();
         let output = given(json!({
             "ok": true,
             "repository": self.repository,
@@ -70,7 +76,10 @@ impl Operation for Read {
             "commentCount": issue["comments"],
             "comments": comments,
         }));
-        Ok(titled(format!("Read {}#{}", self.repository, self.number), output))
+        Ok(titled(
+            format!("Read {}#{}", self.repository, self.number),
+            output,
+        ))
     }
 }
 
@@ -112,30 +121,56 @@ impl Operation for Label {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         if self.add.is_empty() && self.remove.is_empty() {
-            return Err(errors::invalid("`add` or `remove` must name at least one label"));
+            return Err(errors::invalid(
+                "`add` or `remove` must name at least one label",
+            ));
         }
         let number = self.number.to_string();
         let of_issue = ["issues", number.as_str(), "labels"];
         // Nothing is changed where one of them can't be.
-        let named = |label: &String| below(bot, &self.repository, &[of_issue.as_slice(), &[label]].concat());
-        let gone = self.remove.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+        let named = |label: &String| {
+            below(
+                bot,
+                &self.repository,
+                &[of_issue.as_slice(), &[label]].concat(),
+            )
+        };
+        let gone = self
+            .remove
+            .iter()
+            .map(named)
+            .collect::<Result<Vec<_>, _>>()?;
         if !self.add.is_empty() {
             let body = Body::Json(json!({"labels": self.add}));
             let url = below(bot, &self.repository, &of_issue)?;
-            bot.call("the labels", (Method::POST, url), body, self.timeout_ms).await?;
+            bot.call("the labels", (Method::POST, url), body, self.timeout_ms)
+                .await?;
         }
         for url in gone {
-            let (status, answer) = bot.ask((Method::DELETE, url.into(), true), Body::Empty, self.timeout_ms).await?;
+            let (status, answer) = bot
+                .ask(
+                    (Method::DELETE, url.into(), true),
+                    Body::Empty,
+                    self.timeout_ms,
+                )
+                .await?;
             // It is not there.
             let is_gone = status.as_u16() == 404 && answer["message"] == "Label does not exist";
             if !status.is_success() && !is_gone {
-                return Err(bot.refused("to take a label away", status, answer["message"].as_str()));
+                return Err(bot.refused(
+                    "to take a label away",
+                    status,
+                    answer["message"].as_str(),
+                ));
             }
         }
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "added": self.add, "removed": self.remove,
         });
-        Ok(titled(format!("Labelled {}#{}", self.repository, self.number), output))
+        Ok(titled(
+            format!("Labelled {}#{}", self.repository, self.number),
+            output,
+        ))
     }
 }
 
@@ -180,14 +215,28 @@ impl Operation for SetState {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         if self.state == State::Open && self.reason.is_some() {
-            return Err(errors::invalid("`reason` says why an issue is closed: leave it out"));
+            return Err(errors::invalid(
+                "`reason` says why an issue is closed: leave it out",
+            ));
         }
         let url = below(bot, &self.repository, &["issues", &self.number.to_string()])?;
-        let body = Body::Json(given(json!({"state": self.state, "state_reason": self.reason})));
-        let now = bot.call("the change", (Method::PATCH, url), body, self.timeout_ms).await?;
+        let body = Body::Json(given(
+            json!({"state": self.state, "state_reason": self.reason}),
+        ));
+        let now = bot
+            .call("the change", (Method::PATCH, url), body, self.timeout_ms)
+            .await?;
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "state": now["state"],
         });
-        Ok(titled(format!("{}#{} is {}", self.repository, self.number, now["state"].as_str().unwrap_or("set")), output))
+        Ok(titled(
+            format!(
+                "{}#{} is {}",
+                self.repository,
+                self.number,
+                now["state"].as_str().unwrap_or("set")
+            ),
+            output,
+        ))
     }
 }

@@ -25,7 +25,10 @@ pub(super) const PLATFORM: Platform = Platform {
     base: "https://api.github.com",
     variables: &["GITHUB_TOKEN", "GH_TOKEN"],
     scheme: "Bearer",
-    headers: &[("accept", "application/vnd.github+json"), ("x-github-api-version", "2022-11-28")],
+    headers: &[
+        ("accept", "application/vnd.github+json"),
+        ("x-github-api-version", "2022-11-28"),
+    ],
 };
 /// Stands at the end of what agents write, so that a connection knows it again and nobody talks to himself. Pages do not show it.
 pub const MARK: &str = "<!-- answered by gdn -->";
@@ -39,15 +42,25 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     open: |opening| {
         let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
         Ok(vec![
-            Export::new::<Read>("read", &bot).needs(Permission::Network).read_only(),
+            Export::new::<Read>("read", &bot)
+                .needs(Permission::Network)
+                .read_only(),
             Export::new::<Comment>("comment", &bot).needs(Permission::Network),
-            Export::new::<EditComment>("editComment", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<EditComment>("editComment", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
             Export::new::<DeleteComment>("deleteComment", &bot).needs(Permission::Network),
             Export::new::<ReviewComment>("reviewComment", &bot).needs(Permission::Network),
             Export::new::<Review>("review", &bot).needs(Permission::Network),
-            Export::new::<React>("react", &bot).needs(Permission::Network).idempotent(),
-            Export::new::<Label>("label", &bot).needs(Permission::Network).idempotent(),
-            Export::new::<SetState>("setState", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<React>("react", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
+            Export::new::<Label>("label", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
+            Export::new::<SetState>("setState", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
             Export::new::<Status>("status", &bot).needs(Permission::Network),
         ])
     },
@@ -57,11 +70,19 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 /// An address below a repository, which is written as `owner/name`.
 fn below(bot: &Bot, repository: &str, parts: &[&str]) -> Result<Url, ToolError> {
     let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
     };
-    match repository.split_once('/').filter(|(owner, name)| is_name(owner) && is_name(name)) {
+    match repository
+        .split_once('/')
+        .filter(|(owner, name)| is_name(owner) && is_name(name))
+    {
         Some((owner, name)) => bot.address(&[&["repos", owner, name], parts].concat()),
-        None => Err(errors::invalid(format!("`repository` must be written as `owner/name`, not `{repository}`"))),
+        None => Err(errors::invalid(format!(
+            "`repository` must be written as `owner/name`, not `{repository}`"
+        ))),
     }
 }
 
@@ -72,7 +93,8 @@ fn marked(text: &str) -> String {
 
 /// What an agent reads of a text that an agent may have written.
 fn unmarked(text: &Value) -> Option<String> {
-    text.as_str().map(|text| text.replace(MARK, "").trim_end().to_owned())
+    text.as_str()
+        .map(|text| text.replace(MARK, "").trim_end().to_owned())
 }
 
 /// Which comments.
@@ -96,8 +118,18 @@ impl Kind {
     }
 
     /// The address of one.
-    fn address(self, bot: &Bot, repository: &str, id: u64, more: &[&str]) -> Result<Url, ToolError> {
-        below(bot, repository, &[&[self.folder(), "comments", &id.to_string()], more].concat())
+    fn address(
+        self,
+        bot: &Bot,
+        repository: &str,
+        id: u64,
+        more: &[&str],
+    ) -> Result<Url, ToolError> {
+        below(
+            bot,
+            repository,
+            &[&[self.folder(), "comments", &id.to_string()], more].concat(),
+        )
     }
 }
 
@@ -122,13 +154,22 @@ impl Operation for Comment {
     type Shared = Bot;
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let url = below(bot, &self.repository, &["issues", &self.number.to_string(), "comments"])?;
+        let url = below(
+            bot,
+            &self.repository,
+            &["issues", &self.number.to_string(), "comments"],
+        )?;
         let body = Body::Json(json!({"body": marked(&self.text)}));
-        let made = bot.call("the comment", (Method::POST, url), body, self.timeout_ms).await?;
+        let made = bot
+            .call("the comment", (Method::POST, url), body, self.timeout_ms)
+            .await?;
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
         });
-        Ok(titled(format!("Commented on {}#{}", self.repository, self.number), output))
+        Ok(titled(
+            format!("Commented on {}#{}", self.repository, self.number),
+            output,
+        ))
     }
 }
 
@@ -156,11 +197,17 @@ impl Operation for EditComment {
     type Shared = Bot;
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let url = self.kind.address(bot, &self.repository, self.comment_id, &[])?;
+        let url = self
+            .kind
+            .address(bot, &self.repository, self.comment_id, &[])?;
         let body = Body::Json(json!({"body": marked(&self.text)}));
-        bot.call("the change", (Method::PATCH, url), body, self.timeout_ms).await?;
+        bot.call("the change", (Method::PATCH, url), body, self.timeout_ms)
+            .await?;
         let output = json!({"ok": true, "repository": self.repository, "commentId": self.comment_id, "edited": true});
-        Ok(titled(format!("Edited a comment in {}", self.repository), output))
+        Ok(titled(
+            format!("Edited a comment in {}", self.repository),
+            output,
+        ))
     }
 }
 
@@ -185,10 +232,21 @@ impl Operation for DeleteComment {
     type Shared = Bot;
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let url = self.kind.address(bot, &self.repository, self.comment_id, &[])?;
-        bot.call("to delete", (Method::DELETE, url), Body::Empty, self.timeout_ms).await?;
+        let url = self
+            .kind
+            .address(bot, &self.repository, self.comment_id, &[])?;
+        bot.call(
+            "to delete",
+            (Method::DELETE, url),
+            Body::Empty,
+            self.timeout_ms,
+        )
+        .await?;
         let output = json!({"ok": true, "repository": self.repository, "commentId": self.comment_id, "deleted": true});
-        Ok(titled(format!("Deleted a comment in {}", self.repository), output))
+        Ok(titled(
+            format!("Deleted a comment in {}", self.repository),
+            output,
+        ))
     }
 }
 
@@ -241,12 +299,24 @@ impl Operation for React {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let url = match (self.number, self.comment_id) {
-            (Some(number), None) => below(bot, &self.repository, &["issues", &number.to_string(), "reactions"])?,
-            (None, Some(id)) => self.kind.address(bot, &self.repository, id, &["reactions"])?,
-            _ => return Err(errors::invalid("either `number` or `commentId` must be given, and not both")),
+            (Some(number), None) => below(
+                bot,
+                &self.repository,
+                &["issues", &number.to_string(), "reactions"],
+            )?,
+            (None, Some(id)) => self
+                .kind
+                .address(bot, &self.repository, id, &["reactions"])?,
+            _ => {
+                return Err(errors::invalid(
+                    "either `number` or `commentId` must be given, and not both",
+                ));
+            }
         };
         let body = Body::Json(json!({"content": self.reaction}));
-        let made = bot.call("the reaction", (Method::POST, url), body, self.timeout_ms).await?;
+        let made = bot
+            .call("the reaction", (Method::POST, url), body, self.timeout_ms)
+            .await?;
         let output = json!({
             "ok": true, "repository": self.repository, "reaction": self.reaction, "reactionId": made["id"],
         });

@@ -77,7 +77,10 @@ impl Operation for ReviewComment {
         let (url, body) = match (self.in_reply_to, &self.file, self.line) {
             (Some(id), None, None) => {
                 let parts = ["pulls", &number, "comments", &id.to_string(), "replies"];
-                (below(bot, &self.repository, &parts)?, json!({"body": marked(&self.text)}))
+                (
+                    below(bot, &self.repository, &parts)?,
+                    json!({"body": marked(&self.text)}),
+                )
             }
             (None, Some(file), Some(line)) => {
                 let commit = match &self.commit {
@@ -88,15 +91,32 @@ impl Operation for ReviewComment {
                     "body": marked(&self.text), "commit_id": commit, "path": file, "line": line, "side": self.side.told(),
                     "start_line": self.start_line, "start_side": self.start_line.map(|_| self.side.told()),
                 });
-                (below(bot, &self.repository, &["pulls", &number, "comments"])?, given(body))
+                (
+                    below(bot, &self.repository, &["pulls", &number, "comments"])?,
+                    given(body),
+                )
             }
-            _ => return Err(errors::invalid("either `file` and `line`, or `inReplyTo` must be given")),
+            _ => {
+                return Err(errors::invalid(
+                    "either `file` and `line`, or `inReplyTo` must be given",
+                ));
+            }
         };
-        let made = bot.call("the comment", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
+        let made = bot
+            .call(
+                "the comment",
+                (Method::POST, url),
+                Body::Json(body),
+                self.timeout_ms,
+            )
+            .await?;
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
         });
-        Ok(titled(format!("Commented on a line of {}#{}", self.repository, self.number), output))
+        Ok(titled(
+            format!("Commented on a line of {}#{}", self.repository, self.number),
+            output,
+        ))
     }
 }
 
@@ -104,10 +124,16 @@ impl ReviewComment {
     /// The newest commit of the pull request.
     async fn head(&self, bot: &Bot, number: &str) -> Result<String, ToolError> {
         let url = below(bot, &self.repository, &["pulls", number])?;
-        let pull = bot.call("to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
-        let head = pull.pointer("/head/sha").and_then(|sha| sha.as_str()).map(str::to_owned);
+        let pull = bot
+            .call("to read", (Method::GET, url), Body::Empty, self.timeout_ms)
+            .await?;
+        let head = pull
+            .pointer("/head/sha")
+            .and_then(|sha| sha.as_str())
+            .map(str::to_owned);
         head.ok_or_else(|| {
-            ToolError::new("GitHub did not say which commit is the newest of the pull request").code(Code::TOOL_HTTP)
+            ToolError::new("GitHub did not say which commit is the newest of the pull request")
+                .code(Code::TOOL_HTTP)
         })
     }
 }
@@ -146,17 +172,28 @@ impl Operation for Review {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         if self.verdict != Verdict::Approve && self.text.is_none() {
-            return Err(errors::invalid("`text` is needed, unless the review approves"));
+            return Err(errors::invalid(
+                "`text` is needed, unless the review approves",
+            ));
         }
-        let url = below(bot, &self.repository, &["pulls", &self.number.to_string(), "reviews"])?;
+        let url = below(
+            bot,
+            &self.repository,
+            &["pulls", &self.number.to_string(), "reviews"],
+        )?;
         let text = self.text.as_deref().map(marked);
         let body = Body::Json(given(json!({"event": self.verdict, "body": text})));
-        let made = bot.call("the review", (Method::POST, url), body, self.timeout_ms).await?;
+        let made = bot
+            .call("the review", (Method::POST, url), body, self.timeout_ms)
+            .await?;
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "reviewId": made["id"], "state": made["state"],
             "url": made["html_url"],
         });
-        Ok(titled(format!("Reviewed {}#{}", self.repository, self.number), output))
+        Ok(titled(
+            format!("Reviewed {}#{}", self.repository, self.number),
+            output,
+        ))
     }
 }
 
@@ -203,10 +240,20 @@ impl Operation for Status {
         let body = given(json!({
             "state": self.state, "context": self.context, "description": self.description, "target_url": self.target_url,
         }));
-        let made = bot.call("the status", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
+        let made = bot
+            .call(
+                "the status",
+                (Method::POST, url),
+                Body::Json(body),
+                self.timeout_ms,
+            )
+            .await?;
         let output = json!({
             "ok": true, "repository": self.repository, "commit": self.commit, "state": made["state"], "context": self.context,
         });
-        Ok(titled(format!("Set the status {} of a commit", self.context), output))
+        Ok(titled(
+            format!("Set the status {} of a commit", self.context),
+            output,
+        ))
     }
 }

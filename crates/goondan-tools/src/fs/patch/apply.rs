@@ -10,11 +10,16 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<String, String> {
     let mut result = String::with_capacity(text.len());
     let mut cursor = 0;
     for (index, hunk) in hunks.iter().enumerate() {
-        let at = locate(&lines, cursor, hunk).map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
-        lines[cursor..at].iter().for_each(|line| result.push_str(line));
+        let at = locate(&lines, cursor, hunk)
+            .map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
+        lines[cursor..at]
+            .iter()
+            .for_each(|line| result.push_str(line));
         cursor = splice(&lines, at, hunk, line_end, &mut result);
     }
-    lines[cursor..].iter().for_each(|line| result.push_str(line));
+    lines[cursor..]
+        .iter()
+        .for_each(|line| result.push_str(line));
     Ok(result)
 }
 
@@ -47,26 +52,43 @@ fn locate(lines: &[&str], cursor: usize, hunk: &Hunk) -> Result<usize, String> {
         Some(anchor) => anchored(lines, cursor, anchor)?,
         None => cursor,
     };
-    let old: Vec<&str> =
-        hunk.lines.iter().filter(|line| line.sign != Sign::Added).map(|line| line.text.as_str()).collect();
+    let old: Vec<&str> = hunk
+        .lines
+        .iter()
+        .filter(|line| line.sign != Sign::Added)
+        .map(|line| line.text.as_str())
+        .collect();
     if old.is_empty() {
         // Lines are only added: after the anchor, or else at the end.
-        return Ok(if hunk.anchor.is_some() && !hunk.at_end { from + 1 } else { lines.len() });
+        return Ok(if hunk.anchor.is_some() && !hunk.at_end {
+            from + 1
+        } else {
+            lines.len()
+        });
     }
     let fits = |at: usize, same: fn(&str, &str) -> bool| {
-        lines.get(at..at + old.len()).is_some_and(|there| there.iter().zip(&old).all(|(there, old)| same(there, old)))
+        lines
+            .get(at..at + old.len())
+            .is_some_and(|there| there.iter().zip(&old).all(|(there, old)| same(there, old)))
     };
     let places = || from..lines.len();
     for same in [exactly as fn(&str, &str) -> bool, but_for_trailing_space] {
         let found = match hunk.at_end {
-            true => lines.len().checked_sub(old.len()).filter(|at| *at >= from && fits(*at, same)),
+            true => lines
+                .len()
+                .checked_sub(old.len())
+                .filter(|at| *at >= from && fits(*at, same)),
             false => places().find(|at| fits(*at, same)),
         };
         if let Some(at) = found {
             return Ok(at);
         }
     }
-    Err(format!("these lines were not found{}:\n{}", after(hunk), old.join("\n")))
+    Err(format!(
+        "these lines were not found{}:\n{}",
+        after(hunk),
+        old.join("\n")
+    ))
 }
 
 /// Where the line that a header names is: the same but for white space around it, or else containing it.
@@ -80,7 +102,10 @@ fn anchored(lines: &[&str], cursor: usize, anchor: &str) -> Result<usize, String
 }
 
 fn after(hunk: &Hunk) -> String {
-    let anchor = hunk.anchor.as_ref().map(|anchor| format!(" after `{anchor}`"));
+    let anchor = hunk
+        .anchor
+        .as_ref()
+        .map(|anchor| format!(" after `{anchor}`"));
     let end = hunk.at_end.then(|| " at the end of the file".to_owned());
     [anchor, end].into_iter().flatten().collect()
 }
@@ -116,25 +141,40 @@ mod tests {
         assert_eq!(applied(text, "@@\n a\n-b\n+B\n c").unwrap(), "a\nB\nc\nd\n");
         assert_eq!(applied(text, " a\n+x\n@@\n-d").unwrap(), "a\nx\nb\nc\n");
         assert_eq!(applied(text, "@@\n+end").unwrap(), "a\nb\nc\nd\nend\n");
-        assert_eq!(applied(text, "@@ b\n+after b").unwrap(), "a\nb\nafter b\nc\nd\n");
+        assert_eq!(
+            applied(text, "@@ b\n+after b").unwrap(),
+            "a\nb\nafter b\nc\nd\n"
+        );
         assert_eq!(applied("", "@@\n+x").unwrap(), "x\n");
     }
 
     #[test]
     fn a_header_leads_to_the_right_place() {
         let text = "fn one() {\n  x\n}\nfn two() {\n  x\n}\n";
-        assert_eq!(applied(text, "@@ fn two() {\n-  x\n+  y").unwrap(), "fn one() {\n  x\n}\nfn two() {\n  y\n}\n");
+        assert_eq!(
+            applied(text, "@@ fn two() {\n-  x\n+  y").unwrap(),
+            "fn one() {\n  x\n}\nfn two() {\n  y\n}\n"
+        );
         assert_eq!(
             applied(text, "@@ two\n fn two() {\n-  x\n+  y").unwrap(),
             "fn one() {\n  x\n}\nfn two() {\n  y\n}\n"
         );
-        assert_eq!(applied(text, "@@ -1,2 +1,2 @@\n-  x\n+  y").unwrap(), "fn one() {\n  y\n}\nfn two() {\n  x\n}\n");
-        assert_eq!(applied("x\ny\nx\n", "@@\n-x\n+z\n*** End of File").unwrap(), "x\ny\nz\n");
+        assert_eq!(
+            applied(text, "@@ -1,2 +1,2 @@\n-  x\n+  y").unwrap(),
+            "fn one() {\n  y\n}\nfn two() {\n  x\n}\n"
+        );
+        assert_eq!(
+            applied("x\ny\nx\n", "@@\n-x\n+z\n*** End of File").unwrap(),
+            "x\ny\nz\n"
+        );
     }
 
     #[test]
     fn white_space_and_line_ends_of_the_file_stay() {
-        assert_eq!(applied("a  \r\nb\r\n", "@@\n a\n-b\n+c").unwrap(), "a  \r\nc\r\n");
+        assert_eq!(
+            applied("a  \r\nb\r\n", "@@\n a\n-b\n+c").unwrap(),
+            "a  \r\nc\r\n"
+        );
         assert_eq!(applied("a\nb", "@@\n b\n+c").unwrap(), "a\nb\nc\n");
         assert_eq!(applied("a\nb", "@@\n-a\n b").unwrap(), "b");
         assert_eq!(applied("a\n\nb\n", "@@\n a\n\n-b\n+c").unwrap(), "a\n\nc\n");
@@ -142,10 +182,22 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_says_which_lines() {
-        assert!(applied("a\n", "@@\n-b").unwrap_err().contains("hunk 1: these lines were not found:\nb"));
+        assert!(
+            applied("a\n", "@@\n-b")
+                .unwrap_err()
+                .contains("hunk 1: these lines were not found:\nb")
+        );
         assert!(applied("a\n", "@@ z\n-a").unwrap_err().contains("`z`"));
-        assert!(applied("a\nb\n", "@@\n-b\n@@\n-a").unwrap_err().contains("hunk 2"));
-        assert!(applied("a\nb\n", "@@\n-a\n*** End of File").unwrap_err().contains("end of the file"));
+        assert!(
+            applied("a\nb\n", "@@\n-b\n@@\n-a")
+                .unwrap_err()
+                .contains("hunk 2")
+        );
+        assert!(
+            applied("a\nb\n", "@@\n-a\n*** End of File")
+                .unwrap_err()
+                .contains("end of the file")
+        );
     }
 
     proptest! {

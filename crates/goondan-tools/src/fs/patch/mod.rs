@@ -52,9 +52,18 @@ impl Operation for ApplyPatch {
             carry_out(&root, &changes)?;
             let files: Vec<Value> = changes.iter().map(|change| change.report(&root)).collect();
             let sum = |count: fn(&Change) -> usize| changes.iter().map(count).sum();
-            let stat = Stat { added: sum(|change| change.added), removed: sum(|change| change.removed) };
-            let output = titled(format!("Patched {} files", files.len()), json!({"files": files}));
-            Ok(ToolOutput { metadata: stat.metadata(), ..output })
+            let stat = Stat {
+                added: sum(|change| change.added),
+                removed: sum(|change| change.removed),
+            };
+            let output = titled(
+                format!("Patched {} files", files.len()),
+                json!({"files": files}),
+            );
+            Ok(ToolOutput {
+                metadata: stat.metadata(),
+                ..output
+            })
         })
         .await
     }
@@ -64,7 +73,9 @@ impl ApplyPatch {
     /// Everything that is to happen, or why it can't.
     fn changes(&self, root: &Root) -> Result<Vec<Change>, ToolError> {
         let sections = parse::parse(&self.patch).map_err(misunderstood)?;
-        let changes = sections.into_iter().map(|section| plan(root, section.path, section.action));
+        let changes = sections
+            .into_iter()
+            .map(|section| plan(root, section.path, section.action));
         let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
         no_path_twice(&changes)?;
         Ok(changes)
@@ -88,29 +99,58 @@ fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> 
     match action {
         Action::Add { lines } => {
             must_be_free(&place)?;
-            let content: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+            let content: String = lines
+                .iter()
+                .flat_map(|line| [line.as_str(), "\n"])
+                .collect();
             let (added, after) = (lines.len(), Some((place.clone(), content)));
-            Ok(Change { place, before: None, after, added, removed: 0 })
+            Ok(Change {
+                place,
+                before: None,
+                after,
+                added,
+                removed: 0,
+            })
         }
         Action::Delete => {
             let before = read_text(root, &place)?;
             let removed = before.lines().count();
-            Ok(Change { place, before: Some(before), after: None, added: 0, removed })
+            Ok(Change {
+                place,
+                before: Some(before),
+                after: None,
+                added: 0,
+                removed,
+            })
         }
         Action::Update { move_to, hunks } => {
             let before = read_text(root, &place)?;
             let content = apply::apply(&before, &hunks).map_err(|problem| {
-                ToolError::new(format!("the patch does not fit `{path}`: {problem}; nothing was changed"))
-                    .code(Code::TOOL_PATCH)
-                    .suggest("read the file again, and copy the unchanged and removed lines exactly")
+                ToolError::new(format!(
+                    "the patch does not fit `{path}`: {problem}; nothing was changed"
+                ))
+                .code(Code::TOOL_PATCH)
+                .suggest("read the file again, and copy the unchanged and removed lines exactly")
             })?;
             let target = match move_to {
                 Some(to) => free_place(root, &to)?,
                 None => place.clone(),
             };
-            let count = |sign| hunks.iter().flat_map(|hunk| &hunk.lines).filter(|line| line.sign == sign).count();
+            let count = |sign| {
+                hunks
+                    .iter()
+                    .flat_map(|hunk| &hunk.lines)
+                    .filter(|line| line.sign == sign)
+                    .count()
+            };
             let (added, removed) = (count(parse::Sign::Added), count(parse::Sign::Removed));
-            Ok(Change { place, before: Some(before), after: Some((target, content)), added, removed })
+            Ok(Change {
+                place,
+                before: Some(before),
+                after: Some((target, content)),
+                added,
+                removed,
+            })
         }
     }
 }
@@ -125,19 +165,29 @@ fn must_be_free(place: &Place) -> Result<(), ToolError> {
     if place.path.symlink_metadata().is_err() {
         return Ok(());
     }
-    Err(ToolError::new(format!("`{}` exists already; nothing was changed", place.given))
-        .code(Code::TOOL_PATCH)
-        .suggest("use `*** Update File:` to change a file that exists"))
+    Err(ToolError::new(format!(
+        "`{}` exists already; nothing was changed",
+        place.given
+    ))
+    .code(Code::TOOL_PATCH)
+    .suggest("use `*** Update File:` to change a file that exists"))
 }
 
 /// Two sections about one file would each be planned without the other.
 fn no_path_twice(changes: &[Change]) -> Result<(), ToolError> {
     let mut seen: BTreeSet<&PathBuf> = BTreeSet::new();
     for change in changes {
-        let target = change.after.as_ref().map(|(place, _)| place).filter(|target| target.path != change.place.path);
+        let target = change
+            .after
+            .as_ref()
+            .map(|(place, _)| place)
+            .filter(|target| target.path != change.place.path);
         for place in [Some(&change.place), target].into_iter().flatten() {
             if !seen.insert(&place.path) {
-                let message = format!("`{}` is in the patch twice; nothing was changed", place.given);
+                let message = format!(
+                    "`{}` is in the patch twice; nothing was changed",
+                    place.given
+                );
                 return Err(ToolError::new(message)
                     .code(Code::TOOL_PATCH)
                     .suggest("put all hunks of a file into one section"));
@@ -170,13 +220,19 @@ impl Change {
             }
             copy_mode(root, &self.place, target)?;
         }
-        if self.before.is_some() { remove(root, &self.place) } else { Ok(()) }
+        if self.before.is_some() {
+            remove(root, &self.place)
+        } else {
+            Ok(())
+        }
     }
 
     /// Puts things back as they were, as far as that goes.
     fn undo(&self, root: &Root) {
-        if let Some((target, _)) =
-            self.after.as_ref().filter(|(target, _)| target.path != self.place.path || self.before.is_none())
+        if let Some((target, _)) = self
+            .after
+            .as_ref()
+            .filter(|(target, _)| target.path != self.place.path || self.before.is_none())
         {
             let _ = remove(root, target);
         }
@@ -187,9 +243,13 @@ impl Change {
 
     /// The change as a diff.
     fn preview(&self) -> String {
-        let (before, after) = (self.before.as_deref().unwrap_or_default(), self.after.as_ref());
+        let (before, after) = (
+            self.before.as_deref().unwrap_or_default(),
+            self.after.as_ref(),
+        );
         let moved = after.filter(|(target, _)| target.path != self.place.path);
-        let moved = moved.map(|(target, _)| format!("{} becomes {}\n", self.place.given, target.given));
+        let moved =
+            moved.map(|(target, _)| format!("{} becomes {}\n", self.place.given, target.given));
         let text = after.map(|(_, text)| text.as_str()).unwrap_or_default();
         moved.unwrap_or_default() + &diff(&self.place.given, before, text)
     }

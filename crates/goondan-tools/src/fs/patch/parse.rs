@@ -17,7 +17,10 @@ pub(super) enum Action {
     /// Make it.
     Add { lines: Vec<String> },
     /// Change it, and perhaps rename it.
-    Update { move_to: Option<String>, hunks: Vec<Hunk> },
+    Update {
+        move_to: Option<String>,
+        hunks: Vec<Hunk>,
+    },
     /// Remove it.
     Delete,
 }
@@ -60,10 +63,19 @@ const END_OF_FILE: &str = "*** End of File";
 
 /// The sections of a patch. Text before its beginning and after its end does not count.
 pub(super) fn parse(patch: &str) -> Result<Vec<Section>, Problem> {
-    let numbered = patch.lines().enumerate().map(|(index, line)| (index + 1, line));
-    let mut lines = numbered.skip_while(|(_, line)| line.trim() != BEGIN).skip(1).peekable();
+    let numbered = patch
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line));
+    let mut lines = numbered
+        .skip_while(|(_, line)| line.trim() != BEGIN)
+        .skip(1)
+        .peekable();
     if lines.peek().is_none() {
-        return Err(Problem { line: 1, message: format!("it does not begin with `{BEGIN}`") });
+        return Err(Problem {
+            line: 1,
+            message: format!("it does not begin with `{BEGIN}`"),
+        });
     }
     let mut sections = Vec::new();
     let mut last = 1;
@@ -71,14 +83,20 @@ pub(super) fn parse(patch: &str) -> Result<Vec<Section>, Problem> {
         last = number;
         match line.trim() {
             END if sections.is_empty() => {
-                return Err(Problem { line: number, message: "it changes nothing".to_owned() });
+                return Err(Problem {
+                    line: number,
+                    message: "it changes nothing".to_owned(),
+                });
             }
             END => return Ok(sections),
             "" => {}
             header => sections.push(section(number, header, &mut lines)?),
         }
     }
-    Err(Problem { line: last, message: format!("it does not end with `{END}`") })
+    Err(Problem {
+        line: last,
+        message: format!("it does not end with `{END}`"),
+    })
 }
 
 /// A section, from its header on.
@@ -87,42 +105,70 @@ fn section<'a>(
     header: &str,
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Section, Problem> {
-    let wrong = |message: String| Problem { line: number, message };
+    let wrong = |message: String| Problem {
+        line: number,
+        message,
+    };
     let (path, action) = match patch::header(header) {
-        Some((Header::Add, path)) => (path, Action::Add { lines: added(lines)? }),
+        Some((Header::Add, path)) => (
+            path,
+            Action::Add {
+                lines: added(lines)?,
+            },
+        ),
         Some((Header::Delete, path)) => (path, Action::Delete),
         Some((Header::Update, path)) => {
-            let move_to = lines.next_if(|(_, line)| new_name(line).is_some()).and_then(|(_, line)| new_name(line));
+            let move_to = lines
+                .next_if(|(_, line)| new_name(line).is_some())
+                .and_then(|(_, line)| new_name(line));
             let hunks = hunks(lines)?;
             if hunks.is_empty() && move_to.is_none() {
                 return Err(wrong(format!("`{header}` has no hunks")));
             }
-            (path, Action::Update { move_to: move_to.map(str::to_owned), hunks })
+            (
+                path,
+                Action::Update {
+                    move_to: move_to.map(str::to_owned),
+                    hunks,
+                },
+            )
         }
         Some((Header::Move, _)) | None => {
-            return Err(wrong(format!("`{header}` is not an Add File, Update File or Delete File line")));
+            return Err(wrong(format!(
+                "`{header}` is not an Add File, Update File or Delete File line"
+            )));
         }
     };
     if path.is_empty() {
         return Err(wrong(format!("`{header}` names no file")));
     }
-    Ok(Section { path: path.to_owned(), action })
+    Ok(Section {
+        path: path.to_owned(),
+        action,
+    })
 }
 
 /// What a line calls the file of its section from now on.
 fn new_name(line: &str) -> Option<&str> {
-    patch::header(line).filter(|(header, _)| *header == Header::Move).map(|(_, path)| path)
+    patch::header(line)
+        .filter(|(header, _)| *header == Header::Move)
+        .map(|(_, path)| path)
 }
 
 /// The lines of a new file.
-fn added<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>) -> Result<Vec<String>, Problem> {
+fn added<'a>(
+    lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+) -> Result<Vec<String>, Problem> {
     let mut content = Vec::new();
     while let Some((number, line)) = lines.next_if(|(_, line)| !line.starts_with("*** ")) {
         match line.strip_prefix('+') {
             Some(text) => content.push(text.to_owned()),
             None if line.trim().is_empty() => {}
             None => {
-                return Err(Problem { line: number, message: "every line of a new file begins with `+`".to_owned() });
+                return Err(Problem {
+                    line: number,
+                    message: "every line of a new file begins with `+`".to_owned(),
+                });
             }
         }
     }
@@ -130,12 +176,17 @@ fn added<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>) -> Re
 }
 
 /// The hunks of a changed file.
-fn hunks<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>) -> Result<Vec<Hunk>, Problem> {
+fn hunks<'a>(
+    lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+) -> Result<Vec<Hunk>, Problem> {
     let mut hunks: Vec<Hunk> = Vec::new();
     let section_goes_on = |line: &str| !line.starts_with("*** ") || line.trim() == END_OF_FILE;
     while let Some((number, line)) = lines.next_if(|(_, line)| section_goes_on(line)) {
         if let Some(anchor) = line.strip_prefix("@@") {
-            hunks.push(Hunk { anchor: anchor_of(anchor), ..Hunk::default() });
+            hunks.push(Hunk {
+                anchor: anchor_of(anchor),
+                ..Hunk::default()
+            });
             continue;
         }
         if hunks.is_empty() {
@@ -145,7 +196,9 @@ fn hunks<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>) -> Re
             }
             hunks.push(Hunk::default());
         }
-        let Some(hunk) = hunks.last_mut() else { continue };
+        let Some(hunk) = hunks.last_mut() else {
+            continue;
+        };
         if line.trim() == END_OF_FILE {
             hunk.at_end = true;
         } else {
@@ -154,7 +207,11 @@ fn hunks<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>) -> Re
     }
     // Empty lines between sections are none of the file.
     if let Some(hunk) = hunks.last_mut() {
-        while hunk.lines.last().is_some_and(|line| line.sign == Sign::Kept && line.text.is_empty()) {
+        while hunk
+            .lines
+            .last()
+            .is_some_and(|line| line.sign == Sign::Kept && line.text.is_empty())
+        {
             hunk.lines.pop();
         }
     }
@@ -166,8 +223,9 @@ fn hunks<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>) -> Re
 fn anchor_of(header: &str) -> Option<String> {
     let header = header.trim();
     let header = header.strip_suffix("@@").map_or(header, str::trim);
-    let numbers =
-        header.starts_with('-') && header.contains(" +") && header.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+    let numbers = header.starts_with('-')
+        && header.contains(" +")
+        && header.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
     (!header.is_empty() && !numbers).then(|| header.to_owned())
 }
 
@@ -180,10 +238,16 @@ fn hunk_line(number: usize, line: &str) -> Result<HunkLine, Problem> {
         Some('+') => Sign::Added,
         Some(_) => {
             let message = format!("`{line}` begins with none of ` `, `-`, `+`, `@@` and `***`");
-            return Err(Problem { line: number, message });
+            return Err(Problem {
+                line: number,
+                message,
+            });
         }
     };
-    Ok(HunkLine { sign, text: chars.as_str().to_owned() })
+    Ok(HunkLine {
+        sign,
+        text: chars.as_str().to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -201,7 +265,10 @@ mod tests {
     fn every_kind_of_section_is_read() {
         let patch = "*** Begin Patch\n*** Add File: a b.txt\n+one\n+\n*** Update File: c\n*** Move to: d\n@@ fn x() @@\n \
                      keep\n-old\n+new\n\n+more\n@@\n-end\n*** End of File\n\n*** Delete File: e\n*** End Patch\n";
-        let line = |sign, text: &str| HunkLine { sign, text: text.to_owned() };
+        let line = |sign, text: &str| HunkLine {
+            sign,
+            text: text.to_owned(),
+        };
         let hunks = vec![
             Hunk {
                 anchor: Some("fn x()".to_owned()),
@@ -214,15 +281,30 @@ mod tests {
                 ],
                 at_end: false,
             },
-            Hunk { anchor: None, lines: vec![line(Sign::Removed, "end")], at_end: true },
+            Hunk {
+                anchor: None,
+                lines: vec![line(Sign::Removed, "end")],
+                at_end: true,
+            },
         ];
         let expected = vec![
             Section {
                 path: "a b.txt".to_owned(),
-                action: Action::Add { lines: vec!["one".to_owned(), String::new()] },
+                action: Action::Add {
+                    lines: vec!["one".to_owned(), String::new()],
+                },
             },
-            Section { path: "c".to_owned(), action: Action::Update { move_to: Some("d".to_owned()), hunks } },
-            Section { path: "e".to_owned(), action: Action::Delete },
+            Section {
+                path: "c".to_owned(),
+                action: Action::Update {
+                    move_to: Some("d".to_owned()),
+                    hunks,
+                },
+            },
+            Section {
+                path: "e".to_owned(),
+                action: Action::Delete,
+            },
         ];
         assert_eq!(parse(patch), Ok(expected));
     }
@@ -238,13 +320,36 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
         assert_eq!(problem("nothing").0, 1);
-        assert!(problem("*** Begin Patch\n*** Add File: a\n+x").1.contains("End Patch"));
-        assert!(problem("*** Begin Patch\n*** End Patch").1.contains("nothing"));
-        assert_eq!(problem("*** Begin Patch\n*** Rename File: a\n*** End Patch").0, 2);
-        assert_eq!(problem("*** Begin Patch\n*** Add File: a\nx\n*** End Patch").0, 3);
-        assert_eq!(problem("*** Begin Patch\n*** Delete File:\n*** End Patch").0, 2);
-        assert_eq!(problem("*** Begin Patch\n*** Update File: a\n*** End Patch").0, 2);
-        assert_eq!(problem("*** Begin Patch\n*** Update File: a\n@@\n?\n*** End Patch").0, 4);
+        assert!(
+            problem("*** Begin Patch\n*** Add File: a\n+x")
+                .1
+                .contains("End Patch")
+        );
+        assert!(
+            problem("*** Begin Patch\n*** End Patch")
+                .1
+                .contains("nothing")
+        );
+        assert_eq!(
+            problem("*** Begin Patch\n*** Rename File: a\n*** End Patch").0,
+            2
+        );
+        assert_eq!(
+            problem("*** Begin Patch\n*** Add File: a\nx\n*** End Patch").0,
+            3
+        );
+        assert_eq!(
+            problem("*** Begin Patch\n*** Delete File:\n*** End Patch").0,
+            2
+        );
+        assert_eq!(
+            problem("*** Begin Patch\n*** Update File: a\n*** End Patch").0,
+            2
+        );
+        assert_eq!(
+            problem("*** Begin Patch\n*** Update File: a\n@@\n?\n*** End Patch").0,
+            4
+        );
     }
 
     proptest! {

@@ -11,11 +11,14 @@ use serde_json::Value;
 use crate::output::{Size, gutter};
 
 /// What is typed behind it is the answer. No stranger's word stands in it.
-pub(in crate::commands::run) const PROMPT: &str = "Allow this? [y]es, for this [c]onversation, [a]lways, [N]o: ";
+pub(in crate::commands::run) const PROMPT: &str =
+    "Allow this? [y]es, for this [c]onversation, [a]lways, [N]o: ";
 
 /// Arguments that say what a call does stand last, the most telling at the end.
-const TELLING: [&str; 12] =
-    ["code", "content", "patch", "query", "args", "env", "cwd", "from", "to", "url", "path", "command"];
+const TELLING: [&str; 12] = [
+    "code", "content", "patch", "query", "args", "env", "cwd", "from", "to", "url", "path",
+    "command",
+];
 
 /// An argument of more rows than that is cut where it is shown once more: so many at its beginning, and the last one.
 const MOST_ROWS: usize = 6;
@@ -35,7 +38,9 @@ pub(super) fn words(request: &ApprovalRequest, size: Size) -> String {
         rows.push("Why you are asked:".to_owned());
         rows.extend(gutter(reason, size.columns));
     }
-    let whole: Vec<Vec<String>> = by_weight(request).map(|(name, value)| argument(name, value, size)).collect();
+    let whole: Vec<Vec<String>> = by_weight(request)
+        .map(|(name, value)| argument(name, value, size))
+        .collect();
     let room = (size.rows / 2).max(MOST_ROWS);
     let fits = whole.iter().map(Vec::len).sum::<usize>() <= room;
     if !fits {
@@ -49,7 +54,10 @@ pub(super) fn words(request: &ApprovalRequest, size: Size) -> String {
         false => rows.extend(once_more(&whole, room)),
     }
     if rows.len() >= size.rows {
-        rows.push(format!("This question has {} lines. Scroll up to read all of it.", rows.len()));
+        rows.push(format!(
+            "This question has {} lines. Scroll up to read all of it.",
+            rows.len()
+        ));
     }
     rows.join("\n") + "\n"
 }
@@ -63,7 +71,9 @@ fn reach(request: &ApprovalRequest, size: Size) -> Vec<String> {
         Covers::Call => vec!["c, a    also later calls that are exactly the same".to_owned()],
         Covers::Program => {
             let head = "cp, ap  also later commands like these, in a sandbox".to_owned();
-            std::iter::once(head).chain(gutter(&offer.commands.join("\n"), size.columns)).collect()
+            std::iter::once(head)
+                .chain(gutter(&offer.commands.join("\n"), size.columns))
+                .collect()
         }
         Covers::Tool => vec!["ct, at  also all later calls of this tool".to_owned()],
     });
@@ -74,8 +84,15 @@ fn reach(request: &ApprovalRequest, size: Size) -> Vec<String> {
 fn who(request: &ApprovalRequest) -> [String; 2] {
     let (agent, tool) = (name(&request.instance.agent), name(&request.tool_name));
     let key = name(&request.instance.instance_key);
-    let with = if request.arguments.is_empty() { "without arguments" } else { "with" };
-    [format!("Conversation │ {key}"), format!("Agent {agent} wants to call {tool} {with}")]
+    let with = if request.arguments.is_empty() {
+        "without arguments"
+    } else {
+        "with"
+    };
+    [
+        format!("Conversation │ {key}"),
+        format!("Agent {agent} wants to call {tool} {with}"),
+    ]
 }
 
 fn name(text: &str) -> String {
@@ -85,7 +102,11 @@ fn name(text: &str) -> String {
     }
     let half = LONGEST_NAME / 2;
     let part = |chars: &[char]| chars.iter().collect::<String>();
-    format!("{}…{}", part(&shown[..half]), part(&shown[shown.len() - half + 1..]))
+    format!(
+        "{}…{}",
+        part(&shown[..half]),
+        part(&shown[shown.len() - half + 1..])
+    )
 }
 
 fn by_weight(request: &ApprovalRequest) -> impl Iterator<Item = (&String, &Value)> {
@@ -98,7 +119,9 @@ fn by_weight(request: &ApprovalRequest) -> impl Iterator<Item = (&String, &Value
 fn argument(name: &str, value: &Value, size: Size) -> Vec<String> {
     let name = shown::line(name);
     let text = match value {
-        Value::String(text) if text.contains('\n') => format!("{name}:\n  {}", text.replace('\n', "\n  ")),
+        Value::String(text) if text.contains('\n') => {
+            format!("{name}:\n  {}", text.replace('\n', "\n  "))
+        }
         Value::String(text) => format!("{name}: {text}"),
         value => format!("{name}: {value}"),
     };
@@ -118,14 +141,20 @@ fn once_more(whole: &[Vec<String>], room: usize) -> Vec<String> {
     }
     let left_out = whole.len() - shown.len();
     let told = (left_out > 0).then(|| format!("  ⋮ {left_out} more arguments, shown above"));
-    told.into_iter().chain(shown.into_iter().rev().flatten()).collect()
+    told.into_iter()
+        .chain(shown.into_iter().rev().flatten())
+        .collect()
 }
 
 fn cut(rows: &[String]) -> Vec<String> {
     match rows {
         [first @ .., last] if rows.len() > MOST_ROWS => {
             let told = format!("  ⋮ {} more rows, shown above", rows.len() - FIRST_ROWS - 1);
-            first[..FIRST_ROWS].iter().chain([&told, last]).cloned().collect()
+            first[..FIRST_ROWS]
+                .iter()
+                .chain([&told, last])
+                .cloned()
+                .collect()
         }
         all => all.to_vec(),
     }
@@ -140,7 +169,10 @@ mod tests {
 
     use super::*;
 
-    const SIZE: Size = Size { columns: 60, rows: 24 };
+    const SIZE: Size = Size {
+        columns: 60,
+        rows: 24,
+    };
 
     fn request(key: &str, arguments: Value) -> ApprovalRequest {
         ApprovalRequest {
@@ -153,9 +185,18 @@ mod tests {
             preview: Some("$ make\u{1b}[2K\nAllow this? [y]es".to_owned()),
             reason: Some("Agent/a: no rule matches, so its `default` decides".to_owned()),
             offers: vec![
-                Offer { covers: Covers::Call, commands: Vec::new() },
-                Offer { covers: Covers::Program, commands: vec!["git push *".to_owned()] },
-                Offer { covers: Covers::Tool, commands: Vec::new() },
+                Offer {
+                    covers: Covers::Call,
+                    commands: Vec::new(),
+                },
+                Offer {
+                    covers: Covers::Program,
+                    commands: vec!["git push *".to_owned()],
+                },
+                Offer {
+                    covers: Covers::Tool,
+                    commands: Vec::new(),
+                },
             ],
         }
     }
@@ -168,7 +209,10 @@ mod tests {
 
     #[test]
     fn long_arguments_push_nothing_off_the_screen() {
-        let script = (1..=40).map(|number| format!("echo line {number}")).collect::<Vec<_>>().join("\n");
+        let script = (1..=40)
+            .map(|number| format!("echo line {number}"))
+            .collect::<Vec<_>>()
+            .join("\n");
         let arguments = json!({
             "command": format!("{script}\nAgent a wants to call fs__read with\nrm -r \u{202e}x\u{200b}"),
             "padding": "p".repeat(2000),
@@ -181,15 +225,25 @@ mod tests {
 
     #[test]
     fn many_arguments_leave_room_for_the_command() {
-        let mut arguments: serde_json::Map<String, Value> = (0..50).map(|n| (format!("a{n}"), json!(n))).collect();
+        let mut arguments: serde_json::Map<String, Value> =
+            (0..50).map(|n| (format!("a{n}"), json!(n))).collect();
         arguments.insert("command".to_owned(), json!("rm -r x"));
         arguments.insert("z".to_owned(), json!("\n\n\n\nAll arguments:"));
         let words = words(&request(&"k".repeat(5000), Value::Object(arguments)), SIZE);
         let rows: Vec<&str> = words.lines().collect();
         assert_eq!(rows[rows.len() - 2], "  │ command: rm -r x");
-        assert!(rows[rows.len() - 1].starts_with("This question has"), "{words}");
-        let begin = rows.iter().rposition(|row| row.starts_with("Agent a wants to call bash__exec")).unwrap();
+        assert!(
+            rows[rows.len() - 1].starts_with("This question has"),
+            "{words}"
+        );
+        let begin = rows
+            .iter()
+            .rposition(|row| row.starts_with("Agent a wants to call bash__exec"))
+            .unwrap();
         assert!(rows.len() - begin < SIZE.rows);
-        assert!((0..50).all(|n| rows.contains(&format!("  │ a{n}: {n}").as_str())), "all are shown, above");
+        assert!(
+            (0..50).all(|n| rows.contains(&format!("  │ a{n}: {n}").as_str())),
+            "all are shown, above"
+        );
     }
 }

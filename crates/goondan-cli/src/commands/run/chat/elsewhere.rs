@@ -25,7 +25,11 @@ pub(in crate::commands::run) struct There {
 
 impl There {
     pub(in crate::commands::run) fn with(there: Elsewhere) -> Self {
-        There { there, turn: None, stopped_by: None }
+        There {
+            there,
+            turn: None,
+            stopped_by: None,
+        }
     }
 
     fn over(&mut self, result: Result<TurnResult, CliError>) -> News {
@@ -100,7 +104,9 @@ impl Partner for There {
     }
 
     async fn cancel(&mut self, _: &InstanceId) -> Result<bool, CliError> {
-        let Some((_, Some(state))) = &self.turn else { return Ok(false) };
+        let Some((_, Some(state))) = &self.turn else {
+            return Ok(false);
+        };
         self.there.cancel(state).await?;
         Ok(true)
     }
@@ -133,6 +139,8 @@ impl Partner for There {
     }
 
     async fn leave(self) -> Result<(), CliError> {
-        self.stopped_by.map_or(Ok(()), |signal| Err(CliError::stopped(signal.exit(), "Interrupted.")))
+        self.stopped_by.map_or(Ok(()), |signal| {
+            Err(CliError::stopped(signal.exit(), "Interrupted."))
+        })
     }
 }

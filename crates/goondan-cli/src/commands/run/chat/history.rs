@@ -34,8 +34,14 @@ impl History {
 
     fn in_file(file: Option<PathBuf>) -> Self {
         // The first chat has no history, and a damaged one is no reason not to chat.
-        let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-        let lines = text.strip_prefix(HEAD).map(|lines| lines.lines().map(unescaped).collect()).unwrap_or_default();
+        let text = file
+            .as_ref()
+            .and_then(|file| std::fs::read_to_string(file).ok())
+            .unwrap_or_default();
+        let lines = text
+            .strip_prefix(HEAD)
+            .map(|lines| lines.lines().map(unescaped).collect())
+            .unwrap_or_default();
         History { file, lines }
     }
 
@@ -52,7 +58,10 @@ impl History {
         self.lines.push(line.to_owned());
         if let Some(file) = &self.file {
             // No editor does it: it would set the umask of the whole process for that.
-            let _ = private::write(file, content(&self.lines, crate::app::redactor()).as_bytes());
+            let _ = private::write(
+                file,
+                content(&self.lines, crate::app::redactor()).as_bytes(),
+            );
         }
     }
 }
@@ -63,15 +72,19 @@ fn content(lines: &[String], redactor: &Redactor) -> String {
         bytes += line.len();
         bytes <= MOST_BYTES
     });
-    let mut harmless: Vec<String> =
-        latest.filter(|line| redactor.text(line) == line.as_str()).map(|line| escaped(line) + "\n").collect();
+    let mut harmless: Vec<String> = latest
+        .filter(|line| redactor.text(line) == line.as_str())
+        .map(|line| escaped(line) + "\n")
+        .collect();
     harmless.push(HEAD.to_owned());
     harmless.reverse();
     harmless.concat()
 }
 
 fn escaped(line: &str) -> String {
-    line.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
+    line.replace('\\', "\\\\")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r")
 }
 
 fn unescaped(line: &str) -> String {
@@ -101,7 +114,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let redactor = Redactor::new();
         redactor.learn([Secret::new("hunter2-hunter2")]);
-        let lines = ["one", "my key is hunter2-hunter2", "a\\nb\nc", "aHVudGVyMi1odW50ZXIy"].map(str::to_owned);
+        let lines = [
+            "one",
+            "my key is hunter2-hunter2",
+            "a\\nb\nc",
+            "aHVudGVyMi1odW50ZXIy",
+        ]
+        .map(str::to_owned);
         let file = dir.path().join(FILE);
         private::write(&file, content(&lines, &redactor).as_bytes()).unwrap();
         let history = History::in_file(Some(file));
@@ -113,7 +132,13 @@ mod tests {
         let mut history = History::in_file(None);
         (0..MOST + 5).for_each(|number| history.remember(&number.to_string()));
         let kept = content(&history.lines, &Redactor::new());
-        assert_eq!((kept.lines().count(), kept.lines().nth(1)), (MOST + 1, Some("5")));
-        assert_eq!(content(&["x".repeat(MOST_BYTES), "y".to_owned()], &Redactor::new()), "#V2\ny\n");
+        assert_eq!(
+            (kept.lines().count(), kept.lines().nth(1)),
+            (MOST + 1, Some("5"))
+        );
+        assert_eq!(
+            content(&["x".repeat(MOST_BYTES), "y".to_owned()], &Redactor::new()),
+            "#V2\ny\n"
+        );
     }
 }

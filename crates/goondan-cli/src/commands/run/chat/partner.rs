@@ -81,7 +81,12 @@ pub(in crate::commands::run) struct Here {
 
 impl Here {
     pub(in crate::commands::run) fn with(session: Session) -> Self {
-        Here { session, told: VecDeque::new(), event_id: String::new(), turn: None }
+        Here {
+            session,
+            told: VecDeque::new(),
+            event_id: String::new(),
+            turn: None,
+        }
     }
 }
 
@@ -131,7 +136,11 @@ impl Partner for Here {
             result = over => result,
         };
         self.turn = None;
-        Ok(News::Ended(result.map(Box::new).ok_or_else(|| self.session.ended_early())))
+        Ok(News::Ended(
+            result
+                .map(Box::new)
+                .ok_or_else(|| self.session.ended_early()),
+        ))
     }
 
     async fn send(&mut self, input: Input) -> Result<(), CliError> {
@@ -169,7 +178,11 @@ impl Partner for Here {
     }
 
     async fn say(&mut self, input: Input, view: &mut View) -> Result<TurnResult, CliError> {
-        Ok(self.session.follow(input, view, OnInterrupt::CancelTurn).await?.result)
+        Ok(self
+            .session
+            .follow(input, view, OnInterrupt::CancelTurn)
+            .await?
+            .result)
     }
 
     fn stop(&mut self, signal: Signal) -> Result<(), CliError> {

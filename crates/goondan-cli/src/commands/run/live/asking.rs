@@ -24,7 +24,12 @@ impl Asking {
     pub(super) fn put(question: Question, size: Size) -> Result<Self, CliError> {
         let standing = screen::question();
         standing.write(&question.words(size))?;
-        Ok(Asking { question, standing, answer: Editor::default(), is_unclear: false })
+        Ok(Asking {
+            question,
+            standing,
+            answer: Editor::default(),
+            is_unclear: false,
+        })
     }
 
     /// Waits until nobody waits for the answer any more, and says why.
@@ -82,6 +87,9 @@ impl Asking {
         }
         let cursor = (shown.len(), prompt.len() + at);
         shown.push(format!("{prompt}{}", rows[row]));
-        Bottom { rows: shown, cursor }
+        Bottom {
+            rows: shown,
+            cursor,
+        }
     }
 }

@@ -17,8 +17,10 @@ pub(super) const HELP: &str = "\
 Enter sends, also while a turn runs: the input waits for its end. Alt-Enter begins a new line. Tab completes.
 Ctrl-C cancels the turn, then clears the line, then leaves. Ctrl-D leaves. Ctrl-Z stops the chat until `fg`.";
 
-const NAMES: [&str; 11] =
-    ["/agent", "/agents", "/cancel", "/clear", "/exit", "/export", "/help", "/key", "/quit", "/reload", "/usage"];
+const NAMES: [&str; 11] = [
+    "/agent", "/agents", "/cancel", "/clear", "/exit", "/export", "/help", "/key", "/quit",
+    "/reload", "/usage",
+];
 
 /// What a line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +37,9 @@ pub(super) enum Command<'l> {
 
 pub(super) fn read(line: &str) -> Command<'_> {
     let trimmed = line.trim();
-    let (command, argument) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+    let (command, argument) = trimmed
+        .split_once(char::is_whitespace)
+        .unwrap_or((trimmed, ""));
     let argument = argument.trim();
     match (command, argument) {
         ("/agents", "") => Command::Agents,
@@ -60,22 +64,39 @@ pub(super) struct Completion {
 /// Completes commands, and behind `/agent` the names of agents.
 pub(super) fn complete(before: &str, agents: &[String]) -> Completion {
     let (begun, names): (&str, Vec<&str>) = match before.strip_prefix("/agent ") {
-        Some(begun) => (begun.trim_start(), agents.iter().map(String::as_str).collect()),
-        None if before.starts_with('/') && !before.contains(char::is_whitespace) => (before, NAMES.to_vec()),
+        Some(begun) => (
+            begun.trim_start(),
+            agents.iter().map(String::as_str).collect(),
+        ),
+        None if before.starts_with('/') && !before.contains(char::is_whitespace) => {
+            (before, NAMES.to_vec())
+        }
         None => return Completion::default(),
     };
-    let fitting: Vec<&str> = names.into_iter().filter(|name| name.starts_with(begun)).collect();
+    let fitting: Vec<&str> = names
+        .into_iter()
+        .filter(|name| name.starts_with(begun))
+        .collect();
     match fitting.as_slice() {
         [] => Completion::default(),
-        [only] => Completion { more: format!("{} ", &only[begun.len()..]), candidates: Vec::new() },
+        [only] => Completion {
+            more: format!("{} ", &only[begun.len()..]),
+            candidates: Vec::new(),
+        },
         [first, ..] => {
             let common = |other: &&str| {
-                let same = first.char_indices().zip(other.chars()).take_while(|((_, one), two)| one == two);
+                let same = first
+                    .char_indices()
+                    .zip(other.chars())
+                    .take_while(|((_, one), two)| one == two);
                 same.last().map_or(0, |((at, one), _)| at + one.len_utf8())
             };
             let length = fitting.iter().map(common).min().unwrap_or(0);
             let candidates = fitting.iter().map(|name| (*name).to_owned()).collect();
-            Completion { more: first[begun.len()..length].to_owned(), candidates }
+            Completion {
+                more: first[begun.len()..length].to_owned(),
+                candidates,
+            }
         }
     }
 }
@@ -91,9 +112,18 @@ mod tests {
         assert_eq!(read("/agent x"), Command::Plain(Typed::Agent("x")));
         assert_eq!(read("hi\nthere"), Command::Plain(Typed::Say("hi\nthere")));
         assert_eq!(read("/usages"), Command::Plain(Typed::Unknown("/usages")));
-        let named =
-            |line: &str| line.starts_with('/').then(|| line.split_whitespace().next()).flatten().map(str::to_owned);
-        assert!(HELP.lines().filter_map(named).all(|name| NAMES.contains(&&*name)), "what help lists is completed");
+        let named = |line: &str| {
+            line.starts_with('/')
+                .then(|| line.split_whitespace().next())
+                .flatten()
+                .map(str::to_owned)
+        };
+        assert!(
+            HELP.lines()
+                .filter_map(named)
+                .all(|name| NAMES.contains(&&*name)),
+            "what help lists is completed"
+        );
     }
 
     #[test]

@@ -23,7 +23,10 @@ pub(super) struct Editor {
 impl Editor {
     /// With inputs of earlier chats.
     pub(super) fn with(earlier: Vec<String>) -> Self {
-        Editor { earlier, ..Editor::default() }
+        Editor {
+            earlier,
+            ..Editor::default()
+        }
     }
 
     #[cfg(test)]
@@ -77,7 +80,9 @@ impl Editor {
             Key::Delete => self.remove(self.at, self.right()),
             Key::DeleteWord => self.kill(self.word_left(), self.at),
             Key::DeleteNextWord => self.kill(self.at, self.word_right()),
-            Key::KillToStart => self.kill(or_next(self.line_start(), self.at, self.left()), self.at),
+            Key::KillToStart => {
+                self.kill(or_next(self.line_start(), self.at, self.left()), self.at)
+            }
             Key::KillToEnd => self.kill(self.at, or_next(self.line_end(), self.at, self.right())),
             Key::Yank => self.insert(&self.killed.clone()),
             Key::Left => self.at = self.left(),
@@ -105,15 +110,26 @@ impl Editor {
     }
 
     fn left(&self) -> usize {
-        self.at - self.before().graphemes(true).next_back().map_or(0, str::len)
+        self.at
+            - self
+                .before()
+                .graphemes(true)
+                .next_back()
+                .map_or(0, str::len)
     }
 
     fn right(&self) -> usize {
-        self.at + self.text[self.at..].graphemes(true).next().map_or(0, str::len)
+        self.at
+            + self.text[self.at..]
+                .graphemes(true)
+                .next()
+                .map_or(0, str::len)
     }
 
     fn word_left(&self) -> usize {
-        let before = self.before().trim_end_matches(|c: char| !c.is_alphanumeric());
+        let before = self
+            .before()
+            .trim_end_matches(|c: char| !c.is_alphanumeric());
         before.trim_end_matches(char::is_alphanumeric).len()
     }
 
@@ -127,7 +143,9 @@ impl Editor {
     }
 
     fn line_end(&self) -> usize {
-        self.text[self.at..].find('\n').map_or(self.text.len(), |at| self.at + at)
+        self.text[self.at..]
+            .find('\n')
+            .map_or(self.text.len(), |at| self.at + at)
     }
 
     /// To the line above; from the first one to the input before.
@@ -138,7 +156,12 @@ impl Editor {
                 let start = self.text[..end].rfind('\n').map_or(0, |at| at + 1);
                 self.at = start + within(&self.text[start..end], column);
             }
-            None => self.show(self.shown.as_ref().map_or(self.earlier.len(), |(index, _)| *index).checked_sub(1)),
+            None => self.show(
+                self.shown
+                    .as_ref()
+                    .map_or(self.earlier.len(), |(index, _)| *index)
+                    .checked_sub(1),
+            ),
         }
     }
 
@@ -161,7 +184,10 @@ impl Editor {
     /// Shows an earlier input; behind the latest stands what was typed before.
     fn show(&mut self, index: Option<usize>) {
         let Some(index) = index else { return };
-        let typed = self.shown.take().map_or_else(|| self.text.clone(), |(_, typed)| typed);
+        let typed = self
+            .shown
+            .take()
+            .map_or_else(|| self.text.clone(), |(_, typed)| typed);
         match self.earlier.get(index).cloned() {
             Some(text) => {
                 self.set(&text);
@@ -186,7 +212,11 @@ impl Editor {
                 escaper = Escaper::new(Kept::Writing);
                 continue;
             }
-            let shown = if letter == "\t" { "    ".into() } else { escaper.escape(letter) };
+            let shown = if letter == "\t" {
+                "    ".into()
+            } else {
+                escaper.escape(letter)
+            };
             // An escape may be broken as any other text.
             for (index, part) in shown.graphemes(true).enumerate() {
                 let wide = width(part);
@@ -198,7 +228,9 @@ impl Editor {
                     }
                 }
                 used += wide;
-                rows.last_mut().into_iter().for_each(|row| row.push_str(part));
+                rows.last_mut()
+                    .into_iter()
+                    .for_each(|row| row.push_str(part));
             }
         }
         if self.at == self.text.len() {
@@ -244,31 +276,76 @@ mod tests {
     }
 
     fn text(text: &str) -> Vec<Key> {
-        text.chars().map(|c| if c == '\n' { Key::NewLine } else { Key::Char(c) }).collect()
+        text.chars()
+            .map(|c| {
+                if c == '\n' {
+                    Key::NewLine
+                } else {
+                    Key::Char(c)
+                }
+            })
+            .collect()
     }
 
     /// The text with a bar where the cursor is.
     fn after(begin: &str, keys: &[Key]) -> String {
         let mut editor = typed(&text(begin));
         keys.iter().for_each(|key| editor.press(key));
-        format!("{}|{}", editor.before(), &editor.text()[editor.before().len()..])
+        format!(
+            "{}|{}",
+            editor.before(),
+            &editor.text()[editor.before().len()..]
+        )
     }
 
     #[test]
     fn keys_move_and_delete_whole_letters() {
-        assert_eq!(after("a👨\u{200d}👩\u{200d}👧e\u{301}", &[Key::Backspace, Key::Left]), "a|👨\u{200d}👩\u{200d}👧");
-        assert_eq!(after("one two, three", &[Key::WordLeft, Key::WordLeft]), "one |two, three");
-        assert_eq!(after("one two  ", &[Key::DeleteWord, Key::Char('x')]), "one x|");
         assert_eq!(
-            after("one two", &[Key::Home, Key::WordRight, Key::KillToEnd, Key::Yank, Key::Yank]),
+            after(
+                "a👨\u{200d}👩\u{200d}👧e\u{301}",
+                &[Key::Backspace, Key::Left]
+            ),
+            "a|👨\u{200d}👩\u{200d}👧"
+        );
+        assert_eq!(
+            after("one two, three", &[Key::WordLeft, Key::WordLeft]),
+            "one |two, three"
+        );
+        assert_eq!(
+            after("one two  ", &[Key::DeleteWord, Key::Char('x')]),
+            "one x|"
+        );
+        assert_eq!(
+            after(
+                "one two",
+                &[
+                    Key::Home,
+                    Key::WordRight,
+                    Key::KillToEnd,
+                    Key::Yank,
+                    Key::Yank
+                ]
+            ),
             "one two two|"
         );
         assert_eq!(after("one\ntwo", &[Key::KillToStart]), "one\n|");
-        assert_eq!(after("one\ntwo", &[Key::KillToStart, Key::KillToStart]), "one|");
+        assert_eq!(
+            after("one\ntwo", &[Key::KillToStart, Key::KillToStart]),
+            "one|"
+        );
         assert_eq!(after("one\ntwo", &[Key::Up, Key::KillToEnd]), "one|two");
-        assert_eq!(after("ab", &[Key::Home, Key::Delete, Key::Right, Key::Right, Key::Delete]), "b|");
+        assert_eq!(
+            after(
+                "ab",
+                &[Key::Home, Key::Delete, Key::Right, Key::Right, Key::Delete]
+            ),
+            "b|"
+        );
         assert_eq!(after("日本語\nabcd", &[Key::Up]), "日本|語\nabcd");
-        assert_eq!(after("abcdef\nx\nabcd", &[Key::Up, Key::Up, Key::Down]), "abcdef\nx|\nabcd");
+        assert_eq!(
+            after("abcdef\nx\nabcd", &[Key::Up, Key::Up, Key::Down]),
+            "abcdef\nx|\nabcd"
+        );
     }
 
     #[test]
@@ -287,19 +364,36 @@ mod tests {
     fn rows_are_no_wider_than_there_is_room_and_the_cursor_is_where_it_is() {
         let editor = typed(&text("日本語ab\n\u{202e}"));
         let (rows, cursor) = editor.rows(4);
-        assert_eq!((rows, cursor), (["日本", "語ab", "\\u{2", "02e}", ""].map(str::to_owned).to_vec(), (4, 0)));
-        assert_eq!(typed(&text("abcd")).rows(4), (vec!["abcd".to_owned(), String::new()], (1, 0)));
+        assert_eq!(
+            (rows, cursor),
+            (
+                ["日本", "語ab", "\\u{2", "02e}", ""]
+                    .map(str::to_owned)
+                    .to_vec(),
+                (4, 0)
+            )
+        );
+        assert_eq!(
+            typed(&text("abcd")).rows(4),
+            (vec!["abcd".to_owned(), String::new()], (1, 0))
+        );
         let editor = typed(&[text("abcde"), vec![Key::Left]].concat());
         assert_eq!(editor.rows(4).1, (1, 0));
         // What takes no room stands before a letter for which there is too little.
-        assert_eq!(typed(&text("\u{1cf00}ㄱ ")).rows(1).0, ["\u{1cf00}ㄱ", " ", ""]);
+        assert_eq!(
+            typed(&text("\u{1cf00}ㄱ ")).rows(1).0,
+            ["\u{1cf00}ㄱ", " ", ""]
+        );
     }
 
     #[test]
     fn what_is_pasted_stays_one_input() {
         let pasted: String = (1..=200).map(|number| format!("line {number}\r")).collect();
         let editor = typed(&[Key::Paste(pasted)]);
-        assert_eq!((editor.text().lines().count(), editor.rows(80).0.len()), (200, 201));
+        assert_eq!(
+            (editor.text().lines().count(), editor.rows(80).0.len()),
+            (200, 201)
+        );
     }
 
     fn any_key() -> impl Strategy<Value = Key> {

@@ -21,39 +21,74 @@ pub(super) async fn write(
     file: Option<&str>,
 ) -> Result<PathBuf, CliError> {
     let path = file.map_or_else(|| PathBuf::from(name(&id)), PathBuf::from);
-    tokio::task::spawn_blocking(move || write_file(workspace, &root, &id, path)).await.map_err(std::io::Error::other)?
+    tokio::task::spawn_blocking(move || write_file(workspace, &root, &id, path))
+        .await
+        .map_err(std::io::Error::other)?
 }
 
 /// A name without what means something in paths.
 fn name(id: &InstanceId) -> String {
-    let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
-    format!("{}.jsonl", id.to_string().chars().take(80).map(plain).collect::<String>())
+    let plain = |c: char| {
+        if c.is_alphanumeric() || matches!(c, '-' | '_') {
+            c
+        } else {
+            '-'
+        }
+    };
+    format!(
+        "{}.jsonl",
+        id.to_string()
+            .chars()
+            .take(80)
+            .map(plain)
+            .collect::<String>()
+    )
 }
 
-fn write_file(dir: PathBuf, root: &Path, id: &InstanceId, path: PathBuf) -> Result<PathBuf, CliError> {
+fn write_file(
+    dir: PathBuf,
+    root: &Path,
+    id: &InstanceId,
+    path: PathBuf,
+) -> Result<PathBuf, CliError> {
     let failed = |error: std::io::Error| {
         CliError::failure(
             Code::INTERNAL_ERROR,
-            format!("The conversation can't be written to {}: {error}.", path.display(), error = reason(&error)),
+            format!(
+                "The conversation can't be written to {}: {error}.",
+                path.display(),
+                error = reason(&error)
+            ),
         )
     };
-    let environment =
-        goondan::environment(root, None).map_err(|diagnostic| CliError::configuration(diagnostic.message))?;
+    let environment = goondan::environment(root, None)
+        .map_err(|diagnostic| CliError::configuration(diagnostic.message))?;
     let mask = Mask::of_environment(&environment);
-    let workspace = Workspace { id: String::new(), dir };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let workspace = Workspace {
+        id: String::new(),
+        dir,
+    };
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     let mut writer = BufWriter::new(file.as_file_mut() as &mut File);
-    let is_there = workspace.export(id, &mask, &mut writer).and_then(|is_there| writer.flush().map(|()| is_there));
+    let is_there = workspace
+        .export(id, &mask, &mut writer)
+        .and_then(|is_there| writer.flush().map(|()| is_there));
     drop(writer);
     if !is_there.map_err(failed)? {
         return Err(CliError::failure(
             Code::INSTANCE_NOT_FOUND,
             format!("Nothing was said in the conversation {id} yet."),
         )
-        .suggest("Send an input first. Where a database keeps conversations, use `gdn instance export`."));
+        .suggest(
+            "Send an input first. Where a database keeps conversations, use `gdn instance export`.",
+        ));
     }
     // What is there already is somebody's.
-    file.persist_noclobber(&path).map_err(|error| failed(error.error))?;
+    file.persist_noclobber(&path)
+        .map_err(|error| failed(error.error))?;
     Ok(path)
 }

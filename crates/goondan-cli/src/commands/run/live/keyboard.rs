@@ -36,18 +36,30 @@ impl Keyboard {
     pub(super) fn open() -> std::io::Result<Self> {
         let (sender, keys) = unbounded_channel();
         let (stopped, stop) = pipe()?;
-        let desk = Arc::new(Mutex::new(Desk { decoder: Decoder::default(), age: 0 }));
+        let desk = Arc::new(Mutex::new(Desk {
+            decoder: Decoder::default(),
+            age: 0,
+        }));
         let beside = Arc::clone(&desk);
-        let reader = std::thread::Builder::new().name("keyboard".to_owned()).spawn(move || {
-            read_on(&beside, &stopped, &sender);
-        })?;
-        Ok(Keyboard { keys, desk, stop: Some(stop), reader: Some(reader) })
+        let reader = std::thread::Builder::new()
+            .name("keyboard".to_owned())
+            .spawn(move || {
+                read_on(&beside, &stopped, &sender);
+            })?;
+        Ok(Keyboard {
+            keys,
+            desk,
+            stop: Some(stop),
+            reader: Some(reader),
+        })
     }
 
     /// Waits for the next key.
     pub(super) async fn next(&mut self) -> Key {
         loop {
-            let Some((age, key)) = self.keys.recv().await else { return Key::Gone };
+            let Some((age, key)) = self.keys.recv().await else {
+                return Key::Gone;
+            };
             if age == self.desk().age {
                 return key;
             }
@@ -81,8 +93,14 @@ impl Drop for Keyboard {
 fn read_on(desk: &Mutex<Desk>, stopped: &PipeReader, sender: &UnboundedSender<(u64, Key)>) {
     let lock = || desk.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        let wait = if lock().decoder.may_be_escape() { PollTimeout::from(ESCAPE_MS) } else { PollTimeout::NONE };
-        let Some(ready) = wait_for(stopped, wait) else { return };
+        let wait = if lock().decoder.may_be_escape() {
+            PollTimeout::from(ESCAPE_MS)
+        } else {
+            PollTimeout::NONE
+        };
+        let Some(ready) = wait_for(stopped, wait) else {
+            return;
+        };
         let mut desk = lock();
         let keys = match ready {
             Ready::Nothing => desk.decoder.escape().into_iter().collect(),
@@ -111,8 +129,10 @@ enum Ready {
 fn wait_for(stopped: &PipeReader, timeout: PollTimeout) -> Option<Ready> {
     let stdin = stdin();
     loop {
-        let mut waited =
-            [PollFd::new(stopped.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        let mut waited = [
+            PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+            PollFd::new(stdin.as_fd(), PollFlags::POLLIN),
+        ];
         match poll(&mut waited, timeout) {
             Err(Errno::EINTR) => continue,
             Err(_) => return None,

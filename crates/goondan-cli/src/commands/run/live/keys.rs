@@ -119,7 +119,10 @@ impl Decoder {
     /// Moves what was pasted out of the bytes; the text, where its end has come.
     fn paste(&mut self) -> Option<String> {
         let pasted = self.pasted.as_mut()?;
-        let end = self.bytes.windows(PASTE_ENDS.len()).position(|bytes| bytes == PASTE_ENDS);
+        let end = self
+            .bytes
+            .windows(PASTE_ENDS.len())
+            .position(|bytes| bytes == PASTE_ENDS);
         // The end may have come in part.
         let until = end.unwrap_or(self.bytes.len().saturating_sub(PASTE_ENDS.len() - 1));
         pasted.extend(self.bytes.drain(..until));
@@ -149,7 +152,11 @@ fn sequence(rest: &[u8]) -> Begin {
         return Begin::Paste(2 + PASTE_BEGINS.len());
     }
     let Some(end) = rest.iter().position(|byte| !matches!(byte, 0x20..=0x3f)) else {
-        return if rest.len() > LONGEST { Begin::Key(2 + rest.len(), None) } else { Begin::Unfinished };
+        return if rest.len() > LONGEST {
+            Begin::Key(2 + rest.len(), None)
+        } else {
+            Begin::Unfinished
+        };
     };
     let last = rest[end];
     if !matches!(last, 0x40..=0x7e) {
@@ -158,11 +165,17 @@ fn sequence(rest: &[u8]) -> Begin {
     }
     let parameters = String::from_utf8_lossy(&rest[..end]).into_owned();
     let numbers: Vec<&str> = parameters.split(';').collect();
-    let is_changed = numbers.get(1).is_some_and(|modifier| !matches!(*modifier, "" | "1"));
+    let is_changed = numbers
+        .get(1)
+        .is_some_and(|modifier| !matches!(*modifier, "" | "1"));
     let key = match (last, numbers.as_slice()) {
         (b'~', ["1" | "7", ..]) => Some(Key::Home),
         (b'~', ["4" | "8", ..]) => Some(Key::End),
-        (b'~', ["3", ..]) => Some(if is_changed { Key::DeleteNextWord } else { Key::Delete }),
+        (b'~', ["3", ..]) => Some(if is_changed {
+            Key::DeleteNextWord
+        } else {
+            Key::Delete
+        }),
         (b'~', ["27", _, "13"]) | (b'u', ["13", ..]) => Some(Key::NewLine),
         (b'Z', _) => Some(Key::BackTab),
         _ => named(last, is_changed),
@@ -250,10 +263,20 @@ mod tests {
 
     #[test]
     fn letters_of_all_scripts_and_keys() {
-        assert_eq!(keys("aä日🙂".as_bytes()), "aä日🙂".chars().map(Key::Char).collect::<Vec<_>>());
+        assert_eq!(
+            keys("aä日🙂".as_bytes()),
+            "aä日🙂".chars().map(Key::Char).collect::<Vec<_>>()
+        );
         assert_eq!(
             keys(b"\x1b[A\x1bOB\x1b[1;5C\x1bb\x1b[3~\x1b[H"),
-            [Key::Up, Key::Down, Key::WordRight, Key::WordLeft, Key::Delete, Key::Home]
+            [
+                Key::Up,
+                Key::Down,
+                Key::WordRight,
+                Key::WordLeft,
+                Key::Delete,
+                Key::Home
+            ]
         );
         assert_eq!(
             keys(b"\x01\x03\x04\x1a\r\n\x1b\r\x7f\x17"),
@@ -274,7 +297,14 @@ mod tests {
     #[test]
     fn what_is_pasted_is_one_thing_whatever_it_holds() {
         let pasted = keys(b"x\x1b[200~one\rtwo\x1b[A\x03\x1b[201~y");
-        assert_eq!(pasted, [Key::Char('x'), Key::Paste("one\rtwo\u{1b}[A\u{3}".to_owned()), Key::Char('y')]);
+        assert_eq!(
+            pasted,
+            [
+                Key::Char('x'),
+                Key::Paste("one\rtwo\u{1b}[A\u{3}".to_owned()),
+                Key::Char('y')
+            ]
+        );
     }
 
     #[test]

@@ -51,7 +51,8 @@ impl<P: Partner> Chat<P> {
             Key::Enter => return self.enter().await,
             Key::Leave if self.editor.is_empty() => {
                 if self.turn.is_some() && again != Some(Key::Leave) {
-                    self.notice = Some("A turn runs. Press Ctrl-D again to cancel it and leave.".to_owned());
+                    self.notice =
+                        Some("A turn runs. Press Ctrl-D again to cancel it and leave.".to_owned());
                     self.leaves_again = Some(Key::Leave);
                     return Ok(Next::GoOn);
                 }
@@ -137,11 +138,16 @@ impl<P: Partner> Chat<P> {
             Command::Cancel => self.cancel().await?,
             Command::Clear => self.begin_anew(),
             Command::Reload if self.partner.reload() => {}
-            Command::Reload => {
-                self.pane.tell("Another process runs the swarm. `gdn reload` has it reload the project.")
-            }
+            Command::Reload => self
+                .pane
+                .tell("Another process runs the swarm. `gdn reload` has it reload the project."),
             Command::Usage => match self.pane.used().words() {
-                Some(_) => self.pane.used().lines().iter().for_each(|line| self.pane.tell(line)),
+                Some(_) => self
+                    .pane
+                    .used()
+                    .lines()
+                    .iter()
+                    .for_each(|line| self.pane.tell(line)),
                 None => self.pane.tell("No model has said yet what it took."),
             },
             Command::Export(file) => self.export(file).await?,
@@ -156,14 +162,26 @@ impl<P: Partner> Chat<P> {
             Typed::Help => self.pane.tell(commands::HELP),
             Typed::Quit => return self.leave().await,
             Typed::Agent(name) if !self.partner.agents().iter().any(|agent| agent == name) => {
-                self.pane.tell(&format!("There is no agent {}; /agents lists them.", shown::line(name)));
+                self.pane.tell(&format!(
+                    "There is no agent {}; /agents lists them.",
+                    shown::line(name)
+                ));
             }
             Typed::Agent(name) => self.target.agent = Some(name.to_owned()),
             Typed::Key(key) => self.target.instance_key = Some(key.to_owned()),
             Typed::Unknown(command) => {
-                self.pane.tell(&format!("There is no {}; /help lists what there is.", shown::line(command)));
+                self.pane.tell(&format!(
+                    "There is no {}; /help lists what there is.",
+                    shown::line(command)
+                ));
             }
-            Typed::Say(text) => self.say(Input { text: text.to_owned(), ..self.target.clone() }).await?,
+            Typed::Say(text) => {
+                self.say(Input {
+                    text: text.to_owned(),
+                    ..self.target.clone()
+                })
+                .await?
+            }
         }
         Ok(Next::GoOn)
     }
@@ -178,16 +196,30 @@ impl<P: Partner> Chat<P> {
 
     /// Goes on with a conversation that is not there yet.
     fn begin_anew(&mut self) {
-        let key = chrono::Local::now().format("chat-%Y%m%d-%H%M%S%3f").to_string();
+        let key = chrono::Local::now()
+            .format("chat-%Y%m%d-%H%M%S%3f")
+            .to_string();
         let before = conversation(&self.target, &self.partner).instance_key;
-        self.pane.tell(&format!("A new conversation, {key}. `/key {}` goes back.", shown::line(before)));
+        self.pane.tell(&format!(
+            "A new conversation, {key}. `/key {}` goes back.",
+            shown::line(before)
+        ));
         self.target.instance_key = Some(key);
     }
 
     async fn export(&mut self, file: Option<&str>) -> Result<(), CliError> {
         let id = conversation(&self.target, &self.partner);
-        match export::write(self.partner.workspace_dir(), self.partner.project(), id, file).await {
-            Ok(path) => self.pane.tell(&format!("Written to {}.", shown::line(path.display()))),
+        match export::write(
+            self.partner.workspace_dir(),
+            self.partner.project(),
+            id,
+            file,
+        )
+        .await
+        {
+            Ok(path) => self
+                .pane
+                .tell(&format!("Written to {}.", shown::line(path.display()))),
             Err(error) => {
                 self.pane.flush()?;
                 crate::output::write_error(&error, false)?;
@@ -211,12 +243,17 @@ impl<P: Partner> Chat<P> {
     }
 
     fn bottom(&mut self, size: Size) -> Bottom {
-        let Size { columns, rows: height } = size;
+        let Size {
+            columns,
+            rows: height,
+        } = size;
         let (prompt, cursor) = self.prompt(columns, (height / 2).max(1));
         let room = height.saturating_sub(prompt.len() + 1);
         let mut below = self.beside(columns);
         below.truncate(room);
-        let mut rows = self.pane.rows(columns, room - below.len(), self.turn.is_some());
+        let mut rows = self
+            .pane
+            .rows(columns, room - below.len(), self.turn.is_some());
         rows.truncate(room - below.len());
         rows.extend(below);
         let cursor = (rows.len() + cursor.0, cursor.1);
@@ -237,11 +274,24 @@ impl<P: Partner> Chat<P> {
         if let more @ 1.. = self.queue.len().saturating_sub(MOST_QUEUED) {
             rows.push(faintly(&format!("⋮ {more} more wait")));
         }
-        rows.extend(self.pane.used().words().filter(|_| self.turn.is_some()).map(|words| faintly(&words)));
+        rows.extend(
+            self.pane
+                .used()
+                .words()
+                .filter(|_| self.turn.is_some())
+                .map(|words| faintly(&words)),
+        );
         rows.extend(self.questions.front().map(|question| {
             let request = &question.request;
-            let (who, tool) = (shorten(&request.instance.to_string()), shorten(&request.tool_name));
-            fit(&format!("Esc shows a question of {who} about {tool}; your line stays."), columns).into_owned()
+            let (who, tool) = (
+                shorten(&request.instance.to_string()),
+                shorten(&request.tool_name),
+            );
+            fit(
+                &format!("Esc shows a question of {who} about {tool}; your line stays."),
+                columns,
+            )
+            .into_owned()
         }));
         rows.extend(self.notice.iter().map(|notice| faintly(notice)));
         rows
@@ -255,12 +305,18 @@ impl<P: Partner> Chat<P> {
         let head = format!("{bold}{who}>{bold:#} ");
         let indent = width(&who) + 2;
         let (lines, (row, at)) = self.editor.rows(columns.saturating_sub(indent).max(4));
-        let first = row.saturating_sub(most.saturating_sub(1)).min(lines.len().saturating_sub(most));
+        let first = row
+            .saturating_sub(most.saturating_sub(1))
+            .min(lines.len().saturating_sub(most));
         let last = (first + most).min(lines.len());
         let mut rows = Vec::new();
         let mut cursor = (0, 0);
         for (index, line) in lines.iter().enumerate().take(last).skip(first) {
-            let begin = if index == 0 { head.clone() } else { " ".repeat(indent) };
+            let begin = if index == 0 {
+                head.clone()
+            } else {
+                " ".repeat(indent)
+            };
             if index == row {
                 cursor = (rows.len(), begin.len() + at);
             }
@@ -271,7 +327,10 @@ impl<P: Partner> Chat<P> {
                 0,
                 format!(
                     "{faint}{}{faint:#}",
-                    fit(&format!("{} lines, {} to {}", lines.len(), first + 1, last), columns)
+                    fit(
+                        &format!("{} lines, {} to {}", lines.len(), first + 1, last),
+                        columns
+                    )
                 ),
             );
             cursor.0 += 1;

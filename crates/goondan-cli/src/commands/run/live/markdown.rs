@@ -20,7 +20,12 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn new(has_styles: bool) -> Self {
-        Answer { escaper: Escaper::new(Kept::Writing), line: String::new(), fence: None, has_styles }
+        Answer {
+            escaper: Escaper::new(Kept::Writing),
+            line: String::new(),
+            fence: None,
+            has_styles,
+        }
     }
 
     /// The lines whose end is in `text`, each with its line break.
@@ -46,7 +51,11 @@ impl Answer {
     /// No more comes: the last line.
     pub(super) fn end(&mut self) -> String {
         let line = std::mem::take(&mut self.line);
-        let drawn = if line.is_empty() { line } else { self.drawn(&line) + "\n" };
+        let drawn = if line.is_empty() {
+            line
+        } else {
+            self.drawn(&line) + "\n"
+        };
         *self = Answer::new(self.has_styles);
         drawn
     }
@@ -58,7 +67,9 @@ impl Answer {
         let (faint, code) = (style::FAINT, style::NAME);
         let begin = line.trim_start();
         match (&self.fence, fence(begin)) {
-            (Some(open), Some(mark)) if mark.starts_with(open.as_str()) && begin.trim_end() == mark => {
+            (Some(open), Some(mark))
+                if mark.starts_with(open.as_str()) && begin.trim_end() == mark =>
+            {
                 self.fence = None;
                 format!("{faint}{line}{faint:#}")
             }
@@ -89,7 +100,10 @@ fn paragraph(line: &str) -> String {
     if (1..=6).contains(&depth) && title.starts_with(' ') {
         return format!("{bold}{}{bold:#}", title.trim());
     }
-    let is_rule = begin.len() >= 3 && ['-', '*', '_'].iter().any(|mark| begin.trim_end().chars().all(|c| c == *mark));
+    let is_rule = begin.len() >= 3
+        && ['-', '*', '_']
+            .iter()
+            .any(|mark| begin.trim_end().chars().all(|c| c == *mark));
     if is_rule || begin.starts_with('>') {
         return format!("{faint}{line}{faint:#}");
     }
@@ -122,7 +136,8 @@ fn span(rest: &str) -> (usize, String) {
         let inner = rest.strip_prefix(mark)?;
         let end = inner.find(mark)?;
         let inner = &inner[..end];
-        let is_one = !inner.is_empty() && (mark == "`" || inner.trim() == inner && !inner.contains('`'));
+        let is_one =
+            !inner.is_empty() && (mark == "`" || inner.trim() == inner && !inner.contains('`'));
         is_one.then(|| (end + 2 * mark.len(), inner))
     };
     if let Some((length, inner)) = between("`") {
@@ -132,11 +147,17 @@ fn span(rest: &str) -> (usize, String) {
         return (length, format!("{bold}{inner}{bold:#}"));
     }
     match between("*") {
-        Some((length, inner)) if !rest.starts_with("**") => (length, format!("{stressed}{inner}{stressed:#}")),
+        Some((length, inner)) if !rest.starts_with("**") => {
+            (length, format!("{stressed}{inner}{stressed:#}"))
+        }
         _ => {
             let marks = rest.len() - rest.trim_start_matches(['`', '*']).len();
             // A backslash keeps the mark behind it from being one; both are shown.
-            let length = if marks == 0 { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { marks };
+            let length = if marks == 0 {
+                1 + rest[1..].chars().next().map_or(0, char::len_utf8)
+            } else {
+                marks
+            };
             (length, rest[..length].to_owned())
         }
     }
@@ -166,7 +187,9 @@ mod tests {
         let block = drawn("```rust\nlet a = *b*;\n# no title\n```\n**x**\n");
         assert_eq!(
             block,
-            format!("\u{1b}[2m```rust{r}\n{c}let a = *b*;{r}\n{c}# no title{r}\n\u{1b}[2m```{r}\n{b}x{r}\n")
+            format!(
+                "\u{1b}[2m```rust{r}\n{c}let a = *b*;{r}\n{c}# no title{r}\n\u{1b}[2m```{r}\n{b}x{r}\n"
+            )
         );
         let mut plain = Answer::new(false);
         assert_eq!(plain.push("# a **b**\n"), "# a **b**\n");

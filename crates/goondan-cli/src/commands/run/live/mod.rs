@@ -46,24 +46,39 @@ const AT_ONCE: usize = 512;
 
 /// Whether there is a terminal that such a chat can have.
 pub(super) fn is_possible(output: &Output) -> bool {
-    let is_terminal = Output::stdin_is_terminal() && Output::stdout_is_terminal() && Output::stderr_is_terminal();
+    let is_terminal =
+        Output::stdin_is_terminal() && Output::stdout_is_terminal() && Output::stderr_is_terminal();
     let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     is_terminal && is_able && !output.quiet && !output.json
 }
 
 /// Chats until the person leaves.
-pub(super) async fn chat<P: Partner>(partner: P, first: &Input, output: &Output) -> Result<(), CliError> {
+pub(super) async fn chat<P: Partner>(
+    partner: P,
+    first: &Input,
+    output: &Output,
+) -> Result<(), CliError> {
     let os = Os::listen()?;
     let stage = Stage::enter()?;
     let mut chat = Chat::new(partner, stage, os, first, output);
     let faint = style::FAINT;
     chat.tell_kindly(
-        &format!("Swarm {}. /help lists commands, Ctrl-D leaves.", shown::line(chat.partner.swarm_name())),
+        &format!(
+            "Swarm {}. /help lists commands, Ctrl-D leaves.",
+            shown::line(chat.partner.swarm_name())
+        ),
         faint,
     );
     let ended = chat.run().await;
-    let Chat { mut partner, stage, questions, .. } = chat;
-    questions.into_iter().for_each(|question| partner.put_off(question));
+    let Chat {
+        mut partner,
+        stage,
+        questions,
+        ..
+    } = chat;
+    questions
+        .into_iter()
+        .for_each(|question| partner.put_off(question));
     drop(stage);
     // Where the terminal is gone, the swarm still ends as it should.
     let left = partner.leave().await;
@@ -117,7 +132,10 @@ enum Next {
 impl<P: Partner> Chat<P> {
     fn new(partner: P, stage: Stage, os: Os, first: &Input, output: &Output) -> Self {
         let history = History::of(&partner.workspace_dir());
-        let target = Input { text: String::new(), ..first.clone() };
+        let target = Input {
+            text: String::new(),
+            ..first.clone()
+        };
         let mine = conversation(&target, &partner);
         Chat {
             partner,
@@ -146,7 +164,9 @@ impl<P: Partner> Chat<P> {
                 return Ok(());
             }
             for _ in 0..AT_ONCE {
-                let Some(news) = self.partner.next().now_or_never() else { break };
+                let Some(news) = self.partner.next().now_or_never() else {
+                    break;
+                };
                 if self.take(Happened::News(news?)).await? == Next::Leave {
                     return Ok(());
                 }
@@ -215,7 +235,9 @@ impl<P: Partner> Chat<P> {
                 self.pane.begin(&id);
                 self.turn = Some(Some(id));
             }
-            News::Event(event) => self.pane.show(&event, |event_id| self.partner.is_mine(event_id)),
+            News::Event(event) => self
+                .pane
+                .show(&event, |event_id| self.partner.is_mine(event_id)),
             News::Question(question) => self.questions.push_back(question),
             News::Reloaded(words) => self.pane.tell(&words),
             News::Signal(Signal::Interrupt) => {
@@ -261,7 +283,9 @@ impl<P: Partner> Chat<P> {
     fn show_end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         self.pane.end(result);
         match turn_error(result) {
-            Some(_) if result.finish_reason == FinishReason::Cancelled => self.pane.tell("Cancelled."),
+            Some(_) if result.finish_reason == FinishReason::Cancelled => {
+                self.pane.tell("Cancelled.")
+            }
             Some(error) => {
                 self.pane.flush()?;
                 write_error(&error, false)?;
@@ -283,7 +307,10 @@ impl<P: Partner> Chat<P> {
     }
 
     async fn send(&mut self, input: Input) -> Result<(), CliError> {
-        let who = input.agent.clone().unwrap_or_else(|| self.partner.entry_agent());
+        let who = input
+            .agent
+            .clone()
+            .unwrap_or_else(|| self.partner.entry_agent());
         self.pane.said(&who, &input.text);
         match self.partner.send(input).await {
             Ok(()) => {
@@ -301,7 +328,9 @@ impl<P: Partner> Chat<P> {
     /// Shows the first question that still waits for an answer. No key that was pressed before answers it.
     fn put_question(&mut self) -> Result<(), CliError> {
         while self.asking.is_none() {
-            let Some(question) = self.questions.pop_front() else { return Ok(()) };
+            let Some(question) = self.questions.pop_front() else {
+                return Ok(());
+            };
             if question.is_withdrawn() {
                 continue;
             }
@@ -314,14 +343,19 @@ impl<P: Partner> Chat<P> {
     }
 
     fn answer(&mut self, answer: ApprovalAnswer) -> Result<(), CliError> {
-        self.asking.take().map_or(Ok(()), |asking| asking.close(answer))
+        self.asking
+            .take()
+            .map_or(Ok(()), |asking| asking.close(answer))
     }
 
     /// The chat ends because of a signal, and says so once the terminal is as it was.
     fn leave_by(&mut self, signal: Signal) -> Result<(), CliError> {
         // The terminal may be gone, which may be the reason.
         let _ = self.pane.flush();
-        let _ = self.asking.take().map(|asking| asking.close(ApprovalAnswer::NobodyThere));
+        let _ = self
+            .asking
+            .take()
+            .map(|asking| asking.close(ApprovalAnswer::NobodyThere));
         let _ = screen::lift();
         self.partner.stop(signal)
     }
@@ -340,6 +374,11 @@ fn conversation<P: Partner>(input: &Input, partner: &P) -> InstanceId {
 /// The size of the terminal, without its last column: what ends there may be wrapped.
 fn size() -> Size {
     let (columns, rows) = terminal_size::terminal_size_of(std::io::stdout())
-        .map_or((80, 24), |(width, height)| (usize::from(width.0), usize::from(height.0)));
-    Size { columns: columns.saturating_sub(1).max(2), rows: rows.max(2) }
+        .map_or((80, 24), |(width, height)| {
+            (usize::from(width.0), usize::from(height.0))
+        });
+    Size {
+        columns: columns.saturating_sub(1).max(2),
+        rows: rows.max(2),
+    }
 }

@@ -94,7 +94,9 @@ impl Pane {
         let lines: Vec<&str> = text.lines().collect();
         self.tell("");
         for (index, line) in lines.iter().take(MOST_SAID).enumerate() {
-            let line = Escaper::new(Kept::Writing).escape(line).replace('\t', "    ");
+            let line = Escaper::new(Kept::Writing)
+                .escape(line)
+                .replace('\t', "    ");
             match index {
                 0 => self.tell(&format!("{bold}{}>{bold:#} {line}", shown::line(who))),
                 _ => self.tell(&format!("  {line}")),
@@ -114,7 +116,9 @@ impl Pane {
     /// Something happened. `is_mine` knows the inputs of this chat.
     pub(super) fn show(&mut self, event: &SwarmEvent, is_mine: impl Fn(&str) -> bool) {
         match event {
-            SwarmEvent::Text { instance, delta, .. } if *instance == self.mine => {
+            SwarmEvent::Text {
+                instance, delta, ..
+            } if *instance == self.mine => {
                 self.said.push_str(delta);
                 let lines = self.answer.push(delta);
                 self.lines.push_str(&lines);
@@ -146,7 +150,9 @@ impl Pane {
     }
 
     fn unasked(&mut self, unasked: &Unasked<'_>) {
-        if *unasked.instance == self.mine && unasked.result.finish_reason == FinishReason::TextResponse {
+        if *unasked.instance == self.mine
+            && unasked.result.finish_reason == FinishReason::TextResponse
+        {
             return self.end(unasked.result);
         }
         if is_work(&self.mine, unasked) && self.output.verbose == 0 {
@@ -163,11 +169,18 @@ impl Pane {
         match &event.kind {
             RuntimeEventKind::TurnStarted { event_type, .. } if is_mine => {
                 let faint = style::FAINT;
-                goes_on(event_type).into_iter().for_each(|what| self.tell(&format!("{faint}{what}{faint:#}")));
+                goes_on(event_type)
+                    .into_iter()
+                    .for_each(|what| self.tell(&format!("{faint}{what}{faint:#}")));
             }
             RuntimeEventKind::StepStarted { .. } if is_mine => self.end_answer(),
-            RuntimeEventKind::ModelCompleted { call, .. } | RuntimeEventKind::ModelFailed { call, .. } => {
-                let agent = self.used.by_agent.entry(event.agent_name.clone()).or_default();
+            RuntimeEventKind::ModelCompleted { call, .. }
+            | RuntimeEventKind::ModelFailed { call, .. } => {
+                let agent = self
+                    .used
+                    .by_agent
+                    .entry(event.agent_name.clone())
+                    .or_default();
                 for share in [&mut self.used.total, agent] {
                     share.tokens += call.token_usage.unwrap_or_default();
                     if let Some(cost) = &call.cost {
@@ -175,11 +188,27 @@ impl Pane {
                     }
                 }
             }
-            RuntimeEventKind::ToolCompleted { tool_name, status, duration, shown, .. } => {
+            RuntimeEventKind::ToolCompleted {
+                tool_name,
+                status,
+                duration,
+                shown,
+                ..
+            } => {
                 self.call(event, tool_name, (*status, *duration), shown);
             }
-            RuntimeEventKind::ToolFailed { tool_name, duration, error_message, .. } => {
-                self.call(event, tool_name, (ToolCallStatus::Error, *duration), &failed_call(error_message));
+            RuntimeEventKind::ToolFailed {
+                tool_name,
+                duration,
+                error_message,
+                ..
+            } => {
+                self.call(
+                    event,
+                    tool_name,
+                    (ToolCallStatus::Error, *duration),
+                    &failed_call(error_message),
+                );
             }
             RuntimeEventKind::ApprovalRemembered { scope, grants, .. } => {
                 remembered(*scope, grants).for_each(|line| self.tell(&line));
@@ -240,12 +269,20 @@ impl Pane {
         let faint = style::FAINT;
         // No more of a long line is looked at than could be seen.
         let coming = self.answer.partial();
-        let begin = coming.len().saturating_sub(columns.saturating_mul(4 * MOST_COMING));
+        let begin = coming
+            .len()
+            .saturating_sub(columns.saturating_mul(4 * MOST_COMING));
         let coming = coming[coming.ceil_char_boundary(begin)..].replace('\t', "    ");
-        let coming = if coming.is_empty() { Vec::new() } else { rows(&coming, columns) };
+        let coming = if coming.is_empty() {
+            Vec::new()
+        } else {
+            rows(&coming, columns)
+        };
         let room = MOST_COMING.min(most / 2);
-        let mut shown: Vec<String> =
-            coming[coming.len().saturating_sub(room)..].iter().map(|row| (*row).to_owned()).collect();
+        let mut shown: Vec<String> = coming[coming.len().saturating_sub(room)..]
+            .iter()
+            .map(|row| (*row).to_owned())
+            .collect();
         let tree = self.running.tree(Utc::now());
         let spinner = SPINNER[self.turns % SPINNER.len()];
         let room = MOST_DOINGS.min(most.saturating_sub(shown.len()));
@@ -282,7 +319,8 @@ impl Used {
 
     /// A line for each agent, and one for all.
     pub(super) fn lines(&self) -> Vec<String> {
-        let line = |(agent, share): (&String, &Share)| format!("{}: {}", shorten(agent), share.words());
+        let line =
+            |(agent, share): (&String, &Share)| format!("{}: {}", shorten(agent), share.words());
         let all = format!("in all: {}", self.total.words());
         self.by_agent.iter().map(line).chain([all]).collect()
     }
@@ -290,8 +328,14 @@ impl Used {
 
 impl Share {
     fn words(&self) -> String {
-        let TokenUsage { total_tokens, prompt_tokens, completion_tokens, .. } = self.tokens;
-        let mut words = format!("{total_tokens} tokens ({prompt_tokens} read, {completion_tokens} written)");
+        let TokenUsage {
+            total_tokens,
+            prompt_tokens,
+            completion_tokens,
+            ..
+        } = self.tokens;
+        let mut words =
+            format!("{total_tokens} tokens ({prompt_tokens} read, {completion_tokens} written)");
         for (currency, amount) in &self.costs {
             words.push_str(&format!(", {amount:.4} {}", shorten(currency)));
         }

@@ -16,7 +16,10 @@ impl Stage {
     pub(super) fn enter() -> Result<Self, CliError> {
         let terminal = Terminal::keep();
         terminal.raw()?;
-        Ok(Stage { keyboard: Keyboard::open()?, terminal })
+        Ok(Stage {
+            keyboard: Keyboard::open()?,
+            terminal,
+        })
     }
 
     /// Gives the terminal back for a while.
@@ -62,8 +65,19 @@ mod tests {
         let before = tcgetattr(&terminal).unwrap();
         let copy = || Stdio::from(terminal.try_clone().unwrap());
         let mut itself = Command::new(std::env::current_exe().unwrap());
-        itself.args(["--exact", "commands::run::live::stage::tests::panics", "--nocapture"]).env(SWITCH, "1");
-        let mut child = itself.stdin(copy()).stdout(copy()).stderr(copy()).spawn().unwrap();
+        itself
+            .args([
+                "--exact",
+                "commands::run::live::stage::tests::panics",
+                "--nocapture",
+            ])
+            .env(SWITCH, "1");
+        let mut child = itself
+            .stdin(copy())
+            .stdout(copy())
+            .stderr(copy())
+            .spawn()
+            .unwrap();
         let reading = std::thread::spawn(move || {
             let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
@@ -78,15 +92,25 @@ mod tests {
         let seen = reading.join().unwrap();
         let (_, raw) = seen.split_once("\u{1b}[?2004h").unwrap();
         let (until, after) = raw.split_once("\u{1b}[?2004l").unwrap();
-        assert!(until.contains("a prompt") && until.contains("it breaks"), "{seen:?}");
-        assert!(until.ends_with("\u{1b}[?25h\u{1b}[?2026l") && !after.contains("a prompt"), "{seen:?}");
+        assert!(
+            until.contains("a prompt") && until.contains("it breaks"),
+            "{seen:?}"
+        );
+        assert!(
+            until.ends_with("\u{1b}[?25h\u{1b}[?2026l") && !after.contains("a prompt"),
+            "{seen:?}"
+        );
     }
 
     #[test]
     fn panics() {
         if std::env::var_os(SWITCH).is_some() {
             let _stage = Stage::enter().unwrap();
-            screen::stand_below(Bottom { rows: vec!["a prompt".to_owned()], cursor: (0, 0) }).unwrap();
+            screen::stand_below(Bottom {
+                rows: vec!["a prompt".to_owned()],
+                cursor: (0, 0),
+            })
+            .unwrap();
             panic!("it breaks");
         }
     }

@@ -59,10 +59,17 @@ pub(crate) fn read_lines() -> Receiver<(u64, Result<Line, LineError>)> {
             let line = match next_line(&mut stdin, LINE_LIMIT) {
                 Ok(Some(line)) => line,
                 Ok(None) => return,
-                Err(error) => Err(refused(format!("Standard input can't be read: {error}.", error = reason(&error)))),
+                Err(error) => Err(refused(format!(
+                    "Standard input can't be read: {error}.",
+                    error = reason(&error)
+                ))),
             };
             let blank = matches!(&line, Ok(line) if line.trim_ascii().is_empty());
-            if !blank && sender.blocking_send((number, line.and_then(|line| parse(&line)))).is_err() {
+            if !blank
+                && sender
+                    .blocking_send((number, line.and_then(|line| parse(&line))))
+                    .is_err()
+            {
                 return;
             }
         }
@@ -71,9 +78,15 @@ pub(crate) fn read_lines() -> Receiver<(u64, Result<Line, LineError>)> {
 }
 
 /// The next line without its end; `None` at the end of input. A line past `limit` bytes is skipped and refused.
-fn next_line(input: &mut impl BufRead, limit: u64) -> io::Result<Option<Result<Vec<u8>, LineError>>> {
+fn next_line(
+    input: &mut impl BufRead,
+    limit: u64,
+) -> io::Result<Option<Result<Vec<u8>, LineError>>> {
     let mut line = Vec::new();
-    let read = input.by_ref().take(limit + 1).read_until(b'\n', &mut line)?;
+    let read = input
+        .by_ref()
+        .take(limit + 1)
+        .read_until(b'\n', &mut line)?;
     if read == 0 {
         return Ok(None);
     }
@@ -85,11 +98,14 @@ fn next_line(input: &mut impl BufRead, limit: u64) -> io::Result<Option<Result<V
         return Ok(Some(Ok(line)));
     }
     input.skip_until(b'\n')?;
-    Ok(Some(Err(refused(format!("The line is longer than {limit} bytes.")))))
+    Ok(Some(Err(refused(format!(
+        "The line is longer than {limit} bytes."
+    )))))
 }
 
 fn parse(line: &[u8]) -> Result<Line, LineError> {
-    let value = serde_json::from_slice(line).map_err(|error| refused(format!("The line is not JSON: {error}.")))?;
+    let value = serde_json::from_slice(line)
+        .map_err(|error| refused(format!("The line is not JSON: {error}.")))?;
     let Value::Object(mut fields) = value else {
         return Err(refused("The line is JSON, but not an object.".to_owned()));
     };
@@ -106,15 +122,23 @@ fn read_answer(mut fields: Map<String, Value>) -> Result<Line, LineError> {
     const ANSWERS: [&str; 4] = ["once", "conversation", "always", "deny"];
     const COVERS: [&str; 3] = ["call", "program", "tool"];
     let suggestion = r#"Write {"approval": "ID", "answer": "once"}; the others are `conversation`, `always` and `deny`. What an answer covers that holds on is one of the request's `offers`: "covers": "program"."#;
-    let wrong = |message: &str| LineError { id: None, message: message.to_owned(), suggestion: suggestion.to_owned() };
-    let approval = take_text(&mut fields, "approval")?.ok_or_else(|| wrong("The field `approval` is null."))?;
-    let answer = take_text(&mut fields, "answer")?.ok_or_else(|| wrong("The field `answer` is missing."))?;
+    let wrong = |message: &str| LineError {
+        id: None,
+        message: message.to_owned(),
+        suggestion: suggestion.to_owned(),
+    };
+    let approval = take_text(&mut fields, "approval")?
+        .ok_or_else(|| wrong("The field `approval` is null."))?;
+    let answer =
+        take_text(&mut fields, "answer")?.ok_or_else(|| wrong("The field `answer` is missing."))?;
     if !ANSWERS.contains(&answer.as_str()) {
         return Err(wrong("The field `answer` is not one of the four answers."));
     }
     let answer = match take_text(&mut fields, "covers")? {
         Some(covers) if !COVERS.contains(&covers.as_str()) => {
-            return Err(wrong("The field `covers` is none of `call`, `program` and `tool`."));
+            return Err(wrong(
+                "The field `covers` is none of `call`, `program` and `tool`.",
+            ));
         }
         Some(covers) => format!("{answer} {covers}"),
         None => answer,
@@ -127,11 +151,17 @@ fn read_answer(mut fields: Map<String, Value>) -> Result<Line, LineError> {
 
 /// The rest of a line whose id is known.
 fn read_fields(mut fields: Map<String, Value>, id: Option<String>) -> Result<InputLine, LineError> {
-    let input = take_text(&mut fields, "input")?.ok_or_else(|| refused("The field `input` is missing.".to_owned()))?;
+    let input = take_text(&mut fields, "input")?
+        .ok_or_else(|| refused("The field `input` is missing.".to_owned()))?;
     let agent = take_text(&mut fields, "agent")?;
     let instance_key = take_text(&mut fields, "instanceKey")?;
     match fields.keys().next() {
-        None => Ok(InputLine { input, agent, instance_key, id }),
+        None => Ok(InputLine {
+            input,
+            agent,
+            instance_key,
+            id,
+        }),
         Some(name) => Err(refused(format!("The field `{name}` is unknown."))),
     }
 }
@@ -142,7 +172,9 @@ fn take_id(fields: &mut Map<String, Value>) -> Result<Option<String>, LineError>
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
-        Some(_) => Err(refused("The field `id` is neither a text nor a number.".to_owned())),
+        Some(_) => Err(refused(
+            "The field `id` is neither a text nor a number.".to_owned(),
+        )),
     }
 }
 
@@ -156,7 +188,11 @@ fn take_text(fields: &mut Map<String, Value>, name: &str) -> Result<Option<Strin
 
 fn refused(message: String) -> LineError {
     let suggestion = r#"Write one object a line: {"input": "…", "agent": "…", "instanceKey": "…", "id": "…"}; only `input` is required."#;
-    LineError { id: None, message, suggestion: suggestion.to_owned() }
+    LineError {
+        id: None,
+        message,
+        suggestion: suggestion.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -173,14 +209,23 @@ mod tests {
             id: Some("7".to_owned()),
         };
         assert_eq!(line, Line::Input(expected));
-        let plain = InputLine { input: "hi".to_owned(), ..InputLine::default() };
+        let plain = InputLine {
+            input: "hi".to_owned(),
+            ..InputLine::default()
+        };
         assert_eq!(parse(br#"{"input": "hi"}"#).unwrap(), Line::Input(plain));
     }
 
     #[test]
     fn a_line_may_answer_an_approval() {
         let line = parse(br#"{"approval": "x", "answer": "always"}"#).unwrap();
-        assert_eq!(line, Line::Answer { approval: "x".to_owned(), answer: "always".to_owned() });
+        assert_eq!(
+            line,
+            Line::Answer {
+                approval: "x".to_owned(),
+                answer: "always".to_owned()
+            }
+        );
         for broken in [
             br#"{"approval": "x"}"#.as_slice(),
             br#"{"approval": "x", "answer": "yes"}"#,
@@ -196,8 +241,14 @@ mod tests {
         let refused = |line: &[u8]| parse(line).unwrap_err();
         assert!(refused(b"{").message.starts_with("The line is not JSON"));
         assert!(refused(b"\xff").message.starts_with("The line is not JSON"));
-        assert_eq!(refused(b"[]").message, "The line is JSON, but not an object.");
-        assert_eq!(refused(br#"{"input": 1}"#).message, "The field `input` is not text.");
+        assert_eq!(
+            refused(b"[]").message,
+            "The line is JSON, but not an object."
+        );
+        assert_eq!(
+            refused(br#"{"input": 1}"#).message,
+            "The field `input` is not text."
+        );
         let unknown = refused(br#"{"id": "x", "input": "a", "instance_key": "k"}"#);
         assert_eq!(
             (unknown.id.as_deref(), unknown.message.as_str()),

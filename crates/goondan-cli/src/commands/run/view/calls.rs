@@ -9,13 +9,19 @@ use crate::output::width::{fit, width};
 use crate::output::{duration, gutter, shorten, style};
 
 /// The field of an output that says what it is about, the most telling first.
-const TELLING: [&str; 8] = ["response", "content", "diff", "text", "result", "output", "message", "body"];
+const TELLING: [&str; 8] = [
+    "response", "content", "diff", "text", "result", "output", "message", "body",
+];
 
 /// A call that begins.
 pub(super) fn called(tool_name: &str, arguments: &Value) -> String {
     let (name, faint) = (style::NAME, style::FAINT);
     let tool = shown::line(tool_name);
-    let arguments = if arguments.is_null() { String::new() } else { shorten(&arguments.to_string()) };
+    let arguments = if arguments.is_null() {
+        String::new()
+    } else {
+        shorten(&arguments.to_string())
+    };
     format!("{name}→ {tool}{name:#} {faint}{arguments}{faint:#}")
 }
 
@@ -29,7 +35,11 @@ pub(in crate::commands::run) fn completed(
 ) -> Vec<String> {
     let (name, faint) = (style::NAME, style::FAINT);
     let outcome = Outcome::of(status, result);
-    let mut line = format!("{name}← {}{name:#} {}", shown::line(tool_name), outcome.words(result));
+    let mut line = format!(
+        "{name}← {}{name:#} {}",
+        shown::line(tool_name),
+        outcome.words(result)
+    );
     line.push_str(&format!(" {faint}{}{faint:#}", duration(millis)));
     line.push_str(&stat(result));
     let about = match &result.error {
@@ -41,7 +51,9 @@ pub(in crate::commands::run) fn completed(
         line.push_str(&format!("{mark} {faint}{}{faint:#}", shorten(about)));
     }
     let brought = brought(&result.output);
-    std::iter::once(line).chain(rows(&brought, Part::of(&outcome, &result.output), width)).collect()
+    std::iter::once(line)
+        .chain(rows(&brought, Part::of(&outcome, &result.output), width))
+        .collect()
 }
 
 /// A call that is over in one row: how it went, what it was about, and the first line that it has brought; of a program, and of
@@ -56,23 +68,48 @@ pub(in crate::commands::run) fn folded(
     let (name, faint, good, red) = (style::NAME, style::FAINT, style::GOOD, style::ERROR);
     let outcome = Outcome::of(status, result);
     let is_good = outcome == Outcome::Well;
-    let mark = if is_good { format!("{good}✓{good:#}") } else { format!("{red}✗{red:#}") };
-    let words = if is_good { String::new() } else { format!(" {}", outcome.words(result)) };
+    let mark = if is_good {
+        format!("{good}✓{good:#}")
+    } else {
+        format!("{red}✗{red:#}")
+    };
+    let words = if is_good {
+        String::new()
+    } else {
+        format!(" {}", outcome.words(result))
+    };
     let tool = shorten(tool_name);
-    let head = format!("{mark} {name}{tool}{name:#}{words} {faint}{}{faint:#}{}", duration(millis), stat(result));
+    let head = format!(
+        "{mark} {name}{tool}{name:#}{words} {faint}{}{faint:#}{}",
+        duration(millis),
+        stat(result)
+    );
     let brought = brought(&result.output);
-    let mut lines = brought.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut lines = brought
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let title = match &result.error {
         Some(error) => error.message.lines().next(),
         None => result.title.as_deref().filter(|title| !title.is_empty()),
     };
-    let line = if Part::of(&outcome, &result.output) == Part::START { lines.next() } else { lines.next_back() };
+    let line = if Part::of(&outcome, &result.output) == Part::START {
+        lines.next()
+    } else {
+        lines.next_back()
+    };
     let tail: Vec<String> = title.into_iter().chain(line).map(shorten).collect();
     if tail.is_empty() {
         return head;
     }
     let used = width(&anstream::adapter::strip_str(&head).to_string());
-    format!("{head} {faint}{}{faint:#}", fit(&tail.join(" · "), room.saturating_sub(used + 2).max(LEAST_ROOM)))
+    format!(
+        "{head} {faint}{}{faint:#}",
+        fit(
+            &tail.join(" · "),
+            room.saturating_sub(used + 2).max(LEAST_ROOM)
+        )
+    )
 }
 
 /// So many columns are left for what a call has brought, however narrow the terminal is.
@@ -119,7 +156,9 @@ impl Outcome {
 /// How many lines a change has added and removed.
 fn stat(result: &ShownResult) -> String {
     let count = |name| result.metadata.get(name).and_then(Value::as_u64);
-    let (Some(added), Some(removed)) = (count("added"), count("removed")) else { return String::new() };
+    let (Some(added), Some(removed)) = (count("added"), count("removed")) else {
+        return String::new();
+    };
     let (green, red) = (style::GOOD, style::ERROR);
     format!(" {green}+{added}{green:#} {red}-{removed}{red:#}")
 }
@@ -133,12 +172,24 @@ fn brought(output: &Value) -> String {
             other => other.to_string(),
         };
     };
-    let text = |name: &&str| fields.get(*name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+    let text = |name: &&str| {
+        fields
+            .get(*name)
+            .and_then(Value::as_str)
+            .filter(|text| !text.trim().is_empty())
+    };
     if is_of_program(output) {
-        let written: Vec<&str> = ["stdout", "stderr"].iter().filter_map(text).map(str::trim_end).collect();
+        let written: Vec<&str> = ["stdout", "stderr"]
+            .iter()
+            .filter_map(text)
+            .map(str::trim_end)
+            .collect();
         return written.join("\n");
     }
-    TELLING.iter().find_map(text).map_or_else(|| output.to_string(), str::to_owned)
+    TELLING
+        .iter()
+        .find_map(text)
+        .map_or_else(|| output.to_string(), str::to_owned)
 }
 
 /// Whether a program has written this.
@@ -170,7 +221,10 @@ impl Part {
 
 /// Those rows of a text.
 fn rows(text: &str, part: Part, width: usize) -> Vec<String> {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
     let row = |line: &&str| first_row(line, width);
     let Part { first, last } = part;
     // A line that is left out takes a row itself.
@@ -181,7 +235,12 @@ fn rows(text: &str, part: Part, width: usize) -> Vec<String> {
     let faint = style::FAINT;
     let told = format!("{faint}  ⋮ {left_out} more lines{faint:#}");
     let end = lines[lines.len() - last..].iter().map(row);
-    lines[..first].iter().map(row).chain([told]).chain(end).collect()
+    lines[..first]
+        .iter()
+        .map(row)
+        .chain([told])
+        .chain(end)
+        .collect()
 }
 
 /// A line behind a bar, in one row.
@@ -205,31 +264,56 @@ mod tests {
     }
 
     fn ended(millis: u64, output: Value) -> String {
-        plain(completed("bash__exec", ToolCallStatus::Ok, millis, &ShownResult { output, ..Default::default() }, 40))
+        plain(completed(
+            "bash__exec",
+            ToolCallStatus::Ok,
+            millis,
+            &ShownResult {
+                output,
+                ..Default::default()
+            },
+            40,
+        ))
     }
 
     #[test]
     fn what_a_program_has_written_is_shown() {
         let output = json!({"exitCode": 0, "signal": null, "stdout": "\none\ntwo\n", "stderr": "three\n", "cwd": "/"});
-        assert_eq!(ended(12, output), "← bash__exec ok 12 ms\n  │ one\n  │ two\n  │ three");
-        let lines = (1..=20).map(|number| format!("line {number}\n")).collect::<String>();
+        assert_eq!(
+            ended(12, output),
+            "← bash__exec ok 12 ms\n  │ one\n  │ two\n  │ three"
+        );
+        let lines = (1..=20)
+            .map(|number| format!("line {number}\n"))
+            .collect::<String>();
         let ok = ended(2_345, json!({"exitCode": 0, "stdout": lines}));
-        assert_eq!(ok, "← bash__exec ok 2.3 s\n  │ line 1\n  ⋮ 17 more lines\n  │ line 19\n  │ line 20");
+        assert_eq!(
+            ok,
+            "← bash__exec ok 2.3 s\n  │ line 1\n  ⋮ 17 more lines\n  │ line 19\n  │ line 20"
+        );
         let failed = ended(65_000, json!({"exitCode": 101, "stdout": lines}));
         assert_eq!(
             failed,
             "← bash__exec exit 101 1 min 5 s\n  │ line 1\n  │ line 2\n  ⋮ 13 more lines\n  │ line 16\n  │ line 17\n  │ line 18\n  │ line 19\n  │ line 20"
         );
-        assert_eq!(ended(1, json!({"signal": "SIGKILL", "stdout": ""})), "← bash__exec ended by SIGKILL 1 ms");
         assert_eq!(
-            ended(1, json!({"signal": "SIGKILL", "timedOut": true})).lines().next(),
+            ended(1, json!({"signal": "SIGKILL", "stdout": ""})),
+            "← bash__exec ended by SIGKILL 1 ms"
+        );
+        assert_eq!(
+            ended(1, json!({"signal": "SIGKILL", "timedOut": true}))
+                .lines()
+                .next(),
             Some("← bash__exec timed out 1 ms")
         );
     }
 
     #[test]
     fn an_exit_code_is_red() {
-        let result = ShownResult { output: json!({"exitCode": 3, "stdout": ""}), ..Default::default() };
+        let result = ShownResult {
+            output: json!({"exitCode": 3, "stdout": ""}),
+            ..Default::default()
+        };
         let line = completed("bash__exec", ToolCallStatus::Ok, 1, &result, 80).remove(0);
         let red = style::ERROR;
         assert!(line.contains(&format!("{red}exit 3{red:#}")), "{line:?}");
@@ -237,7 +321,10 @@ mod tests {
 
     #[test]
     fn a_change_is_counted_and_an_error_gives_its_reason() {
-        let metadata = json!({"added": 3, "removed": 1}).as_object().unwrap().clone();
+        let metadata = json!({"added": 3, "removed": 1})
+            .as_object()
+            .unwrap()
+            .clone();
         let result = ShownResult {
             metadata,
             title: Some("Edited a.rs".to_owned()),
@@ -245,9 +332,18 @@ mod tests {
             ..Default::default()
         };
         let rows = plain(completed("fs__edit", ToolCallStatus::Ok, 4, &result, 80));
-        assert_eq!(rows, "← fs__edit ok 4 ms +3 -1 Edited a.rs\n  │ @@ -1 +1 @@\n  │ -a\n  │ +b");
-        let error = Some(ShownError { code: "E_TOOL_DENIED".to_owned(), message: "no\nreally".to_owned() });
-        let result = ShownResult { error, ..Default::default() };
+        assert_eq!(
+            rows,
+            "← fs__edit ok 4 ms +3 -1 Edited a.rs\n  │ @@ -1 +1 @@\n  │ -a\n  │ +b"
+        );
+        let error = Some(ShownError {
+            code: "E_TOOL_DENIED".to_owned(),
+            message: "no\nreally".to_owned(),
+        });
+        let result = ShownResult {
+            error,
+            ..Default::default()
+        };
         let rows = plain(completed("fs__edit", ToolCallStatus::Error, 4, &result, 80));
         assert_eq!(rows, "← fs__edit error E_TOOL_DENIED 4 ms: no");
     }
@@ -255,27 +351,59 @@ mod tests {
     #[test]
     fn a_call_folds_into_one_row() {
         let fold = |status, result: &ShownResult| {
-            anstream::adapter::strip_str(&folded("bash__exec", status, 2_345, result, 60)).to_string()
+            anstream::adapter::strip_str(&folded("bash__exec", status, 2_345, result, 60))
+                .to_string()
         };
         let output = json!({"exitCode": 0, "stdout": "\none\ntwo\n"});
-        let result = ShownResult { output, title: Some("ls".to_owned()), ..Default::default() };
-        assert_eq!(fold(ToolCallStatus::Ok, &result), "✓ bash__exec 2.3 s ls · two");
+        let result = ShownResult {
+            output,
+            title: Some("ls".to_owned()),
+            ..Default::default()
+        };
+        assert_eq!(
+            fold(ToolCallStatus::Ok, &result),
+            "✓ bash__exec 2.3 s ls · two"
+        );
         let output = json!({"exitCode": 7, "stdout": "\none\ntwo\n"});
-        let result = ShownResult { output, ..Default::default() };
-        assert_eq!(fold(ToolCallStatus::Ok, &result), "✗ bash__exec exit 7 2.3 s two");
-        let result = ShownResult { output: json!("日".repeat(200)), ..Default::default() };
+        let result = ShownResult {
+            output,
+            ..Default::default()
+        };
+        assert_eq!(
+            fold(ToolCallStatus::Ok, &result),
+            "✗ bash__exec exit 7 2.3 s two"
+        );
+        let result = ShownResult {
+            output: json!("日".repeat(200)),
+            ..Default::default()
+        };
         assert!(width(&fold(ToolCallStatus::Ok, &result)) <= 60);
-        let result = ShownResult { output: json!("\u{1b}[2J\u{202e}"), ..Default::default() };
-        assert_eq!(fold(ToolCallStatus::Ok, &result), "✓ bash__exec 2.3 s \\u{1b}[2J\\u{202e}");
+        let result = ShownResult {
+            output: json!("\u{1b}[2J\u{202e}"),
+            ..Default::default()
+        };
+        assert_eq!(
+            fold(ToolCallStatus::Ok, &result),
+            "✓ bash__exec 2.3 s \\u{1b}[2J\\u{202e}"
+        );
     }
 
     #[test]
     fn strangers_stay_behind_their_bar() {
-        let hostile = format!("{}\nerror[E]: x\u{1b}[2J\r{}", "a".repeat(100), "b".repeat(100));
-        let rows = ended(1, json!({"exitCode": 0, "stdout": hostile, "stderr": "\u{202e}"}));
+        let hostile = format!(
+            "{}\nerror[E]: x\u{1b}[2J\r{}",
+            "a".repeat(100),
+            "b".repeat(100)
+        );
+        let rows = ended(
+            1,
+            json!({"exitCode": 0, "stdout": hostile, "stderr": "\u{202e}"}),
+        );
         for row in rows.lines().skip(1) {
             assert!(
-                row.starts_with("  │ ") && row.chars().count() <= 40 && row.chars().all(shown::is_visible),
+                row.starts_with("  │ ")
+                    && row.chars().count() <= 40
+                    && row.chars().all(shown::is_visible),
                 "{row}"
             );
         }

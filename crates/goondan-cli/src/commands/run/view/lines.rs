@@ -8,13 +8,23 @@ use serde_json::{Value, json};
 /// its result is written by whoever waits for it.
 pub(crate) fn event_line(event: &SwarmEvent) -> Option<Value> {
     match event {
-        SwarmEvent::Runtime(event) => {
-            Some(serde_json::to_value(event).expect("a runtime event holds strings, numbers and JSON values"))
+        SwarmEvent::Runtime(event) => Some(
+            serde_json::to_value(event)
+                .expect("a runtime event holds strings, numbers and JSON values"),
+        ),
+        SwarmEvent::Text {
+            instance,
+            turn_id,
+            delta,
+        } => Some(text_line(
+            "text.delta",
+            instance,
+            turn_id,
+            json!({ "delta": delta }),
+        )),
+        SwarmEvent::TextReset { instance, turn_id } => {
+            Some(text_line("text.reset", instance, turn_id, json!({})))
         }
-        SwarmEvent::Text { instance, turn_id, delta } => {
-            Some(text_line("text.delta", instance, turn_id, json!({ "delta": delta })))
-        }
-        SwarmEvent::TextReset { instance, turn_id } => Some(text_line("text.reset", instance, turn_id, json!({}))),
         SwarmEvent::TurnEnded { .. } => None,
     }
 }
@@ -39,9 +49,12 @@ mod tests {
     #[test]
     fn text_says_whose_it_is() {
         let instance = InstanceId::new("writer", "main");
-        let event = SwarmEvent::Text { instance, turn_id: "t1".to_owned(), delta: "Hi".to_owned() };
-        let expected =
-            json!({"type": "text.delta", "agentName": "writer", "instanceKey": "main", "turnId": "t1", "delta": "Hi"});
+        let event = SwarmEvent::Text {
+            instance,
+            turn_id: "t1".to_owned(),
+            delta: "Hi".to_owned(),
+        };
+        let expected = json!({"type": "text.delta", "agentName": "writer", "instanceKey": "main", "turnId": "t1", "delta": "Hi"});
         assert_eq!(event_line(&event), Some(expected));
     }
 }

@@ -48,46 +48,98 @@ impl Running {
         let (who, now) = (&event.agent_name, event.timestamp);
         match &event.kind {
             RuntimeEventKind::TurnStarted { turn_id, .. } => {
-                self.causes.insert(turn_id.clone(), event.trace.parent_span_id.clone());
+                self.causes
+                    .insert(turn_id.clone(), event.trace.parent_span_id.clone());
             }
-            RuntimeEventKind::StepStarted { step_id, turn_id, .. } => {
-                self.begin(event, (turn_id, step_id), None, format!("{who} is thinking"));
+            RuntimeEventKind::StepStarted {
+                step_id, turn_id, ..
+            } => {
+                self.begin(
+                    event,
+                    (turn_id, step_id),
+                    None,
+                    format!("{who} is thinking"),
+                );
             }
-            RuntimeEventKind::ToolCalled { step_id, turn_id, tool_call_id, tool_name, .. } => {
-                self.works.retain(|work| work.step_id != *step_id || work.tool_call_id.is_some());
-                self.begin(event, (turn_id, step_id), Some(tool_call_id), format!("{who} runs {tool_name}"));
+            RuntimeEventKind::ToolCalled {
+                step_id,
+                turn_id,
+                tool_call_id,
+                tool_name,
+                ..
+            } => {
+                self.works
+                    .retain(|work| work.step_id != *step_id || work.tool_call_id.is_some());
+                self.begin(
+                    event,
+                    (turn_id, step_id),
+                    Some(tool_call_id),
+                    format!("{who} runs {tool_name}"),
+                );
             }
-            RuntimeEventKind::ModelWaiting { step_id: Some(step_id), model, scope, wait, .. } => {
-                let is_it = |work: &&mut Work| work.step_id == *step_id && work.tool_call_id.is_none();
+            RuntimeEventKind::ModelWaiting {
+                step_id: Some(step_id),
+                model,
+                scope,
+                wait,
+                ..
+            } => {
+                let is_it =
+                    |work: &&mut Work| work.step_id == *step_id && work.tool_call_id.is_none();
                 if let Some(work) = self.works.iter_mut().find(is_it) {
-                    let until =
-                        now + chrono::Duration::milliseconds(i64::try_from(*wait).unwrap_or(i64::MAX).min(60_000));
-                    let whose = if *scope == RateScope::Swarm { "the swarm" } else { model };
-                    work.limited = Some((until, format!("{who} waits for the rate limit of {whose}")));
+                    let until = now
+                        + chrono::Duration::milliseconds(
+                            i64::try_from(*wait).unwrap_or(i64::MAX).min(60_000),
+                        );
+                    let whose = if *scope == RateScope::Swarm {
+                        "the swarm"
+                    } else {
+                        model
+                    };
+                    work.limited =
+                        Some((until, format!("{who} waits for the rate limit of {whose}")));
                 }
             }
-            RuntimeEventKind::ToolProgress { tool_call_id, title, turn_id, .. } => {
+            RuntimeEventKind::ToolProgress {
+                tool_call_id,
+                title,
+                turn_id,
+                ..
+            } => {
                 if let Some(work) = self.call(tool_call_id, turn_id) {
                     work.words = format!("{who}: {title}");
                 }
             }
-            RuntimeEventKind::ToolCompleted { step_id, tool_call_id, .. } => {
-                self.works.retain(|work| work.step_id != *step_id || work.tool_call_id.as_ref() != Some(tool_call_id));
+            RuntimeEventKind::ToolCompleted {
+                step_id,
+                tool_call_id,
+                ..
+            } => {
+                self.works.retain(|work| {
+                    work.step_id != *step_id || work.tool_call_id.as_ref() != Some(tool_call_id)
+                });
             }
-            RuntimeEventKind::StepCompleted { step_id, .. } | RuntimeEventKind::StepFailed { step_id, .. } => {
+            RuntimeEventKind::StepCompleted { step_id, .. }
+            | RuntimeEventKind::StepFailed { step_id, .. } => {
                 self.works.retain(|work| work.step_id != *step_id);
             }
-            RuntimeEventKind::TurnCompleted { turn_id, .. } | RuntimeEventKind::TurnFailed { turn_id, .. } => {
+            RuntimeEventKind::TurnCompleted { turn_id, .. }
+            | RuntimeEventKind::TurnFailed { turn_id, .. } => {
                 self.works.retain(|work| !is_of(work, turn_id));
                 self.causes.remove(turn_id);
             }
             RuntimeEventKind::ApprovalRequested { tool_call_id, .. } => {
-                self.asked(tool_call_id).into_iter().for_each(|work| work.asked = Some(now));
+                self.asked(tool_call_id)
+                    .into_iter()
+                    .for_each(|work| work.asked = Some(now));
             }
             RuntimeEventKind::ApprovalResolved { tool_call_id, .. } => {
                 if let Some(work) = self.asked(tool_call_id) {
                     // Whoever reads a question is not waited for.
-                    work.since += work.asked.take().map_or_else(chrono::Duration::zero, |asked| now - asked);
+                    work.since += work
+                        .asked
+                        .take()
+                        .map_or_else(chrono::Duration::zero, |asked| now - asked);
                 }
             }
             _ => {}
@@ -118,13 +170,27 @@ impl Running {
         tree
     }
 
-    fn branch<'r>(&'r self, work: &'r Work, depth: usize, now: DateTime<Utc>, tree: &mut Vec<Doing<'r>>) {
+    fn branch<'r>(
+        &'r self,
+        work: &'r Work,
+        depth: usize,
+        now: DateTime<Utc>,
+        tree: &mut Vec<Doing<'r>>,
+    ) {
         // Spans come from another process, too: one that waits for itself would have no end.
         if tree.len() > self.works.len() {
             return;
         }
-        tree.push(Doing { depth, words: work.words_at(now), elapsed: work.elapsed(now) });
-        for below in self.works.iter().filter(|below| below.cause.as_ref() == Some(&work.span)) {
+        tree.push(Doing {
+            depth,
+            words: work.words_at(now),
+            elapsed: work.elapsed(now),
+        });
+        for below in self
+            .works
+            .iter()
+            .filter(|below| below.cause.as_ref() == Some(&work.span))
+        {
             self.branch(below, depth + 1, now, tree);
         }
     }
@@ -149,29 +215,41 @@ impl Running {
     }
 
     fn call(&mut self, tool_call_id: &str, turn_id: &str) -> Option<&mut Work> {
-        let is_it = |work: &&mut Work| work.tool_call_id.as_deref() == Some(tool_call_id) && is_of(work, turn_id);
+        let is_it = |work: &&mut Work| {
+            work.tool_call_id.as_deref() == Some(tool_call_id) && is_of(work, turn_id)
+        };
         self.works.iter_mut().find(is_it)
     }
 
     fn asked(&mut self, tool_call_id: &str) -> Option<&mut Work> {
-        self.works.iter_mut().rev().find(|work| work.tool_call_id.as_deref() == Some(tool_call_id))
+        self.works
+            .iter_mut()
+            .rev()
+            .find(|work| work.tool_call_id.as_deref() == Some(tool_call_id))
     }
 }
 
 impl Work {
     fn words_at(&self, now: DateTime<Utc>) -> &str {
-        self.limited.as_ref().filter(|(until, _)| now < *until).map_or(&self.words, |(_, words)| words)
+        self.limited
+            .as_ref()
+            .filter(|(until, _)| now < *until)
+            .map_or(&self.words, |(_, words)| words)
     }
 
     /// Without the time in which somebody reads a question.
     fn elapsed(&self, now: DateTime<Utc>) -> Duration {
-        (self.asked.unwrap_or(now) - self.since).to_std().unwrap_or_default()
+        (self.asked.unwrap_or(now) - self.since)
+            .to_std()
+            .unwrap_or_default()
     }
 }
 
 /// Ids of steps begin with that of their turn.
 fn is_of(work: &Work, turn_id: &str) -> bool {
-    work.step_id.strip_prefix(turn_id).is_some_and(|rest| rest.starts_with("-step-"))
+    work.step_id
+        .strip_prefix(turn_id)
+        .is_some_and(|rest| rest.starts_with("-step-"))
 }
 
 #[cfg(test)]
@@ -197,7 +275,11 @@ mod tests {
     }
 
     fn step(turn: &str) -> RuntimeEventKind {
-        RuntimeEventKind::StepStarted { step_id: format!("{turn}-step-0"), step_index: 0, turn_id: turn.to_owned() }
+        RuntimeEventKind::StepStarted {
+            step_id: format!("{turn}-step-0"),
+            step_index: 0,
+            turn_id: turn.to_owned(),
+        }
     }
 
     fn called(turn: &str, call: &str, tool: &str) -> RuntimeEventKind {
@@ -212,9 +294,14 @@ mod tests {
     }
 
     fn approval(call: &str, resolved: bool) -> RuntimeEventKind {
-        let (approval_id, tool_call_id, tool_name) = ("x".to_owned(), call.to_owned(), "t".to_owned());
+        let (approval_id, tool_call_id, tool_name) =
+            ("x".to_owned(), call.to_owned(), "t".to_owned());
         match resolved {
-            false => RuntimeEventKind::ApprovalRequested { approval_id, tool_call_id, tool_name },
+            false => RuntimeEventKind::ApprovalRequested {
+                approval_id,
+                tool_call_id,
+                tool_name,
+            },
             true => RuntimeEventKind::ApprovalResolved {
                 covers: None,
                 approval_id,
@@ -230,18 +317,29 @@ mod tests {
     fn the_latest_is_told_with_its_time_without_that_of_a_question() {
         let mut running = Running::default();
         let told = |running: &Running, second| {
-            running.latest(at(second)).map(|(words, time)| (words.to_owned(), time.as_secs()))
+            running
+                .latest(at(second))
+                .map(|(words, time)| (words.to_owned(), time.as_secs()))
         };
         let mut note = |agent: &str, second, kind| running.note(&event(agent, second, kind));
         note("boss", 0, step("b"));
         note("boss", 1, called("b", "1", "agents__request"));
         note("worker", 2, step("w"));
         note("worker", 4, called("w", "1", "bash__exec"));
-        assert_eq!(told(&running, 9), Some(("worker runs bash__exec".to_owned(), 5)));
+        assert_eq!(
+            told(&running, 9),
+            Some(("worker runs bash__exec".to_owned(), 5))
+        );
         running.note(&event("worker", 9, approval("1", false)));
-        assert_eq!(told(&running, 100), Some(("boss runs agents__request".to_owned(), 99)));
+        assert_eq!(
+            told(&running, 100),
+            Some(("boss runs agents__request".to_owned(), 99))
+        );
         running.note(&event("worker", 109, approval("1", true)));
-        assert_eq!(told(&running, 110), Some(("worker runs bash__exec".to_owned(), 6)));
+        assert_eq!(
+            told(&running, 110),
+            Some(("worker runs bash__exec".to_owned(), 6))
+        );
         let end = RuntimeEventKind::TurnFailed {
             turn_id: "w".to_owned(),
             duration: 1,
@@ -251,7 +349,10 @@ mod tests {
             cost: None,
         };
         running.note(&event("worker", 111, end));
-        assert_eq!(told(&running, 112), Some(("boss runs agents__request".to_owned(), 111)));
+        assert_eq!(
+            told(&running, 112),
+            Some(("boss runs agents__request".to_owned(), 111))
+        );
     }
 
     #[test]
@@ -259,7 +360,8 @@ mod tests {
         let mut running = Running::default();
         let traced = |agent: &str, span: &str, parent: Option<&str>, kind| {
             let mut event = event(agent, 0, kind);
-            (event.trace.span_id, event.trace.parent_span_id) = (span.to_owned(), parent.map(str::to_owned));
+            (event.trace.span_id, event.trace.parent_span_id) =
+                (span.to_owned(), parent.map(str::to_owned));
             event
         };
         let started = |turn: &str| RuntimeEventKind::TurnStarted {
@@ -269,12 +371,33 @@ mod tests {
         };
         running.note(&traced("boss", "1", None, started("b")));
         running.note(&traced("boss", "2", Some("1"), step("b")));
-        running.note(&traced("boss", "3", Some("2"), called("b", "1", "agents__request")));
-        running.note(&traced("boss", "4", Some("2"), called("b", "2", "bash__exec")));
+        running.note(&traced(
+            "boss",
+            "3",
+            Some("2"),
+            called("b", "1", "agents__request"),
+        ));
+        running.note(&traced(
+            "boss",
+            "4",
+            Some("2"),
+            called("b", "2", "bash__exec"),
+        ));
         running.note(&traced("worker", "5", Some("3"), started("w")));
         running.note(&traced("worker", "6", Some("5"), step("w")));
-        let tree: Vec<(usize, &str)> = running.tree(at(1)).iter().map(|doing| (doing.depth, doing.words)).collect();
-        assert_eq!(tree, [(0, "boss runs agents__request"), (1, "worker is thinking"), (0, "boss runs bash__exec")]);
+        let tree: Vec<(usize, &str)> = running
+            .tree(at(1))
+            .iter()
+            .map(|doing| (doing.depth, doing.words))
+            .collect();
+        assert_eq!(
+            tree,
+            [
+                (0, "boss runs agents__request"),
+                (1, "worker is thinking"),
+                (0, "boss runs bash__exec")
+            ]
+        );
         // One that is its own cause.
         running.note(&traced("x", "8", Some("9"), started("x")));
         running.note(&traced("x", "9", Some("8"), step("x")));

@@ -4,7 +4,9 @@ use chrono::Utc;
 use goondan::event::FIRED;
 use goondan::event::INPUT;
 use goondan::event::RESPONSE;
-use goondan::event::{FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownResult, SwarmEvent, TurnResult};
+use goondan::event::{
+    FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownResult, SwarmEvent, TurnResult,
+};
 use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use goondan::ports::approval::Scope;
@@ -52,7 +54,8 @@ impl TextView {
 
     /// A turn of `instance` is about to run.
     pub(crate) fn begin(&mut self, instance: &InstanceId) {
-        self.activity.show(format!("{} is thinking", instance.agent));
+        self.activity
+            .show(format!("{} is thinking", instance.agent));
         self.instance = Some(instance.clone());
         self.written.clear();
         self.fresh_line = true;
@@ -61,15 +64,21 @@ impl TextView {
     /// Something happened.
     pub(crate) fn show(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
         match event {
-            SwarmEvent::Text { instance, delta, .. } if self.streams && self.is_mine(instance) => self.write(delta),
-            SwarmEvent::TextReset { instance, .. } if self.streams && self.is_mine(instance) => self.reset(),
+            SwarmEvent::Text {
+                instance, delta, ..
+            } if self.streams && self.is_mine(instance) => self.write(delta),
+            SwarmEvent::TextReset { instance, .. } if self.streams && self.is_mine(instance) => {
+                self.reset()
+            }
             SwarmEvent::Runtime(event) => {
                 self.running.note(event);
                 self.runtime_event(event)?;
                 self.resume();
                 Ok(())
             }
-            SwarmEvent::Text { .. } | SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => Ok(()),
+            SwarmEvent::Text { .. }
+            | SwarmEvent::TextReset { .. }
+            | SwarmEvent::TurnEnded { .. } => Ok(()),
         }
     }
 
@@ -105,12 +114,19 @@ impl TextView {
         if is_shown && unasked.result.finish_reason == FinishReason::TextResponse {
             return self.end(unasked.result);
         }
-        if self.instance.as_ref().is_some_and(|mine| is_work(mine, unasked)) && !self.shows_tools {
+        if self
+            .instance
+            .as_ref()
+            .is_some_and(|mine| is_work(mine, unasked))
+            && !self.shows_tools
+        {
             return Ok(());
         }
         self.pause();
         self.end_line()?;
-        unasked.words().map_or(Ok(()), |words| self.output.note(&words))
+        unasked
+            .words()
+            .map_or(Ok(()), |words| self.output.note(&words))
     }
 
     fn is_mine(&self, instance: &InstanceId) -> bool {
@@ -120,24 +136,48 @@ impl TextView {
     fn runtime_event(&mut self, event: &RuntimeEvent) -> Result<(), CliError> {
         let is_mine = self.is_mine(&event.instance());
         match &event.kind {
-            RuntimeEventKind::TurnStarted { event_type, .. } if self.shows_tools && is_mine => self.goes_on(event_type),
+            RuntimeEventKind::TurnStarted { event_type, .. } if self.shows_tools && is_mine => {
+                self.goes_on(event_type)
+            }
             RuntimeEventKind::StepStarted { .. } if is_mine => {
                 self.end_line()?;
                 self.written.clear();
                 Ok(())
             }
-            RuntimeEventKind::ToolCalled { tool_name, arguments, .. } if self.shows_tools => {
-                self.tool_lines(event, &[calls::called(tool_name, arguments)])
-            }
-            RuntimeEventKind::ToolCompleted { tool_name, status, duration, shown, .. } if self.shows_tools => {
-                self.tool_lines(event, &calls::completed(tool_name, *status, *duration, shown, Output::columns()))
-            }
-            RuntimeEventKind::ToolFailed { tool_name, duration, error_message, .. } if self.shows_tools => {
+            RuntimeEventKind::ToolCalled {
+                tool_name,
+                arguments,
+                ..
+            } if self.shows_tools => self.tool_lines(event, &[calls::called(tool_name, arguments)]),
+            RuntimeEventKind::ToolCompleted {
+                tool_name,
+                status,
+                duration,
+                shown,
+                ..
+            } if self.shows_tools => self.tool_lines(
+                event,
+                &calls::completed(tool_name, *status, *duration, shown, Output::columns()),
+            ),
+            RuntimeEventKind::ToolFailed {
+                tool_name,
+                duration,
+                error_message,
+                ..
+            } if self.shows_tools => {
                 let shown = failed_call(error_message);
-                let lines = calls::completed(tool_name, ToolCallStatus::Error, *duration, &shown, Output::columns());
+                let lines = calls::completed(
+                    tool_name,
+                    ToolCallStatus::Error,
+                    *duration,
+                    &shown,
+                    Output::columns(),
+                );
                 self.tool_lines(event, &lines)
             }
-            RuntimeEventKind::ApprovalRemembered { scope, grants, .. } => self.remembered(*scope, grants),
+            RuntimeEventKind::ApprovalRemembered { scope, grants, .. } => {
+                self.remembered(*scope, grants)
+            }
             _ => Ok(()),
         }
     }
@@ -151,7 +191,9 @@ impl TextView {
 
     /// The conversation goes on without an input.
     fn goes_on(&mut self, event_type: &str) -> Result<(), CliError> {
-        let Some(what) = goes_on(event_type) else { return Ok(()) };
+        let Some(what) = goes_on(event_type) else {
+            return Ok(());
+        };
         self.pause();
         self.end_line()?;
         let faint = style::FAINT;
@@ -162,9 +204,17 @@ impl TextView {
     fn tool_lines(&mut self, event: &RuntimeEvent, lines: &[String]) -> Result<(), CliError> {
         self.activity.hide();
         self.end_line()?;
-        let who = if self.is_mine(&event.instance()) { String::new() } else { format!("{} ", event.agent_name) };
+        let who = if self.is_mine(&event.instance()) {
+            String::new()
+        } else {
+            format!("{} ", event.agent_name)
+        };
         let faint = style::FAINT;
-        self.output.trace(&format!("{faint}{}{faint:#}{}", shown::line(who), lines.join("\n")))
+        self.output.trace(&format!(
+            "{faint}{}{faint:#}{}",
+            shown::line(who),
+            lines.join("\n")
+        ))
     }
 
     fn write(&mut self, text: &str) -> Result<(), CliError> {
@@ -194,7 +244,8 @@ impl TextView {
 }
 
 /// What is said where an answer begins anew.
-pub(in crate::commands::run) const BROKEN_OFF: &str = "The answer broke off; the model is asked again.";
+pub(in crate::commands::run) const BROKEN_OFF: &str =
+    "The answer broke off; the model is asked again.";
 
 /// What other agents than `mine` say without anybody waiting for it belongs to their work, as their calls do.
 pub(in crate::commands::run) fn is_work(mine: &InstanceId, unasked: &Unasked<'_>) -> bool {
@@ -204,9 +255,18 @@ pub(in crate::commands::run) fn is_work(mine: &InstanceId, unasked: &Unasked<'_>
 }
 
 /// What an answer to a question will hold for.
-pub(in crate::commands::run) fn remembered(scope: Scope, grants: &[String]) -> impl Iterator<Item = String> {
-    let until = if scope == Scope::Conversation { " for this conversation" } else { "" };
-    grants.iter().map(move |grant| format!("Remembered{until}: {}.", shown::line(grant)))
+pub(in crate::commands::run) fn remembered(
+    scope: Scope,
+    grants: &[String],
+) -> impl Iterator<Item = String> {
+    let until = if scope == Scope::Conversation {
+        " for this conversation"
+    } else {
+        ""
+    };
+    grants
+        .iter()
+        .map(move |grant| format!("Remembered{until}: {}.", shown::line(grant)))
 }
 
 /// Why a conversation goes on without an input; `None` where it has one.
@@ -221,6 +281,12 @@ pub(in crate::commands::run) fn goes_on(event_type: &str) -> Option<&'static str
 
 /// How a call that failed is shown.
 pub(in crate::commands::run) fn failed_call(error_message: &str) -> ShownResult {
-    let error = Some(ShownError { code: Code::TOOL_FAILED.to_string(), message: error_message.to_owned() });
-    ShownResult { error, ..ShownResult::default() }
+    let error = Some(ShownError {
+        code: Code::TOOL_FAILED.to_string(),
+        message: error_message.to_owned(),
+    });
+    ShownResult {
+        error,
+        ..ShownResult::default()
+    }
 }
