@@ -216,9 +216,7 @@ mod tests {
     use crate::message::{MessageData, MessageSource, Part};
 
     fn message(id: &str, text: &str) -> Message {
-        let content = vec![Part::Text {
-            text: text.to_owned(),
-        }];
+        let content = vec![Part::text(text.to_owned())];
         Message {
             id: id.to_owned(),
             data: MessageData {
@@ -369,14 +367,7 @@ mod tests {
 
     #[test]
     fn calls_without_a_result_are_told() {
-        let call = |id: &str| {
-            let (tool_call_id, tool_name) = (id.to_owned(), "a__b".to_owned());
-            Part::ToolCall(ToolCall {
-                tool_call_id,
-                tool_name,
-                input: serde_json::json!({}),
-            })
-        };
+        let call = |id: &str| Part::ToolCall(ToolCall::new(id, "a__b", serde_json::json!({})));
         let mut calling = message("m0", "let me see");
         calling.data = MessageData {
             role: Role::Assistant,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::JsonObject;
 use crate::ids::{InstanceId, TraceContext};
 use crate::message::Message;
-use crate::ports::model::TokenUsage;
+use crate::ports::model::{ModelFinishReason, TokenUsage};
 use crate::ports::tool::ToolCallStatus;
 use crate::said::Said;
 
@@ -37,6 +37,9 @@ pub struct TurnResult {
     pub turn_id: String,
     /// How it ended.
     pub finish_reason: FinishReason,
+    /// The reason why the model ended its last answer, if that answer is incomplete.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub model_finish_reason: Option<ModelFinishReason>,
     /// The model's last message.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_message: Option<Message>,
@@ -148,6 +151,9 @@ pub enum RuntimeEventKind {
         step_count: u32,
         duration: u64,
         finish_reason: FinishReason,
+        /// The reason why the model ended its last answer, if that answer is incomplete.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        model_finish_reason: Option<ModelFinishReason>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         token_usage: Option<TokenUsage>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -207,6 +213,24 @@ pub enum RuntimeEventKind {
         limit: String,
         /// For about that many milliseconds.
         wait: u64,
+    },
+    /// A model call failed and is retried after a wait.
+    #[serde(rename = "model.retrying")]
+    ModelRetrying {
+        turn_id: String,
+        /// The step that calls the model; none for a model call outside the conversation.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        step_id: Option<String>,
+        provider: String,
+        model: String,
+        /// Number of the retry, from 1.
+        attempt: u32,
+        /// Number of retries that are allowed.
+        of: u32,
+        /// Wait before the retry, in milliseconds.
+        wait_ms: u64,
+        /// Error message of the failed call.
+        reason: String,
     },
     #[serde(rename = "model.completed")]
     ModelCompleted {
@@ -357,6 +381,9 @@ pub struct ShownModelCall {
     /// How often it was asked again.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub retries: u32,
+    /// The reason why the model ended its answer; none if the call failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub finish_reason: Option<ModelFinishReason>,
     /// What the answer took, as the provider says.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token_usage: Option<TokenUsage>,
@@ -437,6 +464,15 @@ pub enum SwarmEvent {
         /// Whose.
         instance: InstanceId,
         /// Of which turn.
+        turn_id: String,
+        /// The new piece.
+        delta: String,
+    },
+    /// More readable reasoning of the current step.
+    Reasoning {
+        /// The conversation.
+        instance: InstanceId,
+        /// The turn.
         turn_id: String,
         /// The new piece.
         delta: String,

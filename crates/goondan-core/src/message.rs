@@ -47,6 +47,11 @@ pub enum Role {
     Tool,
 }
 
+/// Opaque JSON by provider family, such as `anthropic` or `openrouter`.
+///
+/// It is stored with the conversation and returned unchanged to the same family. Other families never receive it.
+pub type ProviderMetadata = JsonObject;
+
 /// A piece of content.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(
@@ -59,6 +64,22 @@ pub enum Part {
     Text {
         /// The text.
         text: String,
+        /// Opaque data that the provider expects back with this text.
+        #[serde(skip_serializing_if = "ProviderMetadata::is_empty", default)]
+        provider_metadata: ProviderMetadata,
+    },
+    /// Reasoning that the model wrote before its answer. It is never part of the answer's text.
+    Reasoning {
+        /// The readable reasoning; empty when the provider returns only encrypted reasoning.
+        text: String,
+        /// Signatures or encrypted reasoning that the provider expects back.
+        #[serde(skip_serializing_if = "ProviderMetadata::is_empty", default)]
+        provider_metadata: ProviderMetadata,
+    },
+    /// Content of a type that only its provider understands, such as the blocks of server-side tools.
+    Opaque {
+        /// The content as the provider sent it.
+        provider_metadata: ProviderMetadata,
     },
     /// The model wants a tool to run.
     ToolCall(ToolCall),
@@ -78,6 +99,9 @@ pub struct ToolCall {
     pub tool_name: String,
     /// The arguments: an object, or whatever the model sent instead (text that is no JSON stays a string).
     pub input: Value,
+    /// Opaque data that the provider expects back with this call, such as a thought signature.
+    #[serde(skip_serializing_if = "ProviderMetadata::is_empty", default)]
+    pub provider_metadata: ProviderMetadata,
 }
 
 /// A result as the model gets it back.
@@ -160,11 +184,39 @@ pub enum MessageEvent {
 }
 
 impl Part {
-    /// The text of a text part.
+    /// Returns a text part without provider metadata.
+    pub fn text(text: impl Into<String>) -> Self {
+        Part::Text {
+            text: text.into(),
+            provider_metadata: ProviderMetadata::new(),
+        }
+    }
+
+    /// Returns a reasoning part without provider metadata.
+    pub fn reasoning(text: impl Into<String>) -> Self {
+        Part::Reasoning {
+            text: text.into(),
+            provider_metadata: ProviderMetadata::new(),
+        }
+    }
+
+    /// Returns the text of a text part.
     pub fn as_text(&self) -> Option<&str> {
         match self {
-            Part::Text { text } => Some(text),
+            Part::Text { text, .. } => Some(text),
             _ => None,
+        }
+    }
+}
+
+impl ToolCall {
+    /// Returns a call without provider metadata.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, input: Value) -> Self {
+        ToolCall {
+            tool_call_id: id.into(),
+            tool_name: name.into(),
+            input,
+            provider_metadata: ProviderMetadata::new(),
         }
     }
 }

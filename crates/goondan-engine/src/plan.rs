@@ -6,6 +6,7 @@ mod problems;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use goondan_spec::kinds::{
     Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Model, Policy, Pricing,
@@ -27,6 +28,9 @@ use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
+
+/// Longest wait before a retry, if `options.maxRetryWaitMs` is absent.
+const DEFAULT_MAX_RETRY_WAIT: Duration = Duration::from_secs(60);
 
 /// Above so many tokens of schemas, roughly counted, the tools of MCP servers are offered only once a model has looked for
 /// them, unless `defer` says otherwise.
@@ -88,6 +92,8 @@ pub struct ModelPlan {
     pub client: Arc<dyn ModelClient>,
     /// How often a failed call is repeated.
     pub max_retries: u32,
+    /// Longest wait before a retry. A provider that asks for a longer wait is not retried.
+    pub max_retry_wait: Duration,
     /// What its tokens cost, where the Model says so.
     pub pricing: Option<Pricing>,
     /// How much it may be asked in a minute.
@@ -353,6 +359,7 @@ impl Planner<'_> {
                 identity,
                 client,
                 max_retries,
+                max_retry_wait: max_retry_wait(&model.spec),
                 pricing,
                 limits,
                 pace,
@@ -633,6 +640,14 @@ fn is_schema_sent(format: &AnswerFormat, models: Option<&[ModelPlan]>) -> bool {
             .iter()
             .all(|model| model.is_schema_sent),
     }
+}
+
+fn max_retry_wait(model: &Model) -> Duration {
+    let stated = model
+        .options
+        .get("maxRetryWaitMs")
+        .and_then(serde_json::Value::as_u64);
+    stated.map_or(DEFAULT_MAX_RETRY_WAIT, Duration::from_millis)
 }
 
 fn max_retries(model: &Model) -> u32 {

@@ -310,11 +310,7 @@ impl Runtime {
         let agent = self.engine.agent(&instance.agent)?;
         let clock = &self.engine.clock;
         let turn_id = format!("call-{}", clock.hex(16));
-        let call = ToolCall {
-            tool_call_id: turn_id.clone(),
-            tool_name: tool.to_owned(),
-            input: arguments,
-        };
+        let call = ToolCall::new(turn_id.clone(), tool.to_owned(), arguments);
         let trace = TraceContext::root(&clock.hex(32), None, &turn_id);
         let catalog = agent.catalog.clone();
         let facts = TurnFacts {

@@ -108,7 +108,7 @@ impl Chat<'_> {
 
     fn said(&self, message: &Message) -> Vec<ContentPart> {
         let part = |part: &Part| match part {
-            Part::Text { text } => Some(ContentPart::Text(text.clone())),
+            Part::Text { text, .. } => Some(ContentPart::Text(text.clone())),
             Part::File(file) => Some(attachment(self.wire, file)),
             Part::ToolCall(_) | Part::ToolResult(_) => None,
         };
@@ -117,7 +117,9 @@ impl Chat<'_> {
 
     fn answered(&self, message: &Message) -> Vec<ContentPart> {
         let part = |part: &Part| match part {
-            Part::Text { text } if !text.trim().is_empty() => Some(ContentPart::Text(text.clone())),
+            Part::Text { text, .. } if !text.trim().is_empty() => {
+                Some(ContentPart::Text(text.clone()))
+            }
             Part::ToolCall(call) => Some(ContentPart::ToolCall(genai::chat::ToolCall {
                 call_id: sent_id(self.wire, &call.tool_call_id, &call.tool_name),
                 fn_name: call.tool_name.clone(),

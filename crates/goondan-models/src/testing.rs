@@ -52,13 +52,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
     ModelRequest {
         instance: InstanceId::new(agent, "main"),
         system: None,
-        messages: vec![message(
-            Role::User,
-            vec![Part::Text {
-                text: input.to_owned(),
-            }],
-        )]
-        .into(),
+        messages: vec![message(Role::User, vec![Part::text(input.to_owned())])].into(),
         tools: Arc::from([]),
         params: Arc::new(ModelParams {
             temperature: None,

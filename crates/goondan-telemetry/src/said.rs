@@ -46,7 +46,7 @@ fn parts(parts: &[Part]) -> Vec<Value> {
 
 fn part(part: &Part) -> Value {
     match part {
-        Part::Text { text } => json!({ "type": "text", "content": text }),
+        Part::Text { text, .. } => json!({ "type": "text", "content": text }),
         Part::ToolCall(ToolCall {
             tool_call_id,
             tool_name,

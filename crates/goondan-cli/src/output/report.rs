@@ -195,6 +195,7 @@ mod tests {
         TurnResult {
             turn_id: "t".to_owned(),
             finish_reason,
+            model_finish_reason: None,
             response_message: None,
             output: None,
             error,

@@ -72,13 +72,8 @@ mod tests {
     }
 
     fn calls(ids: &[&str]) -> Message {
-        let call = |id: &&str| {
-            Part::ToolCall(ToolCall {
-                tool_call_id: (*id).into(),
-                tool_name: "a__b".into(),
-                input: json!({}),
-            })
-        };
+        let call =
+            |id: &&str| Part::ToolCall(ToolCall::new((*id).into(), "a__b".into(), json!({})));
         message(Role::Assistant, ids.iter().map(call).collect())
     }
 
@@ -97,7 +92,7 @@ mod tests {
     }
 
     fn text(role: Role) -> Message {
-        message(role, vec![Part::Text { text: "hi".into() }])
+        message(role, vec![Part::text("hi".into())])
     }
 
     #[test]

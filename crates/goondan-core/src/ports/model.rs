@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::caller::Caller;
 use crate::history::History;
 use crate::ids::InstanceId;
+use crate::message::Part;
 
 /// Talks to one model.
 #[async_trait]
@@ -95,40 +96,113 @@ impl ToolDefinition {
     }
 }
 
-/// A piece of an answer. `Finish` comes last; a stream that ends without it was broken off.
+/// A piece of an answer. `Finish` comes last; a stream that ends without it broke off.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelChunk {
-    /// More text.
+    /// More text of the answer, as it arrives.
     Text(String),
-    /// A whole call, once its arguments are complete. Arguments that are no JSON come as a JSON string.
-    ToolCall {
-        /// The provider's id; empty where it has none.
-        id: String,
-        /// `resource__export`.
-        name: String,
-        /// The arguments.
-        arguments: Value,
-    },
-    /// The answer is complete.
-    Finish {
-        /// What it cost, as the provider says.
-        usage: Option<TokenUsage>,
-    },
+    /// More readable reasoning, as it arrives.
+    Reasoning(String),
+    /// The complete answer, including all text and reasoning that was streamed.
+    Finish(Box<CompletedAnswer>),
 }
 
-/// Tokens of a step or turn (rule M7).
+/// A complete answer of a model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompletedAnswer {
+    /// Reasoning, text and tool calls in the order in which the provider sent them. Arguments that are not valid JSON
+    /// are a JSON string.
+    pub parts: Vec<Part>,
+    /// The reason why the answer ended.
+    #[serde(default)]
+    pub finish_reason: ModelFinishReason,
+    /// Token counts, if the provider reports them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub usage: Option<TokenUsage>,
+}
+
+/// The reason why a model ended its answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ModelFinishReason {
+    /// The model was done.
+    #[default]
+    Stop,
+    /// The model waits for tool results.
+    ToolCalls,
+    /// The answer reached the limit of output tokens.
+    Length,
+    /// The conversation and the answer together reached the context window.
+    ContextWindow,
+    /// The provider paused a long answer; the next model call continues it.
+    Pause,
+    /// A reason that only the provider's documentation explains.
+    Other(String),
+}
+
+impl ModelFinishReason {
+    /// Returns whether the answer is incomplete, so that its tool calls must not run.
+    pub fn is_cut(&self) -> bool {
+        matches!(
+            self,
+            ModelFinishReason::Length | ModelFinishReason::ContextWindow | ModelFinishReason::Pause
+        )
+    }
+
+    /// Returns the reason as events and results name it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            ModelFinishReason::Stop => "stop",
+            ModelFinishReason::ToolCalls => "toolCalls",
+            ModelFinishReason::Length => "length",
+            ModelFinishReason::ContextWindow => "contextWindow",
+            ModelFinishReason::Pause => "pause",
+            ModelFinishReason::Other(reason) => reason,
+        }
+    }
+}
+
+impl CompletedAnswer {
+    /// Returns an answer of `parts` that ended with tool calls if it contains any, and normally otherwise.
+    pub fn of_parts(parts: Vec<Part>, usage: Option<TokenUsage>) -> Self {
+        let has_calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
+        let finish_reason = if has_calls {
+            ModelFinishReason::ToolCalls
+        } else {
+            ModelFinishReason::Stop
+        };
+        CompletedAnswer {
+            parts,
+            finish_reason,
+            usage,
+        }
+    }
+}
+
+impl ModelChunk {
+    /// Returns the end of an answer that consists of `parts`.
+    pub fn finish(parts: Vec<Part>, usage: Option<TokenUsage>) -> Self {
+        ModelChunk::Finish(Box::new(CompletedAnswer::of_parts(parts, usage)))
+    }
+}
+
+/// Token counts of a step or turn (rule M7).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
-    /// Read.
+    /// Input tokens, including cached ones.
     pub prompt_tokens: u64,
-    /// Written.
+    /// Output tokens, including reasoning.
     pub completion_tokens: u64,
-    /// Both.
+    /// Input and output tokens.
     pub total_tokens: u64,
-    /// Those of the tokens read that the provider had in its cache.
+    /// Input tokens that the provider read from its cache.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub cached_tokens: u64,
+    /// Input tokens that the provider wrote to its cache.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub cache_write_tokens: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -141,6 +215,7 @@ impl std::ops::AddAssign for TokenUsage {
         self.completion_tokens += other.completion_tokens;
         self.total_tokens += other.total_tokens;
         self.cached_tokens += other.cached_tokens;
+        self.cache_write_tokens += other.cache_write_tokens;
     }
 }
 
@@ -181,8 +256,14 @@ pub enum ModelErrorKind {
     Status(u16),
     /// Nobody answers, or the connection or the stream broke.
     Connection,
+    /// The server refuses connections or is still loading its model.
+    Starting,
     /// The answer makes no sense (HTML instead of JSON, say).
     Protocol,
+    /// The account has no credit or quota left. A retry cannot help.
+    Quota(u16),
+    /// The model or the provider's filter refused to answer. A retry cannot help.
+    Declined,
     /// The Model resource can't be used as it is (unknown provider, broken script).
     Configuration,
     /// Its key is not set on this machine.
@@ -190,11 +271,20 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
+    /// Returns the HTTP status of the provider's refusal, if there was one.
+    pub fn status(self) -> Option<u16> {
+        match self {
+            ModelErrorKind::Status(status) | ModelErrorKind::Quota(status) => Some(status),
+            _ => None,
+        }
+    }
+
     /// The code of a turn that it ends.
     pub fn code(self) -> Code {
         match self {
-            ModelErrorKind::Status(_) => Code::MODEL_STATUS,
-            ModelErrorKind::Connection => Code::MODEL_CONNECTION,
+            ModelErrorKind::Status(_) | ModelErrorKind::Quota(_) => Code::MODEL_STATUS,
+            ModelErrorKind::Declined => Code::MODEL_DECLINED,
+            ModelErrorKind::Connection | ModelErrorKind::Starting => Code::MODEL_CONNECTION,
             ModelErrorKind::Protocol => Code::MODEL_PROTOCOL,
             ModelErrorKind::Configuration | ModelErrorKind::NoKey => Code::MODEL_CONFIGURATION,
         }
@@ -249,14 +339,21 @@ impl ModelError {
         }
     }
 
+    /// Returns whether the server refuses connections or is still loading its model.
+    pub fn is_starting(&self) -> bool {
+        self.kind == ModelErrorKind::Starting
+    }
+
     /// Whether asking again may help (rule M4).
     pub fn is_transient(&self) -> bool {
         match self.kind {
             ModelErrorKind::Status(status) => matches!(status, 408 | 409 | 429) || status >= 500,
-            ModelErrorKind::Connection => true,
-            ModelErrorKind::Protocol | ModelErrorKind::Configuration | ModelErrorKind::NoKey => {
-                false
-            }
+            ModelErrorKind::Connection | ModelErrorKind::Starting => true,
+            ModelErrorKind::Quota(_)
+            | ModelErrorKind::Declined
+            | ModelErrorKind::Protocol
+            | ModelErrorKind::Configuration
+            | ModelErrorKind::NoKey => false,
         }
     }
 }

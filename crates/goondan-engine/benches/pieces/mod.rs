@@ -113,9 +113,7 @@ fn fold() -> Box<dyn FnMut()> {
         id: format!("m{number}"),
         data: MessageData {
             role: Role::User,
-            content: vec![Part::Text {
-                text: "hello".to_owned(),
-            }],
+            content: vec![Part::text("hello".to_owned())],
         },
         metadata: goondan_core::JsonObject::new(),
         created_at: now,

@@ -90,6 +90,15 @@ impl Desk {
                 turn_id,
                 delta,
             }),
+            ToLeader::Reasoning {
+                instance,
+                turn_id,
+                delta,
+            } => bus.publish(SwarmEvent::Reasoning {
+                instance,
+                turn_id,
+                delta,
+            }),
             ToLeader::TextReset { instance, turn_id } => {
                 bus.publish(SwarmEvent::TextReset { instance, turn_id })
             }

@@ -189,6 +189,15 @@ impl Uplink {
                 turn_id,
                 delta,
             }),
+            SwarmEvent::Reasoning {
+                instance,
+                turn_id,
+                delta,
+            } => self.tell(&ToLeader::Reasoning {
+                instance,
+                turn_id,
+                delta,
+            }),
             SwarmEvent::TextReset { instance, turn_id } => {
                 self.tell(&ToLeader::TextReset { instance, turn_id })
             }

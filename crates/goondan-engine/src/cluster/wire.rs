@@ -88,6 +88,12 @@ pub(crate) enum ToLeader {
         turn_id: String,
         delta: String,
     },
+    /// More reasoning of a step.
+    Reasoning {
+        instance: InstanceId,
+        turn_id: String,
+        delta: String,
+    },
     /// The text of a step is void.
     TextReset {
         instance: InstanceId,

@@ -8,6 +8,7 @@ use goondan_core::JsonObject;
 use goondan_core::event::{FinishReason, TurnResult};
 use goondan_core::ids::TraceContext;
 use goondan_core::inbound::{AgentEvent, EventTrace, RESPONSE};
+use goondan_core::ports::model::ModelFinishReason;
 use goondan_core::ports::tool::ToolError;
 use goondan_core::reserved::INTER_AGENT_RESPONSE;
 
@@ -15,7 +16,10 @@ use goondan_core::reserved::INTER_AGENT_RESPONSE;
 pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, ToolError> {
     let text = result.response_text();
     match result.finish_reason {
-        FinishReason::TextResponse => Ok(result.output.clone().unwrap_or(Value::String(text))),
+        FinishReason::TextResponse => {
+            let text = || Value::String(with_cut_note(text, result.model_finish_reason.as_ref()));
+            Ok(result.output.clone().unwrap_or_else(text))
+        }
         FinishReason::MaxSteps if !text.is_empty() => Ok(Value::String(text)),
         FinishReason::MaxSteps => Err(request_failed(
             target,
@@ -29,6 +33,17 @@ pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, To
                 .map_or("its turn failed", |error| error.message.as_str());
             Err(request_failed(target, message))
         }
+    }
+}
+
+/// Adds a note to an incomplete answer, so that the agent that asked does not take it for a whole one.
+fn with_cut_note(text: String, reason: Option<&ModelFinishReason>) -> String {
+    match reason {
+        Some(reason) => format!(
+            "{text}\n\n[This answer is incomplete: it was cut off ({}).]",
+            reason.as_str()
+        ),
+        None => text,
     }
 }
 

@@ -114,9 +114,7 @@ impl TurnContext {
         let message = step::message(
             id,
             Role::User,
-            vec![Part::Text {
-                text: question.text,
-            }],
+            vec![Part::text(question.text)],
             source,
             self,
         );
@@ -144,6 +142,7 @@ impl TurnContext {
             engine_bus: &self.engine.bus,
             cancel: &self.cancel,
             life: &self.facts.life,
+            has_fallback: false,
         };
         let budget = self.engine.generation.load().policy.budget.clone();
         self.engine.check_budget(&budget).await?;

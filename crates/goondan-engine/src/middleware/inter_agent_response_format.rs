@@ -72,7 +72,7 @@ fn formatted(message: &Message, include_request_metadata: bool) -> Option<Messag
     let response = Response::deserialize(message.metadata.get(INTER_AGENT_RESPONSE)?).ok()?;
     let text = text(&response, &message.text(), include_request_metadata);
     let mut message = message.clone();
-    message.data.content = vec![Part::Text { text }];
+    message.data.content = vec![Part::text(text)];
     message
         .metadata
         .insert(FORMATTED.to_owned(), Value::Bool(true));
@@ -173,9 +173,7 @@ mod tests {
         message
             .metadata
             .insert(INTER_AGENT_RESPONSE.to_owned(), metadata);
-        message.data.content = vec![Part::Text {
-            text: content.to_owned(),
-        }];
+        message.data.content = vec![Part::text(content.to_owned())];
         message
     }
 

@@ -228,7 +228,7 @@ async fn say(context: &mut StepContext<'_>, answer: &Value) -> Result<Arc<Messag
             delta: text.clone(),
         });
     }
-    turn.append(Role::Assistant, vec![Part::Text { text }], source)
+    turn.append(Role::Assistant, vec![Part::text(text)], source)
         .await
 }
 

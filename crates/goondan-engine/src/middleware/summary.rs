@@ -98,7 +98,9 @@ pub(super) fn instructions(limit: usize) -> String {
 pub(super) fn transcript(messages: &[Arc<Message>]) -> String {
     let mut text = String::new();
     for message in messages {
-        for part in &message.data.content {
+        let is_readable =
+            |part: &&Part| !matches!(part, Part::Reasoning { .. } | Part::Opaque { .. });
+        for part in message.data.content.iter().filter(is_readable) {
             // Writing to a String does not fail.
             let _ = writeln!(text, "{}: {}\n", speaker(message), told(part));
         }
@@ -123,7 +125,7 @@ fn speaker(message: &Message) -> &'static str {
 
 fn told(part: &Part) -> String {
     match part {
-        Part::Text { text } => shortened(text),
+        Part::Text { text, .. } => shortened(text),
         Part::ToolCall(call) => format!(
             "calls {} with {}",
             call.tool_name,
@@ -147,6 +149,7 @@ fn told(part: &Part) -> String {
                 )
             }
         },
+        Part::Reasoning { .. } | Part::Opaque { .. } => String::new(),
         Part::File(file) => format!("[a file of type {}]", file.media_type),
     }
 }
@@ -205,9 +208,7 @@ mod tests {
     #[test]
     fn a_long_transcript_shows_its_end() {
         let mut messages = conversation("u u");
-        let long = Part::Text {
-            text: "ä".repeat(MAX_PART + 5),
-        };
+        let long = Part::text("ä".repeat(MAX_PART + 5));
         let mut first = (*messages[0]).clone();
         first.data.content = vec![long; MAX_TRANSCRIPT / MAX_PART + 1];
         messages[0] = Arc::new(first);

@@ -57,7 +57,7 @@ impl std::iter::Sum for Size {
 
 fn characters(part: &Part) -> usize {
     match part {
-        Part::Text { text } => text.chars().count(),
+        Part::Text { text, .. } | Part::Reasoning { text, .. } => text.chars().count(),
         Part::ToolCall(call) => call.tool_name.len() + call.input.to_string().chars().count(),
         Part::ToolResult(result) => {
             let output = result
@@ -70,7 +70,7 @@ fn characters(part: &Part) -> usize {
                     .as_ref()
                     .map_or(0, |error| error.message.chars().count())
         }
-        Part::File(_) => 0,
+        Part::Opaque { .. } | Part::File(_) => 0,
     }
 }
 
@@ -217,9 +217,7 @@ pub(super) mod testing {
     }
 
     fn message(index: usize, word: &str) -> Message {
-        let text = Part::Text {
-            text: format!("message {index}"),
-        };
+        let text = Part::text(format!("message {index}"));
         let (tool_call_id, tool_name) = ("c1".to_owned(), "a__b".to_owned());
         let (role, content) = match &word[..1] {
             "u" => (Role::User, text),
@@ -227,11 +225,7 @@ pub(super) mod testing {
             "s" => (Role::System, text),
             "c" => (
                 Role::Assistant,
-                Part::ToolCall(ToolCall {
-                    tool_call_id,
-                    tool_name,
-                    input: json!({"n": index}),
-                }),
+                Part::ToolCall(ToolCall::new(tool_call_id, tool_name, json!({"n": index}))),
             ),
             "r" => {
                 let (status, output) = (ToolCallStatus::Ok, Some(json!(index)));

@@ -311,6 +311,7 @@ pub(crate) fn failed_result(turn_id: String, error: TurnError) -> TurnResult {
     TurnResult {
         turn_id,
         finish_reason: FinishReason::Error,
+        model_finish_reason: None,
         response_message: None,
         output: None,
         error: Some(error),

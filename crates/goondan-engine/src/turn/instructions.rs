@@ -116,7 +116,7 @@ async fn append(turn: &mut TurnContext, found: Vec<Nested>) -> Result<(), TurnEr
     let metadata = JsonObject::from_iter([(INSTRUCTIONS.to_owned(), Value::Object(told))]);
     turn.append_with(
         Role::User,
-        vec![Part::Text { text }],
+        vec![Part::text(text)],
         MessageSource::System,
         metadata,
     )

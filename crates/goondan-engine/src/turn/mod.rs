@@ -32,7 +32,7 @@ use goondan_core::ids::message_id;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Part, Role};
 use goondan_core::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
-use goondan_core::ports::model::TokenUsage;
+use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use goondan_core::ports::store::{OpenConversation, StoreError};
 
 /// That many empty answers in a row end a turn (rule T10).
@@ -118,6 +118,8 @@ pub(crate) struct TurnProgress {
     pub(crate) output: Option<Value>,
     /// Events that joined the turn after it began.
     pub(crate) joined_ids: Vec<String>,
+    /// The reason why the model cut its last answer off.
+    pub(crate) cut_reason: Option<ModelFinishReason>,
 }
 
 impl TurnProgress {
@@ -200,14 +202,7 @@ impl TurnContext {
         let source = MessageSource::Extension {
             extension_name: extension.to_owned(),
         };
-        self.numbered(
-            role,
-            vec![Part::Text {
-                text: text.to_owned(),
-            }],
-            source,
-            metadata,
-        )
+        self.numbered(role, vec![Part::text(text.to_owned())], source, metadata)
     }
 
     /// Appends a text message of a middleware.
@@ -267,7 +262,7 @@ impl TurnContext {
     /// The user message that an event becomes.
     pub(crate) async fn append_event(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
         let text = Some(&event.input).filter(|text| !text.is_empty() || event.files.is_empty());
-        let text = text.map(|text| Part::Text { text: text.clone() });
+        let text = text.map(|text| Part::text(text.clone()));
         let content = text
             .into_iter()
             .chain(event.files.iter().cloned().map(Part::File))
@@ -397,6 +392,11 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
     };
     TurnResult {
         turn_id,
+        model_finish_reason: context
+            .progress
+            .cut_reason
+            .take()
+            .filter(|_| finish_reason != FinishReason::Error),
         finish_reason,
         response_message: response.map(Arc::unwrap_or_clone),
         output: context.progress.output.take(),
@@ -433,6 +433,7 @@ pub(crate) fn publish_end(
             step_count: result.step_count,
             duration,
             finish_reason: result.finish_reason,
+            model_finish_reason: result.model_finish_reason.clone(),
             token_usage,
             cost,
         },
@@ -470,6 +471,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
             cost: None,
         });
         own.add_step(usage);
+        context.progress.cut_reason = Some(outcome.finish_reason).filter(ModelFinishReason::is_cut);
         let was_empty = outcome.message.is_none();
         if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {
             response = Some(message);
@@ -501,9 +503,7 @@ async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnErr
         return Err(TurnError::new(Code::MODEL_EMPTY, message)
             .suggest("Look at the model's limits (`params.maxTokens`) and at the prompt."));
     }
-    let content = vec![Part::Text {
-        text: EMPTY_ANSWER_REMINDER.to_owned(),
-    }];
+    let content = vec![Part::text(EMPTY_ANSWER_REMINDER.to_owned())];
     context
         .append(Role::User, content, MessageSource::System)
         .await

@@ -1,5 +1,6 @@
 //! Asks the model, and asks again where that may help (rule M4).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,14 +19,21 @@ use crate::turn::model_course::Course;
 use crate::turn::pace::{Full, Pace};
 use goondan_core::event::{Cost, RateScope, RuntimeEventKind, SwarmEvent, TurnError};
 use goondan_core::ids::{InstanceId, TraceContext};
-use goondan_core::message::{Part, ToolCall};
+use goondan_core::message::Part;
 use goondan_core::ports::model::{
-    ModelChunk, ModelError, ModelErrorKind, ModelRequest, TokenUsage,
+    CompletedAnswer, ModelChunk, ModelError, ModelErrorKind, ModelFinishReason, ModelRequest,
+    TokenUsage,
 };
 
 /// The first wait between two attempts; each later one is twice as long, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Time during which a server that refuses connections or loads its model is retried, whatever `maxRetries` is.
+const STARTING_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Longest wait between two calls to a server that is starting.
+const LONGEST_STARTING_WAIT: Duration = Duration::from_secs(4);
 
 /// An answer larger than this is refused: no model writes it, and it would fill memory.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
@@ -34,6 +42,8 @@ const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelAnswer {
     pub(crate) parts: Vec<Part>,
+    #[serde(default)]
+    pub(crate) finish_reason: ModelFinishReason,
     pub(crate) usage: Option<TokenUsage>,
     /// By the prices of the model that gave it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -65,6 +75,8 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) cancel: &'a CancellationToken,
     /// Of the instance that asks.
     pub(crate) life: &'a Arc<Life>,
+    /// Another model follows if this one fails.
+    pub(crate) has_fallback: bool,
 }
 
 impl NoAnswer {
@@ -122,23 +134,49 @@ impl<'a> ModelCall<'a> {
 
     async fn attempts(&self) -> Result<ModelAnswer, ModelError> {
         let mut retries = 0;
+        let mut first_failure = None;
         loop {
             let error = match self.attempt().await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if !error.is_transient() || retries >= self.model.max_retries {
+            let since = first_failure.get_or_insert_with(Instant::now).elapsed();
+            let wait = wait_before_retry(&error, retries);
+            if !self.may_retry(&error, retries, since) || wait > self.model.max_retry_wait {
                 return Err(error);
             }
-            self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
-            let wait = error
-                .retry_after
-                .unwrap_or_else(|| with_jitter(back_off(retries)));
-            tracing::info!(instance = %self.request.instance, error = %error, ?wait, "a model call failed and is repeated");
-            tokio::time::sleep(wait.min(LONGEST_WAIT)).await;
             retries += 1;
+            self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
+            self.report_retry(&error, retries, wait);
+            tokio::time::sleep(wait).await;
             self.course.again();
         }
+    }
+
+    /// Returns whether a retry is allowed after `retries` retries and `since` the first failure.
+    fn may_retry(&self, error: &ModelError, retries: u32, since: Duration) -> bool {
+        let max_retries = self.model.max_retries;
+        if !error.is_transient() || max_retries == 0 {
+            return false;
+        }
+        let is_starting = error.is_starting() && !self.has_fallback && since < STARTING_PATIENCE;
+        retries < max_retries || is_starting
+    }
+
+    fn report_retry(&self, error: &ModelError, attempt: u32, wait: Duration) {
+        let (instance, name) = (&self.request.instance, &self.model.name);
+        tracing::info!(%instance, model = %name.model, %error, ?wait, attempt, "Retrying a model call.");
+        let kind = RuntimeEventKind::ModelRetrying {
+            turn_id: self.turn_id.to_owned(),
+            step_id: self.step_id.map(str::to_owned),
+            provider: name.provider.clone(),
+            model: name.model.clone(),
+            attempt,
+            of: self.model.max_retries.max(attempt),
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            reason: error.message.clone(),
+        };
+        self.engine_bus.runtime(instance, &self.trace, kind);
     }
 
     /// Comes back once the model may be asked again in this minute.
@@ -198,48 +236,83 @@ impl<'a> ModelCall<'a> {
         self.wait_for_room().await;
         let begun = Instant::now();
         let mut stream = self.model.client.stream(self.request.clone()).await?;
-        let mut collector = Collector::default();
-        let mut shown = self.bus.map(EventBus::text_stream);
+        let mut text = self.bus.map(EventBus::text_stream);
+        let mut reasoning = self.bus.map(EventBus::text_stream);
+        let mut streamed_bytes = 0;
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
             self.life.show();
             self.course.piece(begun);
-            if let (ModelChunk::Text(delta), Some(shown)) = (&chunk, &mut shown) {
-                self.show(shown.push(delta));
-            }
-            if let Some(mut answer) = collector.take(chunk)? {
-                let tokens = answer
-                    .usage
-                    .map(|usage| usage.total_tokens)
-                    .unwrap_or_default();
-                answer.cost = answer
-                    .usage
-                    .zip(self.model.pricing.as_ref())
-                    .map(|(usage, pricing)| Cost::of(usage, pricing));
-                match self.leader() {
-                    Some(uplink) => uplink.used(&self.model.identity, tokens, answer.cost.clone()),
-                    None => {
-                        self.model
-                            .pace
-                            .used(self.model.limits, tokens, answer.cost.as_ref());
-                        self.swarm
-                            .0
-                            .used(self.swarm.1, tokens, answer.cost.as_ref());
-                    }
+            match chunk {
+                ModelChunk::Text(delta) => {
+                    check_size(&mut streamed_bytes, delta.len())?;
+                    text.iter_mut()
+                        .for_each(|text| self.show_text(text.push(&delta)));
                 }
-                shown.iter_mut().for_each(|shown| self.show(shown.finish()));
-                return Ok(answer);
+                ModelChunk::Reasoning(delta) => {
+                    check_size(&mut streamed_bytes, delta.len())?;
+                    reasoning
+                        .iter_mut()
+                        .for_each(|stream| self.show_reasoning(stream.push(&delta)));
+                }
+                ModelChunk::Finish(answer) => {
+                    reasoning
+                        .iter_mut()
+                        .for_each(|stream| self.show_reasoning(stream.finish()));
+                    text.iter_mut()
+                        .for_each(|text| self.show_text(text.finish()));
+                    return self.completed(*answer);
+                }
             }
         }
         Err(ModelError::new(
             ModelErrorKind::Connection,
-            "the answer of the model broke off before it was complete",
+            "The model's answer broke off before it was complete.",
         ))
     }
 
-    fn show(&self, delta: String) {
+    /// Counts and prices a complete answer.
+    fn completed(&self, answer: CompletedAnswer) -> Result<ModelAnswer, ModelError> {
+        check_size(&mut 0, answer.parts.iter().map(part_bytes).sum())?;
+        let CompletedAnswer {
+            parts,
+            finish_reason,
+            usage,
+        } = answer;
+        let tokens = usage.map(|usage| usage.total_tokens).unwrap_or_default();
+        let cost = usage
+            .zip(self.model.pricing.as_ref())
+            .map(|(usage, pricing)| Cost::of(usage, pricing));
+        match self.leader() {
+            Some(uplink) => uplink.used(&self.model.identity, tokens, cost.clone()),
+            None => {
+                self.model
+                    .pace
+                    .used(self.model.limits, tokens, cost.as_ref());
+                self.swarm.0.used(self.swarm.1, tokens, cost.as_ref());
+            }
+        }
+        Ok(ModelAnswer {
+            parts: with_unique_ids(parts),
+            finish_reason,
+            usage,
+            cost,
+        })
+    }
+
+    fn show_text(&self, delta: String) {
         if !delta.is_empty() {
             self.publish(|instance, turn_id| SwarmEvent::Text {
+                instance,
+                turn_id,
+                delta,
+            });
+        }
+    }
+
+    fn show_reasoning(&self, delta: String) {
+        if !delta.is_empty() {
+            self.publish(|instance, turn_id| SwarmEvent::Reasoning {
                 instance,
                 turn_id,
                 delta,
@@ -257,6 +330,18 @@ impl<'a> ModelCall<'a> {
     }
 }
 
+/// Returns the provider's `retry-after`, or a back-off with jitter.
+fn wait_before_retry(error: &ModelError, retries: u32) -> Duration {
+    let longest = if error.is_starting() {
+        LONGEST_STARTING_WAIT
+    } else {
+        LONGEST_WAIT
+    };
+    error
+        .retry_after
+        .unwrap_or_else(|| with_jitter(back_off(retries).min(longest)))
+}
+
 fn back_off(retries: u32) -> Duration {
     FIRST_WAIT
         .saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX))
@@ -268,61 +353,35 @@ fn with_jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.5 + rand::random::<f64>() / 2.0)
 }
 
-#[derive(Default)]
-struct Collector {
-    text: String,
-    calls: Vec<ToolCall>,
-    bytes: usize,
+/// Adds `more` to `bytes`.
+///
+/// # Errors
+/// The answer is larger than [`MAX_ANSWER_BYTES`].
+fn check_size(bytes: &mut usize, more: usize) -> Result<(), ModelError> {
+    *bytes = bytes.saturating_add(more);
+    if *bytes <= MAX_ANSWER_BYTES {
+        return Ok(());
+    }
+    let message = format!("The model's answer is larger than {MAX_ANSWER_BYTES} bytes.");
+    Err(ModelError::new(ModelErrorKind::Protocol, message))
 }
 
-impl Collector {
-    fn take(&mut self, chunk: ModelChunk) -> Result<Option<ModelAnswer>, ModelError> {
-        match chunk {
-            ModelChunk::Text(delta) => {
-                self.count(delta.len())?;
-                self.text.push_str(&delta);
-            }
-            ModelChunk::ToolCall {
-                id,
-                name,
-                arguments,
-            } => {
-                self.count(name.len() + arguments.to_string().len())?;
-                self.calls.push(ToolCall {
-                    tool_call_id: id,
-                    tool_name: name,
-                    input: arguments,
-                });
-            }
-            ModelChunk::Finish { usage } => return Ok(Some(std::mem::take(self).finish(usage))),
-        }
-        Ok(None)
-    }
-
-    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
-        self.bytes += bytes;
-        if self.bytes <= MAX_ANSWER_BYTES {
-            return Ok(());
-        }
-        let message = format!("the answer of the model is larger than {MAX_ANSWER_BYTES} bytes");
-        Err(ModelError::new(ModelErrorKind::Protocol, message))
-    }
-
-    fn finish(self, usage: Option<TokenUsage>) -> ModelAnswer {
-        let text = (!self.text.is_empty()).then_some(Part::Text { text: self.text });
-        let calls = with_unique_ids(self.calls).into_iter().map(Part::ToolCall);
-        ModelAnswer {
-            parts: text.into_iter().chain(calls).collect(),
-            usage,
-            cost: None,
-        }
+fn part_bytes(part: &Part) -> usize {
+    match part {
+        Part::Text { text, .. } | Part::Reasoning { text, .. } => text.len(),
+        Part::ToolCall(call) => call.tool_name.len() + call.input.to_string().len(),
+        Part::Opaque { .. } | Part::ToolResult(_) | Part::File(_) => 0,
     }
 }
 
-/// Results point at calls by id: where a provider sends none, or the same one twice, another is made up.
-fn with_unique_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
-    let mut seen = std::collections::HashSet::new();
-    for (index, call) in calls.iter_mut().enumerate() {
+/// Replaces missing and repeated call ids: results refer to calls by id.
+fn with_unique_ids(mut parts: Vec<Part>) -> Vec<Part> {
+    let mut seen = HashSet::new();
+    let calls = parts.iter_mut().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(call),
+        _ => None,
+    });
+    for (index, call) in calls.enumerate() {
         if call.tool_call_id.is_empty() {
             call.tool_call_id = format!("call-{index}");
         }
@@ -330,27 +389,21 @@ fn with_unique_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
             call.tool_call_id.push_str(&format!("-{index}"));
         }
     }
-    calls
+    parts
 }
 
-/// What a failed model call means for a turn.
+/// Returns the turn error for a failed model call.
 pub(crate) fn turn_error(error: ModelError) -> TurnError {
-    let status = match error.kind {
-        ModelErrorKind::Status(status) => Some(status),
-        ModelErrorKind::Connection
-        | ModelErrorKind::Protocol
-        | ModelErrorKind::Configuration
-        | ModelErrorKind::NoKey => None,
-    };
     TurnError {
         suggestion: error.suggestion,
-        status,
+        status: error.kind.status(),
         ..TurnError::new(error.kind.code(), error.message)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use goondan_core::message::ToolCall;
     use serde_json::json;
 
     use super::*;
@@ -369,13 +422,8 @@ mod tests {
 
     #[test]
     fn missing_and_repeated_call_ids_are_made_up() {
-        let call = |id: &str| ToolCall {
-            tool_call_id: id.into(),
-            tool_name: "a__b".into(),
-            input: json!({}),
-        };
-        let calls = with_unique_ids(vec![call(""), call("x"), call("x"), call("call-0")]);
-        let ids: Vec<_> = calls.into_iter().map(|call| call.tool_call_id).collect();
-        assert_eq!(ids, ["call-0", "x", "x-2", "call-0-3"]);
+        let call = |id: &str| Part::ToolCall(ToolCall::new(id, "a__b", json!({})));
+        let parts = with_unique_ids(vec![call(""), call("x"), call("x"), call("call-0")]);
+        assert_eq!(parts, ["call-0", "x", "x-2", "call-0-3"].map(call));
     }
 }

@@ -115,6 +115,7 @@ impl Asked {
             duration: millis(self.since.elapsed()),
             time_to_first_token: first.map(millis),
             retries,
+            finish_reason: answer.map(|answer| answer.finish_reason.clone()),
             token_usage,
             cost: answer.and_then(|answer| answer.cost.clone()),
             said: said(engine, call, answer),

@@ -81,8 +81,22 @@ fn without_data(part: &Part) -> Part {
 
 fn clean(redactor: &Redactor, part: &mut Part) {
     match part {
-        Part::Text { text } => redactor.clean(text),
-        Part::ToolCall(call) => redactor.clean_value(&mut call.input),
+        Part::Text {
+            text,
+            provider_metadata,
+        }
+        | Part::Reasoning {
+            text,
+            provider_metadata,
+        } => {
+            redactor.clean(text);
+            provider_metadata.clear();
+        }
+        Part::Opaque { provider_metadata } => provider_metadata.clear(),
+        Part::ToolCall(call) => {
+            redactor.clean_value(&mut call.input);
+            call.provider_metadata.clear();
+        }
         Part::ToolResult(result) => {
             result
                 .output
@@ -106,9 +120,7 @@ mod tests {
     fn text(text: &str) -> MessageData {
         MessageData {
             role: Role::User,
-            content: vec![Part::Text {
-                text: text.to_owned(),
-            }],
+            content: vec![Part::text(text.to_owned())],
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 use goondan_spec::Code;
 use serde_json::{Value, json};
@@ -24,7 +26,9 @@ use goondan_core::message::{
     Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart,
 };
 use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
-use goondan_core::ports::model::{ModelError, ModelRequest, TokenUsage};
+use goondan_core::ports::model::{
+    ModelError, ModelErrorKind, ModelFinishReason, ModelRequest, TokenUsage,
+};
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
 use goondan_core::reserved::UNTRUSTED;
 
@@ -57,6 +61,8 @@ pub struct StepOutcome {
     pub results: Vec<ToolCallResult>,
     /// What it cost.
     pub usage: Option<TokenUsage>,
+    /// The reason why the model ended its answer.
+    pub finish_reason: ModelFinishReason,
 }
 
 impl StepContext<'_> {
@@ -154,12 +160,18 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
         ..Spending::default()
     });
     context.turn.progress.pay(answer.cost);
-    if answer.parts.is_empty() {
+    let finish_reason = answer.finish_reason;
+    if !has_content(&answer.parts, &finish_reason) {
+        if let Some(error) = cut_without_text(&finish_reason) {
+            return Err(error);
+        }
+        let (message, results) = (None, Vec::new());
         return Ok(StepOutcome {
             should_continue: false,
-            message: None,
-            results: Vec::new(),
+            message,
+            results,
             usage,
+            finish_reason,
         });
     }
     let source = MessageSource::Assistant {
@@ -169,27 +181,75 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
         .turn
         .append(Role::Assistant, answer.parts, source)
         .await?;
-    let results = run_calls(context, &message).await?;
+    let results = if finish_reason.is_cut() {
+        cut_calls(&message, &finish_reason)
+    } else {
+        run_calls(context, &message).await?
+    };
     if !results.is_empty() {
         let source = MessageSource::Tool {
             step_id: context.id.clone(),
         };
-        context
-            .turn
-            .append(
-                Role::Tool,
-                results.iter().flat_map(result_parts).collect(),
-                source,
-            )
-            .await?;
+        let parts = results.iter().flat_map(result_parts).collect();
+        context.turn.append(Role::Tool, parts, source).await?;
         instructions::tell(context, &message, &results).await?;
     }
+    let should_continue = !results.is_empty() || finish_reason == ModelFinishReason::Pause;
     Ok(StepOutcome {
-        should_continue: !results.is_empty(),
+        should_continue,
         message: Some(message),
         results,
         usage,
+        finish_reason,
     })
+}
+
+/// Returns whether an answer contains text or calls, or is a part of a paused answer.
+fn has_content(parts: &[Part], finish_reason: &ModelFinishReason) -> bool {
+    let is_content = |part: &Part| match part {
+        Part::Text { text, .. } => !text.is_empty(),
+        Part::ToolCall(_) => true,
+        _ => *finish_reason == ModelFinishReason::Pause,
+    };
+    parts.iter().any(is_content)
+}
+
+/// Returns the turn error for an answer that reached a limit before it contained any text.
+fn cut_without_text(finish_reason: &ModelFinishReason) -> Option<TurnError> {
+    let (cause, fix) = cause_of_cut(finish_reason)?;
+    let message = format!("The model's answer was cut off before it contained any text: {cause}.");
+    Some(TurnError::new(Code::MODEL_CUT, message).suggest(fix))
+}
+
+/// Returns the cause and the fix for an answer that reached a limit.
+fn cause_of_cut(finish_reason: &ModelFinishReason) -> Option<(&'static str, &'static str)> {
+    match finish_reason {
+        ModelFinishReason::Length => Some((
+            "it reached the limit of output tokens (length)",
+            "Raise `modelConfig.params.maxTokens` of the agent, or lower `options.reasoningEffort` of the Model.",
+        )),
+        ModelFinishReason::ContextWindow => Some((
+            "it reached the context window of the model (contextWindow)",
+            "Shorten the conversation, for example with the extension `message-window`, or use a model with a larger context window.",
+        )),
+        _ => None,
+    }
+}
+
+/// Returns a failed result for each call of a cut answer: its arguments may be incomplete.
+fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCallResult> {
+    let cause = cause_of_cut(finish_reason)
+        .map_or("the provider paused the answer (pause)", |(cause, _)| cause);
+    let text = format!("The call did not run: the answer was cut off, because {cause}.");
+    let error = || {
+        ToolError::new(text.clone())
+            .code(Code::MODEL_CUT)
+            .suggest("Make the call again with shorter arguments, or split it into several calls.")
+    };
+    message
+        .tool_calls()
+        .map(|call| dispatch::failed(call, usize::MAX, error()))
+        .collect()
 }
 
 async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> {
@@ -216,6 +276,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         engine_bus: &turn.engine.bus,
         cancel: &turn.cancel,
         life: &turn.facts.life,
+        has_fallback: false,
     };
     let effect = context.effect("model");
     context
@@ -241,15 +302,20 @@ pub(crate) async fn journaled(
         when_interrupted: WhenInterrupted::RunAgain,
     };
     let work = Box::pin(async {
-        let mut call = call;
+        let mut call = ModelCall {
+            has_fallback: !others.is_empty(),
+            ..call
+        };
         let mut answer = ask(turn, &call).await;
         let mut failures = Vec::new();
-        for other in others {
-            let Err(NoAnswer::Failed(error)) = answer else {
-                break;
+        for (index, other) in others.iter().enumerate() {
+            let error = match answer {
+                Err(NoAnswer::Failed(error)) if error.kind != ModelErrorKind::Declined => error,
+                _ => break,
             };
             failures.push((Arc::clone(&call.model.name), error));
             call = call.of_another(other);
+            call.has_fallback = index + 1 < others.len();
             answer = ask(turn, &call).await;
         }
         answer.map_err(|error| error.after(failures, &call.model.name))
@@ -282,14 +348,41 @@ async fn ask(turn: &TurnContext, call: &ModelCall<'_>) -> Result<ModelAnswer, No
     if let Ok(answer) = &mut answer {
         without_secrets(&turn.engine.redactor, answer);
     }
+    if let Err(NoAnswer::Failed(error)) = &mut answer {
+        name_retry_time(error, call.model.max_retry_wait, turn.engine.clock.now());
+    }
     asked.tell(&turn.engine, call, &answer);
     answer
+}
+
+/// Adds the time at which the provider allows a retry, if that is too late to wait for.
+fn name_retry_time(error: &mut ModelError, max_wait: Duration, now: DateTime<Utc>) {
+    let Some(wait) = error
+        .retry_after
+        .filter(|wait| *wait > max_wait && error.is_transient())
+    else {
+        return;
+    };
+    let seconds = wait.as_secs_f64().ceil();
+    let at = TimeDelta::from_std(wait)
+        .ok()
+        .and_then(|wait| now.checked_add_signed(wait));
+    let at = at.map_or(String::new(), |at| {
+        format!(", at {}", at.format("%Y-%m-%d %H:%M:%S UTC"))
+    });
+    error
+        .message
+        .push_str(&format!(" The provider allows a retry in {seconds} s{at}."));
+    error.suggestion.get_or_insert_with(|| {
+        "Send the input again at that time, add `fallbacks` to the agent, or raise `options.maxRetryWaitMs` of the Model."
+            .to_owned()
+    });
 }
 
 /// Takes secrets out of what a model says, before it is kept. Arguments of calls stay as they are: tools need them.
 fn without_secrets(redactor: &Redactor, answer: &mut ModelAnswer) {
     for part in &mut answer.parts {
-        if let Part::Text { text } = part {
+        if let Part::Text { text, .. } = part {
             redactor.clean(text);
         }
     }

@@ -14,11 +14,11 @@ async fn calls_that_a_lost_turn_left_open_get_a_result() {
     let mut asking = message("turn-x-m1", Role::Assistant);
     let call = |id: &str| {
         let (tool_call_id, tool_name) = (id.to_owned(), "world__once".to_owned());
-        Part::ToolCall(ToolCall {
+        Part::ToolCall(ToolCall::new(
             tool_call_id,
             tool_name,
-            input: serde_json::json!({}),
-        })
+            serde_json::json!({}),
+        ))
     };
     asking.data.content.extend([call("c1"), call("c2")]);
     conversation.append(&append("turn-x-m0")).await.unwrap();

@@ -13,9 +13,7 @@ fn converted(wire: Wire, messages: Vec<std::sync::Arc<Message>>) -> Vec<ChatMess
 }
 
 fn text(text: &str) -> Part {
-    Part::Text {
-        text: text.to_owned(),
-    }
+    Part::text(text.to_owned())
 }
 
 fn result(id: &str) -> Part {
@@ -82,11 +80,7 @@ fn results_go_together_and_what_they_cannot_hold_follows_them() {
 
 #[test]
 fn ids_of_another_provider_are_made_to_fit() {
-    let call = ToolCall {
-        tool_call_id: "call#t__x#0".into(),
-        tool_name: "t__x".into(),
-        input: json!({}),
-    };
+    let call = ToolCall::new("call#t__x#0".into(), "t__x".into(), json!({}));
     let messages = vec![
         message(Role::Assistant, vec![Part::ToolCall(call)]),
         message(Role::Tool, vec![result("call#t__x#0")]),

@@ -146,11 +146,7 @@ impl From<ModelChunk> for Recorded {
                 id,
                 name,
                 arguments,
-            } => Recorded::Call(ToolCall {
-                tool_call_id: id,
-                tool_name: name,
-                input: arguments,
-            }),
+            } => Recorded::Call(ToolCall::new(id, name, arguments)),
             ModelChunk::Finish { usage } => Recorded::Finish(usage),
         }
     }

@@ -144,7 +144,7 @@ async fn another_request_is_refused_with_what_differs() {
     let mut other_system = with_tool(request("a", "hello"), "d");
     other_system.system = Some("Be rude.".into());
     let mut longer = with_tool(request("a", "hello"), "d");
-    let answer_to_it = message(Role::Assistant, vec![Part::Text { text: "hm".into() }]);
+    let answer_to_it = message(Role::Assistant, vec![Part::text("hm".into())]);
     longer.messages = [&longer.messages[..], &[answer_to_it]].concat().into();
     let mut hotter = with_tool(request("a", "hello"), "d");
     Arc::make_mut(&mut hotter.params).temperature = Some(1.0);

@@ -27,11 +27,7 @@ fn client(factory: &dyn ModelFactory) -> Arc<dyn ModelClient> {
 }
 
 fn tool_result(id: &str, outcome: Result<Value, ToolCallError>) -> Vec<(Role, Part)> {
-    let call = ToolCall {
-        tool_call_id: id.into(),
-        tool_name: "t__x".into(),
-        input: json!({}),
-    };
+    let call = ToolCall::new(id.into(), "t__x".into(), json!({}));
     let (status, output, error) = match outcome {
         Ok(output) => (ToolCallStatus::Ok, Some(output), None),
         Err(error) => (ToolCallStatus::Error, None, Some(error)),

@@ -71,9 +71,7 @@ pub(crate) fn message(role: Role, content: Vec<Part>) -> Arc<Message> {
 }
 
 pub(crate) fn text(text: &str) -> Part {
-    Part::Text {
-        text: text.to_owned(),
-    }
+    Part::text(text.to_owned())
 }
 
 pub(crate) fn call(id: &str, name: &str, input: Value) -> Part {

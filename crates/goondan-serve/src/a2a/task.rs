@@ -250,7 +250,7 @@ pub(super) fn answer_of(result: &TurnResult) -> Vec<Piece> {
 
 fn pieces(message: &Message) -> Vec<Piece> {
     let piece = |part: &Part| match part {
-        Part::Text { text } if !text.is_empty() => Some(Piece::Text(text.clone())),
+        Part::Text { text, .. } if !text.is_empty() => Some(Piece::Text(text.clone())),
         Part::File(file) => Some(Piece::File(file.clone())),
         _ => None,
     };

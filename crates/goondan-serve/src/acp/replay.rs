@@ -27,8 +27,8 @@ fn update(message: &Message, part: &Part, session: &Session) -> Option<wire::Ses
         _ => &message.id,
     };
     match part {
-        Part::Text { text } if text.is_empty() => None,
-        Part::Text { text } => said(message.data.role, updates::text(text, Some(step_id))),
+        Part::Text { text, .. } if text.is_empty() => None,
+        Part::Text { text, .. } => said(message.data.role, updates::text(text, Some(step_id))),
         Part::File(file) => said(
             message.data.role,
             picture(file)?.message_id(wire::MessageId::new(&**step_id)),

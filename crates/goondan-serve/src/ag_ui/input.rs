@@ -121,7 +121,7 @@ impl RunInput {
 }
 
 fn past(role: Role, text: String, files: Vec<Attachment>) -> MessageData {
-    let content = std::iter::once(Part::Text { text })
+    let content = std::iter::once(Part::text(text))
         .chain(files.into_iter().map(Part::File))
         .collect();
     MessageData { role, content }

@@ -50,7 +50,7 @@ impl Said {
     /// As a message of a conversation.
     pub(super) fn data(&self) -> MessageData {
         let text = Some(&self.text).filter(|text| !text.is_empty() || self.files.is_empty());
-        let text = text.map(|text| Part::Text { text: text.clone() });
+        let text = text.map(|text| Part::text(text.clone()));
         let content = text
             .into_iter()
             .chain(self.files.iter().cloned().map(Part::File))

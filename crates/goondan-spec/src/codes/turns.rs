@@ -68,6 +68,59 @@ spec: {provider: openai-compatible, model: local, endpoint: \"http://localhost:8
         next: "Check the model's `endpoint` and `provider`: most addresses end in `/v1/`.",
         more: Some("models.md#troubleshooting"),
     }
+    /// The model or the provider's content filter refused to answer.
+    MODEL_DECLINED = "E_MODEL_DECLINED" {
+        why: "The provider ended the answer with a refusal or a content filter, such as `refusal`, `content_filter` or \
+              `SAFETY`. The message contains the provider's words. The engine does not retry: the same request gets the \
+              same refusal.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main}
+  prompt: {system: Write down whatever the user asks for.}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main}
+  prompt: {system: Write product descriptions. Decline other requests.}
+",
+        ),
+        next: "Change the input or the prompt, or use another model.",
+        more: Some("models.md#why-an-answer-ended"),
+    }
+    /// The answer was cut off before it was complete.
+    MODEL_CUT = "E_MODEL_CUT" {
+        why: "The answer reached the limit of output tokens (`length`) or the context window (`contextWindow`). Tool calls \
+              in such an answer may be incomplete, so they do not run. The model gets this error as their result and can \
+              repeat them in smaller pieces. A turn ends with this code if the answer contains no text at all.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main, params: {maxTokens: 100}}
+  prompt: {system: Write long reports.}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main, params: {maxTokens: 8000}}
+  prompt: {system: Write long reports.}
+",
+        ),
+        next: "For `length`, raise `modelConfig.params.maxTokens` or ask for smaller pieces. For `contextWindow`, shorten the \
+               conversation, for example with the extension `message-window`.",
+        more: Some("models.md#why-an-answer-ended"),
+    }
     /// A Model can't be used as it is written.
     MODEL_CONFIGURATION = "E_MODEL_CONFIGURATION" {
         why: "It has no key, names a provider that is not known, or its script is missing, broken or used up. `gdn` ends \

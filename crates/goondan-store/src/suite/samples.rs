@@ -82,6 +82,7 @@ pub fn result(event: &AgentEvent) -> TurnResult {
         turn_id: event.turn_id(),
         finish_reason: FinishReason::TextResponse,
         output: None,
+        model_finish_reason: None,
         response_message: Some(message(&format!("{}-m1", event.turn_id()), Role::Assistant)),
         error: None,
         usage: TokenUsage::default(),
@@ -103,9 +104,7 @@ pub fn message(id: &str, role: Role) -> Message {
         id: id.to_owned(),
         data: MessageData {
             role,
-            content: vec![Part::Text {
-                text: format!("text of {id}"),
-            }],
+            content: vec![Part::text(format!("text of {id}"))],
         },
         metadata: goondan_core::JsonObject::new(),
         created_at: DateTime::UNIX_EPOCH,

@@ -150,7 +150,7 @@ fn show(message: &Message, output: &Output) -> Result<(), CliError> {
     let (name, role) = (style::NAME, role(message.data.role));
     for part in &message.data.content {
         let text = match part {
-            Part::Text { text } => text.clone(),
+            Part::Text { text, .. } => text.clone(),
             Part::ToolCall(call) => format!("→ {} {}", call.tool_name, call.input),
             Part::ToolResult(result) => format!("← {} {}", result.tool_name, outcome(result)),
             Part::File(file) => format!(

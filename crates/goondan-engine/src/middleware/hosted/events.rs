@@ -115,10 +115,10 @@ impl WrittenMessage {
 /// Text, or parts.
 fn content(written: Value) -> Result<Vec<Part>, ToolError> {
     match written {
-        Value::String(text) => Ok(vec![Part::Text { text }]),
+        Value::String(text) => Ok(vec![Part::text(text)]),
         Value::Array(parts) => {
             let read = |part: Value| match part {
-                Value::String(text) => Ok(Part::Text { text }),
+                Value::String(text) => Ok(Part::text(text)),
                 part => serde_json::from_value(part).map_err(|error| {
                     senseless(format_args!("a part of a message makes no sense: {error}"))
                 }),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use goondan_core::JsonObject;
 use goondan_core::event::{FinishReason, TurnError};
 use goondan_core::message::Role;
+use goondan_core::ports::model::ModelFinishReason;
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
 use goondan_core::reserved::UNTRUSTED;
 use goondan_spec::Code;
@@ -165,6 +166,7 @@ pub(super) fn to_step(
                 message: Some(message),
                 results: Vec::new(),
                 usage: None,
+                finish_reason: ModelFinishReason::default(),
             })
         }
     }
