@@ -12,6 +12,7 @@ pub mod handled;
 pub mod history;
 pub mod ids;
 pub mod inbound;
+pub mod json_text;
 pub mod layering;
 pub mod limits;
 pub mod message;

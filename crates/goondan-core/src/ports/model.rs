@@ -124,7 +124,7 @@ pub struct CompletedAnswer {
 
 /// The reason why a model ended its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(into = "String", from = "String")]
 pub enum ModelFinishReason {
     /// The model was done.
     #[default]
@@ -160,6 +160,20 @@ impl ModelFinishReason {
             ModelFinishReason::Pause => "pause",
             ModelFinishReason::Other(reason) => reason,
         }
+    }
+}
+
+impl From<ModelFinishReason> for String {
+    fn from(reason: ModelFinishReason) -> Self {
+        reason.as_str().to_owned()
+    }
+}
+
+impl From<String> for ModelFinishReason {
+    fn from(reason: String) -> Self {
+        use ModelFinishReason as Reason;
+        let named = [Reason::Stop, Reason::ToolCalls, Reason::Length, Reason::ContextWindow, Reason::Pause];
+        named.into_iter().find(|named| named.as_str() == reason).unwrap_or(Reason::Other(reason))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use goondan_core::ids::hex;
 use goondan_core::message::{Message, Part, Role, ToolCall};
-use goondan_core::ports::model::{ModelChunk, ModelError, ModelRequest, TokenUsage};
+use goondan_core::ports::model::{
+    CompletedAnswer, ModelChunk, ModelError, ModelRequest, TokenUsage,
+};
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -79,12 +81,70 @@ pub struct AskedResult {
 pub enum Recorded {
     /// Text.
     Text(String),
+    /// Reasoning.
+    Reasoning(String),
     /// A whole call.
     Call(ToolCall),
-    /// The answer was complete.
+    /// The end of an answer that consists of the recorded text and calls.
     Finish(Option<TokenUsage>),
+    /// The end of an answer that contains more than the recorded text and calls.
+    Answer(Box<CompletedAnswer>),
     /// The call failed, or the answer broke off.
     Error(ModelError),
+}
+
+impl Recorded {
+    /// Adds `chunk` to what is recorded so far.
+    pub(crate) fn push(recorded: &mut Vec<Recorded>, chunk: &ModelChunk) {
+        match chunk {
+            ModelChunk::Text(text) => recorded.push(Recorded::Text(text.clone())),
+            ModelChunk::Reasoning(text) => recorded.push(Recorded::Reasoning(text.clone())),
+            ModelChunk::Finish(answer) => Recorded::push_end(recorded, answer),
+        }
+    }
+
+    fn push_end(recorded: &mut Vec<Recorded>, answer: &CompletedAnswer) {
+        let before = recorded.len();
+        recorded.extend(answer.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(Recorded::Call(call.clone())),
+            _ => None,
+        }));
+        if Recorded::assembled(recorded, answer.usage) == *answer {
+            return recorded.push(Recorded::Finish(answer.usage));
+        }
+        recorded.truncate(before);
+        recorded.push(Recorded::Answer(Box::new(answer.clone())));
+    }
+
+    /// Returns the answer that consists of the recorded text and calls.
+    fn assembled(recorded: &[Recorded], usage: Option<TokenUsage>) -> CompletedAnswer {
+        let mut text = String::new();
+        let mut calls = Vec::new();
+        for piece in recorded {
+            match piece {
+                Recorded::Text(delta) => text.push_str(delta),
+                Recorded::Call(call) => calls.push(Part::ToolCall(call.clone())),
+                _ => {}
+            }
+        }
+        let text = (!text.is_empty()).then(|| Part::text(text));
+        CompletedAnswer::of_parts(text.into_iter().chain(calls).collect(), usage)
+    }
+
+    /// Returns the chunks of a recorded answer.
+    pub(crate) fn chunks(recorded: &[Recorded]) -> Vec<Result<ModelChunk, ModelError>> {
+        let chunk = |piece: &Recorded| match piece {
+            Recorded::Text(text) => Some(Ok(ModelChunk::Text(text.clone()))),
+            Recorded::Reasoning(text) => Some(Ok(ModelChunk::Reasoning(text.clone()))),
+            Recorded::Call(_) => None,
+            Recorded::Finish(usage) => {
+                Some(Ok(ModelChunk::Finish(Box::new(Recorded::assembled(recorded, *usage)))))
+            }
+            Recorded::Answer(answer) => Some(Ok(ModelChunk::Finish(answer.clone()))),
+            Recorded::Error(error) => Some(Err(error.clone())),
+        };
+        recorded.iter().filter_map(chunk).collect()
+    }
 }
 
 impl Asked {
@@ -134,39 +194,6 @@ impl AskedMessage {
             calls: message.tool_calls().cloned().collect(),
             results: results.collect(),
             files: files.collect(),
-        }
-    }
-}
-
-impl From<ModelChunk> for Recorded {
-    fn from(chunk: ModelChunk) -> Self {
-        match chunk {
-            ModelChunk::Text(text) => Recorded::Text(text),
-            ModelChunk::ToolCall {
-                id,
-                name,
-                arguments,
-            } => Recorded::Call(ToolCall::new(id, name, arguments)),
-            ModelChunk::Finish { usage } => Recorded::Finish(usage),
-        }
-    }
-}
-
-impl From<Recorded> for Result<ModelChunk, ModelError> {
-    fn from(recorded: Recorded) -> Self {
-        match recorded {
-            Recorded::Text(text) => Ok(ModelChunk::Text(text)),
-            Recorded::Call(ToolCall {
-                tool_call_id,
-                tool_name,
-                input,
-            }) => Ok(ModelChunk::ToolCall {
-                id: tool_call_id,
-                name: tool_name,
-                arguments: input,
-            }),
-            Recorded::Finish(usage) => Ok(ModelChunk::Finish { usage }),
-            Recorded::Error(error) => Err(error),
         }
     }
 }

@@ -89,8 +89,7 @@ impl ModelClient for ReplayClient {
         if let [Recorded::Error(error)] = entry.answer.as_slice() {
             return Err(error.clone());
         }
-        let chunks: Vec<_> = entry.answer.iter().cloned().map(Into::into).collect();
-        Ok(futures::stream::iter(chunks).boxed())
+        Ok(futures::stream::iter(Recorded::chunks(&entry.answer)).boxed())
     }
 
     /// As it was recorded: where the answer was a call, the schema was the tool's.

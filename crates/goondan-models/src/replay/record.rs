@@ -140,11 +140,11 @@ fn recorded(stream: ModelStream, take: Take) -> BoxStream<'static, Result<ModelC
             let Some(mut going) = take.take() else {
                 return item;
             };
-            going.answer.push(match &item {
-                Ok(chunk) => Recorded::from(chunk.clone()),
-                Err(error) => Recorded::Error(error.clone()),
-            });
-            if matches!(item, Ok(ModelChunk::Finish { .. }) | Err(_)) {
+            match &item {
+                Ok(chunk) => Recorded::push(&mut going.answer, chunk),
+                Err(error) => going.answer.push(Recorded::Error(error.clone())),
+            }
+            if matches!(item, Ok(ModelChunk::Finish(_)) | Err(_)) {
                 going.write()?;
             } else {
                 take = Some(going);

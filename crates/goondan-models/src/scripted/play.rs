@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::StreamExt;
+use goondan_core::message::{Part, ToolCall};
 use goondan_core::ports::model::{
-    ModelChunk, ModelError, ModelErrorKind, ModelRequest, ModelStream,
+    CompletedAnswer, ModelChunk, ModelError, ModelErrorKind, ModelRequest, ModelStream,
 };
 use serde_json::Value;
 
@@ -23,22 +24,21 @@ pub(crate) async fn play(
     request: &ModelRequest,
     renumber: bool,
 ) -> Result<ModelStream, ModelError> {
-    let chunks = chunks(reply, scene, request, renumber);
+    let answer = answer(reply, scene, request, renumber);
     if reply.delay_ms > 0 {
         tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
     }
     if let Some(error) = &reply.error {
         return Err(refusal(error));
     }
-    let mut items: Vec<Result<ModelChunk, ModelError>> = chunks?.into_iter().map(Ok).collect();
+    let answer = answer?;
+    let mut items: Vec<_> = deltas(&answer, reply.chunks).into_iter().map(Ok).collect();
     match reply.break_after {
         Some(count) => {
             items.truncate(count);
-            items.push(Err(connection(
-                "the stream broke off (the script says so: breakAfter)",
-            )));
+            items.push(Err(connection("the stream broke off (the script says so: breakAfter)")));
         }
-        None => items.push(Ok(ModelChunk::Finish { usage: reply.usage })),
+        None => items.push(Ok(ModelChunk::Finish(Box::new(answer)))),
     }
     Ok(futures::stream::iter(items).boxed())
 }
@@ -52,45 +52,50 @@ fn refusal(error: &ReplyError) -> ModelError {
     refusal
 }
 
-fn chunks(
+fn answer(
     reply: &Reply,
     scene: &Scene<'_>,
     request: &ModelRequest,
     renumber: bool,
-) -> Result<Vec<ModelChunk>, ModelError> {
-    let text = reply
-        .text
-        .as_deref()
-        .map(|template| scene.text(template))
-        .transpose()?
-        .unwrap_or_default();
-    let pieces = match reply.chunks {
-        Some(count) => even_pieces(&text, count),
-        None => words(&text),
+) -> Result<CompletedAnswer, ModelError> {
+    let template = |template: &Option<String>| -> Result<Option<String>, ModelError> {
+        let text = template.as_deref().map(|template| scene.text(template)).transpose()?;
+        Ok(text.filter(|text| !text.is_empty()))
     };
-    let mut chunks: Vec<ModelChunk> = pieces
-        .into_iter()
-        .map(|piece| ModelChunk::Text(piece.to_owned()))
-        .collect();
+    let mut parts: Vec<Part> = template(&reply.reasoning)?.map(Part::reasoning).into_iter().collect();
+    parts.extend(template(&reply.text)?.map(Part::text));
     let mut ids = Ids::new(request, renumber);
     for call in &reply.calls {
         let arguments = Value::Object(scene.arguments(&call.args)?);
-        chunks.push(ModelChunk::ToolCall {
-            id: ids.pick(&call.id),
-            name: call.tool.clone(),
-            arguments,
-        });
+        parts.push(Part::ToolCall(ToolCall::new(ids.pick(&call.id), &call.tool, arguments)));
     }
     for call in &reply.raw_calls {
-        let arguments =
-            serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
-        chunks.push(ModelChunk::ToolCall {
-            id: ids.pick(&call.id),
-            name: call.tool.clone(),
-            arguments,
-        });
+        let arguments = serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
+        parts.push(Part::ToolCall(ToolCall::new(ids.pick(&call.id), &call.tool, arguments)));
     }
-    Ok(chunks)
+    let mut answer = CompletedAnswer::of_parts(parts, reply.usage);
+    if let Some(reason) = &reply.finish_reason {
+        answer.finish_reason = reason.clone();
+    }
+    Ok(answer)
+}
+
+/// Returns the pieces in which the reasoning and the text of `answer` arrive.
+fn deltas(answer: &CompletedAnswer, count: Option<usize>) -> Vec<ModelChunk> {
+    let cut = |text| count.map_or_else(|| words(text), |count| even_pieces(text, count));
+    let mut chunks = Vec::new();
+    for part in &answer.parts {
+        match part {
+            Part::Reasoning { text, .. } => {
+                chunks.extend(cut(text).into_iter().map(|piece| ModelChunk::Reasoning(piece.to_owned())));
+            }
+            Part::Text { text, .. } => {
+                chunks.extend(cut(text).into_iter().map(|piece| ModelChunk::Text(piece.to_owned())));
+            }
+            _ => {}
+        }
+    }
+    chunks
 }
 
 /// Gives out call ids. Lists mean what they say; a rule that fires again and again needs a fresh id each time.

@@ -103,6 +103,10 @@ pub struct Reply {
     pub calls: Vec<ScriptedCall>,
     /// Tool calls whose arguments are sent as they stand, as text.
     pub raw_calls: Vec<RawCall>,
+    /// Reasoning that precedes the text, a template.
+    pub reasoning: Option<String>,
+    /// The reason why the answer ends. Default: `stop`, or `toolCalls` if there are calls.
+    pub finish_reason: Option<ModelFinishReason>,
     /// The provider refuses.
     pub error: Option<ReplyError>,
     /// How long the model thinks before it answers, in milliseconds.

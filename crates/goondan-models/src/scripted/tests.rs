@@ -16,6 +16,15 @@ fn factory(script: Value) -> ScriptedFactory {
     ScriptedFactory::from_script(serde_json::from_value(script).unwrap())
 }
 
+fn calls_of(chunks: &[ModelChunk]) -> Vec<ToolCall> {
+    let Some(ModelChunk::Finish(end)) = chunks.last() else { panic!("no end in {chunks:?}") };
+    let call = |part: &Part| match part {
+        Part::ToolCall(call) => Some(call.clone()),
+        _ => None,
+    };
+    end.parts.iter().filter_map(call).collect()
+}
+
 fn client(factory: &dyn ModelFactory) -> Arc<dyn ModelClient> {
     factory
         .client(
@@ -153,15 +162,8 @@ async fn templates_see_results_and_keep_types() {
     let expected = json!({
         "whole": [1, 2.5, null], "number": 2, "text": "1 of it", "deep": [{"plain": "as is", "turn": 1}],
     });
-    assert_eq!(
-        chunks[1],
-        ModelChunk::ToolCall {
-            id: "c2".into(),
-            name: "t__x".into(),
-            arguments: expected
-        }
-    );
-    assert_eq!(chunks[2], ModelChunk::Finish { usage: None });
+    let call = Part::ToolCall(ToolCall::new("c2", "t__x", expected));
+    assert_eq!(chunks[1], ModelChunk::finish(vec![Part::text("Zoë!"), call], None));
 }
 
 #[tokio::test]
@@ -258,13 +260,7 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
     assert!(error.is_transient());
 
     let calls = answer(&client, request("a", "x")).await.unwrap();
-    let arguments: Vec<_> = calls
-        .iter()
-        .filter_map(|chunk| match chunk {
-            ModelChunk::ToolCall { arguments, .. } => Some(arguments.clone()),
-            _ => None,
-        })
-        .collect();
+    let arguments: Vec<_> = calls_of(&calls).into_iter().map(|call| call.input).collect();
     assert_eq!(arguments, [json!("{not json"), json!({"k": 1})]);
 
     let pieces = answer(&client, request("a", "x")).await.unwrap();
@@ -272,9 +268,8 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
         pieces[..3],
         ["ab", "cd", "ef"].map(|text| ModelChunk::Text(text.into()))
     );
-    let ModelChunk::Finish { usage: Some(usage) } = &pieces[3] else {
-        panic!("no usage in {pieces:?}")
-    };
+    let ModelChunk::Finish(end) = &pieces[3] else { panic!("no end in {pieces:?}") };
+    let usage = end.usage.expect("a usage");
     assert_eq!(
         (
             usage.prompt_tokens,
@@ -297,7 +292,7 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
 
     assert_eq!(
         answer(&client, request("a", "x")).await.unwrap(),
-        [ModelChunk::Finish { usage: None }]
+        [ModelChunk::finish(Vec::new(), None)]
     );
 }
 
@@ -310,14 +305,7 @@ async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
     }));
     let client = client(&factory);
     let ids = |chunks: Vec<ModelChunk>| -> Vec<String> {
-        let id = |chunk| {
-            if let ModelChunk::ToolCall { id, .. } = chunk {
-                Some(id)
-            } else {
-                None
-            }
-        };
-        chunks.into_iter().filter_map(id).collect()
+        calls_of(&chunks).into_iter().map(|call| call.tool_call_id).collect()
     };
     let used = || conversation(tool_result("c1", Ok(json!("old"))));
     assert_eq!(

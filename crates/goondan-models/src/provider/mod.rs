@@ -1,0 +1,169 @@
+//! The table of providers, and clients for Model resources.
+
+mod factory;
+mod quirks;
+
+use std::sync::LazyLock;
+
+use goondan_spec::sent_schema::Wire;
+use serde::Deserialize;
+
+pub use factory::{Providers, missing_key, model_problem};
+pub(crate) use quirks::Quirks;
+
+static TABLE: LazyLock<ProviderTable> = LazyLock::new(|| {
+    toml::from_str(include_str!("providers.toml")).expect("a test reads the table")
+});
+
+#[derive(Debug, Deserialize)]
+struct ProviderTable {
+    provider: Vec<Provider>,
+}
+
+/// A provider that a Model resource can name.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// Value of `provider:` in a Model.
+    pub name: String,
+    /// Environment variable that usually contains the key; absent if the provider needs no key.
+    #[serde(rename = "key")]
+    pub key_variable: Option<String>,
+    /// Base URL, with a slash at its end.
+    pub address: Option<String>,
+    /// Endpoint to show in error messages if there is no `address`.
+    pub example: Option<String>,
+    format: ProviderFormat,
+    family: Option<String>,
+    #[serde(default)]
+    pub(crate) quirks: Quirks,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProviderFormat {
+    Scripted,
+    Replay,
+    Chat,
+    Responses,
+    Anthropic,
+    Gemini,
+    Converse,
+    Ollama,
+    /// Responses or chat, by the model.
+    Openai,
+    /// Anthropic or Gemini, by the model.
+    Vertex,
+}
+
+impl Provider {
+    pub(crate) fn format(&self) -> ProviderFormat {
+        self.format
+    }
+
+    /// Returns whether the provider is a service on a network, unlike a script or a recording.
+    pub fn is_live(&self) -> bool {
+        !matches!(self.format, ProviderFormat::Scripted | ProviderFormat::Replay)
+    }
+
+    /// Returns the key under which messages keep opaque data of this provider.
+    pub(crate) fn family(&self) -> &str {
+        self.family.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Returns the wire format for `model`; `None` for scripts and recordings.
+    pub fn wire(&self, model: &str) -> Option<Wire> {
+        Some(match self.format {
+            ProviderFormat::Scripted | ProviderFormat::Replay => return None,
+            ProviderFormat::Chat => Wire::Chat,
+            ProviderFormat::Responses => Wire::Responses,
+            ProviderFormat::Anthropic => Wire::Anthropic,
+            ProviderFormat::Gemini => Wire::Gemini,
+            ProviderFormat::Converse => Wire::Converse,
+            ProviderFormat::Ollama => Wire::Ollama,
+            ProviderFormat::Openai if self.address.is_some() && prefers_responses(model) => Wire::Responses,
+            ProviderFormat::Openai => Wire::Chat,
+            ProviderFormat::Vertex if model.starts_with("claude") => Wire::Anthropic,
+            ProviderFormat::Vertex => Wire::Gemini,
+        })
+    }
+
+    /// Returns whether requests contain the schema of a structured answer unless the Model says otherwise. Some
+    /// providers accept a schema for some models only and refuse the request for the others.
+    pub(crate) fn takes_schemas(&self, wire: Wire) -> bool {
+        match wire {
+            Wire::Chat => self.quirks.takes_schemas,
+            Wire::Responses => true,
+            Wire::Anthropic | Wire::Gemini | Wire::Converse | Wire::Ollama => false,
+        }
+    }
+}
+
+/// Returns whether OpenAI recommends the responses format for `model`, or accepts no other format.
+fn prefers_responses(model: &str) -> bool {
+    let has_pro_or_codex = || model.contains("codex") || model.contains("-pro");
+    ["gpt-5", "gpt-6", "o1-pro", "o3-pro"].iter().any(|start| model.starts_with(start))
+        || (model.starts_with("gpt-") || model.starts_with('o')) && has_pro_or_codex()
+}
+
+/// Returns every provider, in alphabetical order.
+pub fn providers() -> &'static [Provider] {
+    &TABLE.provider
+}
+
+/// Returns the provider called `name`.
+pub fn provider(name: &str) -> Option<&'static Provider> {
+    providers().iter().find(|provider| provider.name == name)
+}
+
+/// Returns up to three provider names that resemble `name`, the most similar first.
+pub fn similar_providers(name: &str) -> Vec<&'static str> {
+    let wanted = name.to_lowercase();
+    let similarity = |known: &str| match known.contains(&wanted) || wanted.contains(known) {
+        true => 1.0,
+        false => strsim::jaro_winkler(&wanted, known),
+    };
+    let mut similar: Vec<_> = providers()
+        .iter()
+        .map(|provider| (similarity(&provider.name), provider.name.as_str()))
+        .filter(|(similarity, _)| *similarity > 0.8)
+        .collect();
+    similar.sort_by(|a, b| b.0.total_cmp(&a.0));
+    similar.into_iter().map(|(_, name)| name).take(3).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_alphabetical_and_complete() {
+        let names: Vec<_> = providers().iter().map(|provider| &provider.name).collect();
+        assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{names:?}");
+        for provider in providers().iter().filter(|provider| provider.is_live()) {
+            let has_one = provider.address.is_some() != provider.example.is_some();
+            assert!(has_one, "{} needs an address or an example", provider.name);
+            assert!(provider.address.as_ref().is_none_or(|address| address.ends_with('/')));
+        }
+    }
+
+    #[test]
+    fn misspelled_names_find_their_provider() {
+        assert_eq!(similar_providers("antropic")[0], "anthropic");
+        assert_eq!(similar_providers("OpenAI")[0], "openai");
+        assert_eq!(similar_providers("lm-studio")[0], "lmstudio");
+        assert!(similar_providers("zzzz").is_empty());
+    }
+
+    #[test]
+    fn the_format_follows_the_model_for_openai_and_vertex() {
+        let wire = |name: &str, model: &str| provider(name).and_then(|provider| provider.wire(model));
+        assert_eq!(wire("openai", "gpt-5-mini"), Some(Wire::Responses));
+        assert_eq!(wire("openai", "gpt-4o-codex"), Some(Wire::Responses));
+        assert_eq!(wire("openai", "gpt-4o-mini"), Some(Wire::Chat));
+        assert_eq!(wire("openai-compatible", "gpt-5"), Some(Wire::Chat));
+        assert_eq!(wire("vertex", "claude-sonnet-4-5"), Some(Wire::Anthropic));
+        assert_eq!(wire("vertex", "gemini-2.5-flash"), Some(Wire::Gemini));
+        assert_eq!(wire("scripted", "m"), None);
+    }
+}
