@@ -7,13 +7,12 @@ use genai::chat::{ChatOptions, ReasoningEffort};
 use goondan_core::JsonObject;
 use goondan_core::caller::Caller;
 use goondan_core::ports::model::{ModelError, ModelRequest};
-use goondan_spec::kinds::{Model, ModelParams};
-use goondan_spec::{Environment, Resource, Secret, ValueSource};
+use goondan_spec::kinds::{Model, ModelApi, ModelParams};
+use goondan_spec::{Environment, Resource, Secret, TextOrSource};
 use serde_json::Value;
 
 use super::target::Target;
 use crate::error::configuration;
-use crate::files::string_option;
 
 /// How long a provider may be silent: before its answer begins and between its pieces.
 const IDLE: Duration = Duration::from_secs(120);
@@ -41,21 +40,15 @@ impl Settings {
         model: &Resource<Model>,
         environment: &Environment,
     ) -> Result<Self, ModelError> {
-        let effort = string_option(model, "reasoningEffort")?
-            .map(|word| effort_of(model, word))
-            .transpose()?;
-        let responses = match string_option(model, "api")? {
-            None => None,
-            Some("chat") => Some(false),
-            Some("responses") => Some(true),
-            Some(other) => return Err(wrong(model, "api", other, "chat or responses")),
-        };
+        let options = &model.spec.options;
         Ok(Settings {
-            idle: idle(model)?,
-            responses,
+            idle: options
+                .timeout_seconds
+                .map_or(IDLE, Duration::from_secs_f64),
+            responses: options.api.map(|api| api == ModelApi::Responses),
             headers: headers(model, environment)?,
-            body: object(model, "body")?,
-            effort,
+            body: options.body.clone(),
+            effort: options.reasoning_effort.and_then(effort_of),
         })
     }
 
@@ -65,10 +58,8 @@ impl Settings {
         &self,
         params: &ModelParams,
     ) -> (Option<ReasoningEffort>, JsonObject) {
-        let mut body = params.other.clone();
-        let asked = body
-            .remove("reasoningEffort")
-            .and_then(|word| ReasoningEffort::from_keyword(word.as_str()?));
+        let mut body = more_params(params);
+        let asked = params.reasoning_effort.and_then(effort_of);
         body.extend(self.body.clone());
         (asked.or_else(|| self.effort.clone()), body)
     }
@@ -130,67 +121,36 @@ impl Settings {
     }
 }
 
-fn idle(model: &Resource<Model>) -> Result<Duration, ModelError> {
-    match model.spec.options.get("timeoutSeconds") {
-        None | Some(Value::Null) => Ok(IDLE),
-        Some(value) => value
-            .as_f64()
-            .filter(|seconds| *seconds > 0.0)
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .ok_or_else(|| {
-                wrong(
-                    model,
-                    "timeoutSeconds",
-                    value,
-                    "a number of seconds above 0",
-                )
-            }),
-    }
+/// Params that OpenAI's format has under the same names.
+fn more_params(params: &ModelParams) -> JsonObject {
+    let mut all = params.to_json();
+    let names = [
+        ("topK", "top_k"),
+        ("stop", "stop"),
+        ("seed", "seed"),
+        ("presencePenalty", "presence_penalty"),
+        ("frequencyPenalty", "frequency_penalty"),
+    ];
+    names
+        .into_iter()
+        .filter_map(|(name, sent)| Some((sent.to_owned(), all.shift_remove(name)?)))
+        .collect()
 }
 
-fn effort_of(model: &Resource<Model>, word: &str) -> Result<ReasoningEffort, ModelError> {
-    ReasoningEffort::from_keyword(word).ok_or_else(|| {
-        wrong(
-            model,
-            "reasoningEffort",
-            word,
-            "one of none, minimal, low, medium, high, xhigh, max",
-        )
-    })
-}
-
-fn object(model: &Resource<Model>, key: &str) -> Result<JsonObject, ModelError> {
-    match model.spec.options.get(key) {
-        None | Some(Value::Null) => Ok(JsonObject::new()),
-        Some(Value::Object(fields)) => Ok(fields.clone()),
-        Some(other) => Err(wrong(model, key, other, "a map")),
-    }
+fn effort_of(effort: goondan_spec::kinds::ReasoningEffort) -> Option<ReasoningEffort> {
+    ReasoningEffort::from_keyword(effort.as_str())
 }
 
 fn headers(
     model: &Resource<Model>,
     environment: &Environment,
 ) -> Result<Vec<(String, Secret)>, ModelError> {
-    let read = |(name, value): (&String, &Value)| -> Result<(String, Secret), ModelError> {
+    let read = |(name, value): &(String, TextOrSource)| {
         let key = format!("headers.{name}");
-        let secret = match (
-            value.as_str(),
-            value.pointer("/valueFrom/env").and_then(Value::as_str),
-        ) {
-            (Some(text), _) => Secret::new(text),
-            (None, Some(variable)) => from_environment(model, &key, variable, environment)?,
-            (None, None) => {
-                return Err(wrong(
-                    model,
-                    &key,
-                    value,
-                    "a text or {valueFrom: {env: NAME}}",
-                ));
-            }
-        };
-        let valid = reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
-            && reqwest::header::HeaderValue::from_str(secret.expose()).is_ok();
-        match valid {
+        let secret = environment
+            .resolve_text(value, name)
+            .map_err(|tried| missing(model, &key, &tried))?;
+        match reqwest::header::HeaderValue::from_str(secret.expose()).is_ok() {
             true => Ok((name.clone(), secret)),
             false => Err(configuration(
                 format!("options.{key} of {} is not a valid HTTP header", model.id),
@@ -198,36 +158,16 @@ fn headers(
             )),
         }
     };
-    object(model, "headers")?.iter().map(read).collect()
+    model.spec.options.headers.iter().map(read).collect()
 }
 
-fn from_environment(
-    model: &Resource<Model>,
-    key: &str,
-    variable: &str,
-    environment: &Environment,
-) -> Result<Secret, ModelError> {
-    environment
-        .resolve(&ValueSource::Env(variable.to_owned()), key)
-        .map_err(|_| {
-            configuration(
-                format!(
-                    "options.{key} of {} is missing: {variable} is not set",
-                    model.id
-                ),
-                format!("set {variable} in the environment or in a .env file"),
-            )
-        })
-}
-
-fn wrong(
-    model: &Resource<Model>,
-    key: &str,
-    value: impl std::fmt::Display,
-    wanted: &str,
-) -> ModelError {
+fn missing(model: &Resource<Model>, key: &str, tried: &[String]) -> ModelError {
+    let variable = tried.first().map_or("", String::as_str);
     configuration(
-        format!("options.{key} of {} is {value}", model.id),
-        format!("options.{key} is {wanted}"),
+        format!(
+            "options.{key} of {} is missing: {variable} is not set",
+            model.id
+        ),
+        format!("set {variable} in the environment or in a .env file"),
     )
 }
