@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use goondan_spec::kinds::Pricing;
+use goondan_spec::kinds::{PricedTokens, Pricing};
 use goondan_spec::{AgentChange, Code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -411,11 +411,12 @@ pub struct Cost {
 impl Cost {
     /// What `usage` costs by `pricing`.
     pub fn of(usage: TokenUsage, pricing: &Pricing) -> Self {
-        let amount = pricing.cost(
-            usage.prompt_tokens,
-            usage.cached_tokens,
-            usage.completion_tokens,
-        );
+        let amount = pricing.cost(PricedTokens {
+            input: usage.prompt_tokens,
+            cached: usage.cached_tokens,
+            cache_write: 0,
+            output: usage.completion_tokens,
+        });
         Cost {
             amount,
             currency: pricing.currency.clone(),

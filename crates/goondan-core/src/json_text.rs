@@ -81,7 +81,11 @@ mod tests {
             (r#""\\ud83d""#, r"\ud83d"),
             (r#""\\\ud83dé""#, "\\\u{fffd}é"),
         ] {
-            assert_eq!(parse::<String>(text).ok().as_deref(), Some(expected), "{text}");
+            assert_eq!(
+                parse::<String>(text).ok().as_deref(),
+                Some(expected),
+                "{text}"
+            );
         }
     }
 

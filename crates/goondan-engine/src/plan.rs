@@ -336,7 +336,14 @@ impl Planner<'_> {
             .ports
             .models
             .client(model, self.bundle.root(), self.environment);
-        let (max_retries, pricing) = (max_retries(&model.spec), model.spec.pricing.clone());
+        let (max_retries, pricing) = (
+            model
+                .spec
+                .options
+                .max_retries
+                .unwrap_or(DEFAULT_MAX_RETRIES),
+            model.spec.pricing.clone(),
+        );
         let endpoint = model.spec.endpoint.as_deref().unwrap_or_default();
         let identity = format!("{} {} {endpoint}", model.spec.provider, model.spec.model);
         let (provider, name) = (model.spec.provider.clone(), model.spec.model.clone());
@@ -344,7 +351,7 @@ impl Planner<'_> {
             provider,
             model: name,
         });
-        let stated = model.spec.capabilities.get("structuredOutput").copied();
+        let stated = model.spec.capabilities.structured_output;
         let known = self
             .serving
             .and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
@@ -359,7 +366,9 @@ impl Planner<'_> {
                 identity,
                 client,
                 max_retries,
-                max_retry_wait: max_retry_wait(&model.spec),
+                max_retry_wait: options
+                    .max_retry_wait_ms
+                    .map_or(DEFAULT_MAX_RETRY_WAIT, Duration::from_millis),
                 pricing,
                 limits,
                 pace,
@@ -640,22 +649,4 @@ fn is_schema_sent(format: &AnswerFormat, models: Option<&[ModelPlan]>) -> bool {
             .iter()
             .all(|model| model.is_schema_sent),
     }
-}
-
-fn max_retry_wait(model: &Model) -> Duration {
-    let stated = model
-        .options
-        .get("maxRetryWaitMs")
-        .and_then(serde_json::Value::as_u64);
-    stated.map_or(DEFAULT_MAX_RETRY_WAIT, Duration::from_millis)
-}
-
-fn max_retries(model: &Model) -> u32 {
-    let stated = model
-        .options
-        .get("maxRetries")
-        .and_then(serde_json::Value::as_u64);
-    stated.map_or(DEFAULT_MAX_RETRIES, |retries| {
-        u32::try_from(retries).unwrap_or(u32::MAX)
-    })
 }

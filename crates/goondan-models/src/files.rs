@@ -5,25 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use goondan_core::ports::model::ModelError;
 use goondan_spec::kinds::Model;
-use goondan_spec::{Resource, reason};
-use serde_json::Value;
+use goondan_spec::reason;
 
-use crate::error::configuration;
-
-/// The text under `key` in a Model's options, if it is there.
-pub(crate) fn string_option<'a>(
-    model: &'a Resource<Model>,
-    key: &str,
-) -> Result<Option<&'a str>, ModelError> {
-    match model.spec.options.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(configuration(
-            format!("options.{key} of {} is {other}, not a text", model.id),
-            format!("write options.{key} as a text"),
-        )),
-    }
-}
+use crate::errors::configuration;
 
 /// The text of the file at `path`, relative to `root`, which it must not leave.
 pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String, ModelError> {

@@ -1,29 +1,29 @@
-//! Model clients behind the engine's model port: real providers, the scripted model, recorded traffic.
+//! Model clients for the engine's model port: live providers, the scripted model, recorded traffic.
 //!
-//! [`Providers`] makes a client from a Model resource by its `provider`; [`PROVIDERS`] lists what it knows.
+//! [`Providers`] makes a client from a Model resource by its `provider`; [`providers`] lists all providers.
 //! [`scripted`] answers from a script and [`replay`] records traffic and plays it back; both run without a key and
 //! without a network.
 //!
-//! This crate deliberately does not know: tools, agents, where conversations are kept, or when to ask again. It asks
-//! once, says what kind of failure it met and how long the provider wants to be left alone; retries are the engine's.
+//! The crate contains no tools, agents or storage, and never retries: it calls the model once and reports the kind of
+//! failure and the wait that the provider asks for. The engine decides about retries.
 
-mod attach;
-mod convert;
-mod error;
+mod answer;
+mod client;
+mod errors;
 mod files;
-mod live;
-mod providers;
+mod formats;
+mod provider;
 pub mod replay;
 pub mod scripted;
-mod table;
-mod wire;
+mod transport;
 
 pub use files::files_of;
-pub use providers::{Providers, missing_key, model_problem};
+pub use goondan_spec::sent_schema::Wire;
+pub use provider::{
+    Provider, Providers, missing_key, model_problem, provider, providers, similar_providers,
+};
 pub use replay::{Mask, record};
 pub use scripted::ScriptedFactory;
-pub use table::{PROVIDERS, Provider, provider, similar_providers};
-pub use wire::Wire;
 
 #[cfg(test)]
 mod testing;

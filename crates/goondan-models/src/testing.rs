@@ -1,41 +1,35 @@
 //! What the tests of this crate share.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageData, MessageSource, Part, Role};
 use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelRequest};
-use goondan_spec::kinds::{Model, ModelParams};
-use goondan_spec::{Kind, Resource, ResourceId};
-use serde_json::Value;
+use goondan_spec::kinds::Model;
+use goondan_spec::{BasePackage, LoadInput, MemoryFiles, Resource, load};
+use serde_json::{Value, json};
 
 pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {
-    let Value::Object(options) = options else {
-        panic!("options are an object")
-    };
-    let spec = Model {
-        provider: provider.to_owned(),
-        model: "m".to_owned(),
-        api_key: None,
-        endpoint: None,
-        options,
-        capabilities: Default::default(),
-        pricing: None,
-        limits: Default::default(),
-    };
-    let id = ResourceId {
-        package: None,
-        kind: Kind::Model,
-        name: "m".to_owned(),
-    };
-    Resource {
-        id,
-        labels: Default::default(),
-        annotations: Default::default(),
-        origin: None,
-        spec,
-    }
+    loaded(json!({"provider": provider, "model": "m", "options": options}))
+}
+
+/// The Model with this `spec`, as a project defines it.
+fn loaded(spec: Value) -> Resource<Model> {
+    let document = json!({
+        "apiVersion": "goondan.ai/v1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec,
+    });
+    let files = MemoryFiles::new().file("/p/goondan.yaml", document.to_string());
+    let loaded = load(LoadInput {
+        root: Path::new("/p"),
+        files: &files,
+        base: &BasePackage::default(),
+    });
+    let bundle = loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    Resource::clone(&bundle.models()[0])
 }
 
 pub(crate) fn message(role: Role, content: Vec<Part>) -> Arc<Message> {
@@ -54,12 +48,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
         system: None,
         messages: vec![message(Role::User, vec![Part::text(input.to_owned())])].into(),
         tools: Arc::from([]),
-        params: Arc::new(ModelParams {
-            temperature: None,
-            max_tokens: None,
-            top_p: None,
-            other: Default::default(),
-        }),
+        params: Arc::default(),
         output: None,
         caller: None,
     }

@@ -16,6 +16,8 @@ use crate::text::{alternatives, closest, excerpt, list};
 
 /// How many unknown fields of one map are reported: whoever has more has put something else in its place.
 const MOST_UNKNOWN: usize = 20;
+/// How many known fields the advice about an unknown one names.
+const MOST_KNOWN: usize = 12;
 
 /// A value, the key that it stands under and its path such as `spec.exports[0].name`.
 #[derive(Debug, Clone)]
@@ -174,6 +176,22 @@ impl<'n> Field<'n> {
             findings.add(self.invalid(format!("`{}` is too large: {value}.", self.path)));
         }
         fitting
+    }
+
+    /// A whole number that may be negative.
+    pub(crate) fn integer(&self, findings: &mut Findings) -> Option<i64> {
+        let Content::Number(number) = &self.node.content else {
+            findings.add(self.wrong_type("a whole number"));
+            return None;
+        };
+        let value = signed_number(number);
+        if value.is_none() {
+            findings.add(self.invalid(format!(
+                "`{}` must be a whole number of at most 64 bits, but is {number}.",
+                self.path
+            )));
+        }
+        value
     }
 
     /// A number for which `fits` holds; `range` says so in words.
@@ -345,6 +363,20 @@ impl<'n> Fields<'n> {
             .and_then(|entry| present(entry, &self.path))
     }
 
+    /// Reads the field of that name with `read`. The result is `None` if the value is wrong, and `Some(None)` without a
+    /// value.
+    pub(crate) fn read<T>(
+        &mut self,
+        name: &'static str,
+        findings: &mut Findings,
+        read: impl FnOnce(&Field<'n>, &mut Findings) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.optional(name) {
+            Some(field) => read(&field, findings).map(Some),
+            None => Some(None),
+        }
+    }
+
     /// The field of that name, or a diagnostic that it is missing.
     pub(crate) fn required(
         &mut self,
@@ -408,6 +440,17 @@ impl<'n> Fields<'n> {
 
     /// Reports what nobody asked for.
     pub(crate) fn finish(self, findings: &mut Findings) {
+        self.finish_with("remove it", |_| None, findings);
+    }
+
+    /// As [`Fields::finish`]. `elsewhere` returns the advice for keys that belong in another place, and `remedy` is the
+    /// advice for any other key that resembles no known field.
+    pub(crate) fn finish_with(
+        self,
+        remedy: &str,
+        elsewhere: impl Fn(&str) -> Option<&'static str>,
+        findings: &mut Findings,
+    ) {
         for entry in self.rest().take(MOST_UNKNOWN) {
             let path = join(&self.path, &excerpt(&entry.key, 60));
             let diagnostic = Diagnostic::new(
@@ -415,15 +458,20 @@ impl<'n> Fields<'n> {
                 format!("`{path}` is not a known field."),
             );
             let diagnostic = diagnostic.at(entry.key_at).field(path);
+            if let Some(advice) = elsewhere(&entry.key) {
+                findings.add(diagnostic.suggest(advice));
+                continue;
+            }
             findings.add(match closest(&entry.key, &self.asked) {
                 Some(near) => self.meant(
                     diagnostic.suggest(format!("did you mean `{near}`?")),
                     entry,
                     near,
                 ),
-                None => {
-                    diagnostic.suggest(format!("remove it; known here: {}", list(&self.asked, 12)))
-                }
+                None => diagnostic.suggest(format!(
+                    "{remedy}; known here: {}",
+                    list(&self.asked, MOST_KNOWN)
+                )),
             });
         }
     }
@@ -464,6 +512,12 @@ fn whole_number(number: &Number) -> Option<u64> {
     let exact =
         |value: f64| (value.fract() == 0.0 && (0.0..9e15).contains(&value)).then_some(value as u64);
     number.as_u64().or_else(|| number.as_f64().and_then(exact))
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn signed_number(number: &Number) -> Option<i64> {
+    let exact = |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
+    number.as_i64().or_else(|| number.as_f64().and_then(exact))
 }
 
 /// What to do about text that should be a map: often the space behind a colon is missing, or is none that YAML knows.

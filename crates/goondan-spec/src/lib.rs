@@ -75,7 +75,7 @@ pub use read::KnownFiles;
 pub use snapshot::{AgentPart, Basis, Fingerprint, Fingerprints, Snapshot};
 pub use source::Sources;
 pub use text::{closest, pattern_fault, reason};
-pub use value::{Environment, Secret, ValueSource};
+pub use value::{Environment, Secret, TextOrSource, ValueSource};
 
 /// A JSON object, as tools take it and free-form fields hold it.
 pub type JsonObject = serde_json::Map<String, serde_json::Value>;

@@ -37,6 +37,15 @@ impl fmt::Debug for ValueSource {
     }
 }
 
+/// A string that is written in the file, or a value from elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TextOrSource {
+    /// A string that is not a secret.
+    Plain(String),
+    /// A value that is treated as a secret.
+    Source(ValueSource),
+}
+
 /// A string that neither `Debug` nor `Display` shows and that serde cannot write.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Secret(String);
@@ -102,6 +111,14 @@ impl Environment {
         self.variables
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The value of a header or a variable called `field`, or the names of the variables that are not set.
+    pub fn resolve_text(&self, value: &TextOrSource, field: &str) -> Result<Secret, Vec<String>> {
+        match value {
+            TextOrSource::Plain(text) => Ok(Secret::new(text)),
+            TextOrSource::Source(source) => self.resolve(source, field),
+        }
     }
 
     /// The value behind `source`, or the variable names that were tried in vain.

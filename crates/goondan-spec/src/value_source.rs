@@ -6,7 +6,7 @@ use crate::decode::Field;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::{Findings, ValueOrigin};
 use crate::node::{Content, Node};
-use crate::value::{Secret, ValueSource};
+use crate::value::{Secret, TextOrSource, ValueSource};
 
 /// A value: written in the file, or looked up when the swarm starts.
 #[derive(JsonSchema)]
@@ -79,6 +79,56 @@ pub(crate) struct SecretRefShape {
     r#ref: String,
     /// The key inside the secret. Without it, the name of the field.
     key: Option<String>,
+}
+
+/// A string that is written in the file, or a value that is looked up.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "TextOrSource")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) enum TextOrSourceShape {
+    /// No secret.
+    Plain(ScalarShape),
+    /// A secret.
+    Source(ValueSourceShape),
+}
+
+/// A string, or a value that is written like one.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "Scalar")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) enum ScalarShape {
+    /// Text.
+    Text(String),
+    /// A number.
+    Number(f64),
+    /// `true` or `false`.
+    Bool(bool),
+}
+
+/// Reads a map of strings and value sources, such as headers.
+pub(crate) fn read_texts(
+    field: &Field<'_>,
+    findings: &mut Findings,
+) -> Option<Vec<(String, TextOrSource)>> {
+    let entries = field.entries(findings)?;
+    let values: Vec<_> = entries
+        .iter()
+        .map(|entry| Some((entry.key.to_owned(), read_text(entry, findings)?)))
+        .collect();
+    values.into_iter().collect()
+}
+
+fn read_text(entry: &Field<'_>, findings: &mut Findings) -> Option<TextOrSource> {
+    match &entry.node.content {
+        Content::Map(_) => read(entry, findings).map(TextOrSource::Source),
+        Content::Number(number) => Some(TextOrSource::Plain(number.to_string())),
+        Content::Bool(truth) => Some(TextOrSource::Plain(truth.to_string())),
+        _ => entry
+            .text(findings)
+            .map(|text| TextOrSource::Plain(text.to_owned())),
+    }
 }
 
 /// Reads the value source at `field` and notes where it is written. Nothing that it holds is ever quoted.

@@ -7,7 +7,6 @@ use goondan::message::{Message, ToolCall, ToolResultPart};
 use goondan::ports::model::ModelRequest;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Diagnostic;
-use goondan::spec::kinds::ModelParams;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -51,22 +50,7 @@ pub(crate) fn request(request: &ModelRequest) -> Value {
     );
     view.insert("tools".to_owned(), plain(&*request.tools));
     view.insert("messages".to_owned(), messages(&request.messages));
-    put(&mut view, "params", params(&request.params));
-    Value::Object(view)
-}
-
-fn params(params: &ModelParams) -> Value {
-    let mut view = params.other.clone();
-    let named = [
-        ("temperature", params.temperature.map(Value::from)),
-        ("maxTokens", params.max_tokens.map(Value::from)),
-        ("topP", params.top_p.map(Value::from)),
-    ];
-    view.extend(
-        named
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?))),
-    );
+    put(&mut view, "params", Value::Object(request.params.to_json()));
     Value::Object(view)
 }
 

@@ -172,8 +172,17 @@ impl From<ModelFinishReason> for String {
 impl From<String> for ModelFinishReason {
     fn from(reason: String) -> Self {
         use ModelFinishReason as Reason;
-        let named = [Reason::Stop, Reason::ToolCalls, Reason::Length, Reason::ContextWindow, Reason::Pause];
-        named.into_iter().find(|named| named.as_str() == reason).unwrap_or(Reason::Other(reason))
+        let named = [
+            Reason::Stop,
+            Reason::ToolCalls,
+            Reason::Length,
+            Reason::ContextWindow,
+            Reason::Pause,
+        ];
+        named
+            .into_iter()
+            .find(|named| named.as_str() == reason)
+            .unwrap_or(Reason::Other(reason))
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod attachments;
 pub(crate) mod call_ids;
+pub(crate) mod finish;
 mod messages;
 pub(crate) mod results;
 pub(crate) mod tool_calls;
@@ -22,8 +23,7 @@ use std::collections::BTreeSet;
 use goondan_core::JsonObject;
 use goondan_core::message::Message;
 use goondan_core::ports::model::ToolDefinition;
-use goondan_spec::kinds::ModelParams;
-use goondan_spec::kinds::ReasoningEffort;
+use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use goondan_spec::sent_schema::Wire;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -41,12 +41,8 @@ pub(crate) struct ModelTarget {
     pub(crate) provider: &'static Provider,
     /// Model name as requests contain it.
     pub(crate) model: String,
-    /// The Model has its own endpoint, so the server may differ from the provider's.
-    pub(crate) has_endpoint: bool,
     /// Requests mark prefixes for the provider's cache.
     pub(crate) prompt_caching: bool,
-    /// Tool calls that the model writes as text are recovered.
-    pub(crate) text_tool_calls: bool,
 }
 
 /// Everything that a request contains besides its messages.

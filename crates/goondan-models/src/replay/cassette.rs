@@ -5,7 +5,7 @@ use std::path::Path;
 use goondan_core::ports::model::ModelError;
 
 use super::entry::Entry;
-use crate::error::configuration;
+use crate::errors::configuration;
 use crate::files::read_inside;
 
 /// The option that names a cassette.

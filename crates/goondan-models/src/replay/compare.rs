@@ -1,49 +1,25 @@
 //! Tells what differs between a request and the one on the cassette.
 
-use goondan_core::ports::model::ModelError;
 use goondan_spec::Resource;
-use goondan_spec::kinds::Model;
-use serde_json::Value;
+use goondan_spec::kinds::{Model, RequestPart};
 
 use super::entry::{Asked, AskedMessage};
-use crate::error::configuration;
-
-/// Parts of a request that `options.ignore` may name.
-const PARTS: [&str; 4] = ["system", "messages", "tools", "params"];
 
 /// How much of a text is shown, in characters.
 const SHOWN: usize = 80;
 
 /// Parts of a request that need not be the same.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Ignored(Vec<String>);
+pub(crate) struct Ignored(Vec<RequestPart>);
 
 impl Ignored {
-    /// What `options.ignore` of `model` lists.
-    pub(crate) fn of(model: &Resource<Model>) -> Result<Self, ModelError> {
-        let wrong = || {
-            configuration(
-                format!("options.ignore of {} is not right", model.id),
-                format!("options.ignore is a list of any of: {}", PARTS.join(", ")),
-            )
-        };
-        let part = |item: &Value| {
-            item.as_str()
-                .filter(|part| PARTS.contains(part))
-                .map(str::to_owned)
-                .ok_or_else(wrong)
-        };
-        match model.spec.options.get("ignore") {
-            None | Some(Value::Null) => Ok(Ignored::default()),
-            Some(Value::Array(items)) => {
-                Ok(Ignored(items.iter().map(part).collect::<Result<_, _>>()?))
-            }
-            Some(_) => Err(wrong()),
-        }
+    /// The parts in `options.ignore` of `model`.
+    pub(crate) fn of(model: &Resource<Model>) -> Self {
+        Ignored(model.spec.options.ignore.clone())
     }
 
-    fn has(&self, part: &str) -> bool {
-        self.0.iter().any(|ignored| ignored == part)
+    fn has(&self, part: RequestPart) -> bool {
+        self.0.contains(&part)
     }
 
     /// Whether everything counts.
@@ -55,7 +31,7 @@ impl Ignored {
 /// What differs in the parts that count, a phrase each; empty where nothing does.
 pub(crate) fn differences(recorded: &Asked, now: &Asked, ignored: &Ignored) -> Vec<String> {
     let mut found = Vec::new();
-    if !ignored.has("system") && recorded.system != now.system {
+    if !ignored.has(RequestPart::System) && recorded.system != now.system {
         let (then, now) = (recorded.system.as_deref(), now.system.as_deref());
         found.push(format!(
             "the system prompt was {}, is {}",
@@ -63,17 +39,17 @@ pub(crate) fn differences(recorded: &Asked, now: &Asked, ignored: &Ignored) -> V
             shown(now.unwrap_or(""))
         ));
     }
-    if !ignored.has("messages") {
+    if !ignored.has(RequestPart::Messages) {
         found.extend(message_difference(&recorded.messages, &now.messages));
     }
-    if !ignored.has("tools") && recorded.tools != now.tools {
+    if !ignored.has(RequestPart::Tools) && recorded.tools != now.tools {
         found.push(format!(
             "the tools were [{}], are [{}]",
             recorded.tools.join(", "),
             now.tools.join(", ")
         ));
     }
-    if !ignored.has("params") && recorded.params != now.params {
+    if !ignored.has(RequestPart::Params) && recorded.params != now.params {
         found.push(format!(
             "the params were {}, are {}",
             recorded.params, now.params

@@ -6,6 +6,7 @@ use goondan_core::ports::model::{
     CompletedAnswer, ModelChunk, ModelError, ModelRequest, TokenUsage,
 };
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
+use goondan_spec::kinds::ModelParams;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -159,14 +160,18 @@ impl Asked {
                 .map(|message| AskedMessage::of(message))
                 .collect(),
             tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
-            params: json!({
-                "temperature": params.temperature,
-                "maxTokens": params.max_tokens,
-                "topP": params.top_p,
-                "other": params.other,
-            }),
+            params: recorded_params(params),
         }
     }
+}
+
+/// The params in the layout of existing cassettes: three fields that are always there, and the others apart.
+fn recorded_params(params: &ModelParams) -> Value {
+    let mut other = params.to_json();
+    let mut taken = |name: &str| other.shift_remove(name).unwrap_or_default();
+    let (temperature, max_tokens, top_p) =
+        (taken("temperature"), taken("maxTokens"), taken("topP"));
+    json!({"temperature": temperature, "maxTokens": max_tokens, "topP": top_p, "other": other})
 }
 
 impl AskedMessage {

@@ -43,19 +43,10 @@ impl Mask {
             .as_ref()
             .and_then(|source| environment.resolve(source, "apiKey").ok());
         secrets.extend(key.map(|key| key.expose().to_owned()));
-        if let Some(Value::Object(headers)) = model.spec.options.get("headers") {
-            let variable = |value: &Value| {
-                environment
-                    .get(value.pointer("/valueFrom/env")?.as_str()?)
-                    .map(str::to_owned)
-            };
-            secrets.extend(headers.values().filter_map(|value| {
-                value
-                    .as_str()
-                    .map(str::to_owned)
-                    .or_else(|| variable(value))
-            }));
-        }
+        let headers = model.spec.options.headers.iter();
+        let resolved =
+            headers.filter_map(|(name, value)| environment.resolve_text(value, name).ok());
+        secrets.extend(resolved.map(|header| header.expose().to_owned()));
         Mask::hiding(secrets)
     }
 

@@ -15,8 +15,7 @@ use super::cassette;
 use super::compare::{Ignored, differences};
 use super::entry::{Asked, Entry, Recorded, digest};
 use super::mask::Mask;
-use crate::error::configuration;
-use crate::files::string_option;
+use crate::errors::configuration;
 
 /// The cassettes that are being played, by Model: one that a reload leaves alone goes on where it was.
 #[derive(Debug, Default)]
@@ -32,14 +31,14 @@ impl Cassettes {
         root: &Path,
         environment: &Environment,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
-        let path = string_option(model, "cassette")?.ok_or_else(|| {
+        let path = model.spec.options.cassette.as_deref().ok_or_else(|| {
             configuration(
                 format!("{} has no cassette", model.id),
                 "write `options: {cassette: FILE}`, and make the file with `gdn run --record FILE`",
             )
         })?;
         let entries = cassette::read(root, path)?;
-        let ignored = Ignored::of(model)?;
+        let ignored = Ignored::of(model);
         let mut playing = self.playing.lock().unwrap_or_else(PoisonError::into_inner);
         let player = match playing.get(&model.id) {
             Some(known) if known.entries == entries && known.ignored == ignored => {

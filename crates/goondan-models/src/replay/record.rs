@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::entry::{Asked, Recorded, digest};
 use super::mask::Mask;
-use crate::error::configuration;
+use crate::errors::configuration;
 
 /// A factory whose clients answer as those of `factory` do, and write every question and answer to a cassette at
 /// `path`. The file is begun anew with the first client. A call that is abandoned leaves no line.

@@ -20,7 +20,7 @@ pub use factory::ScriptedFactory;
 pub(crate) use resource::Scripts;
 pub use script::{LastRole, Pattern, RawCall, Reply, ReplyError, Rule, Script, ScriptedCall, When};
 
-use crate::error::configuration;
+use crate::errors::configuration;
 use template::Scene;
 
 /// How often each agent, or each instance with a list of its own, has asked. It outlives the clients that share it, so a script goes on where it was after a

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::script::{Reply, ReplyError};
 use super::template::Scene;
-use crate::error::connection;
+use crate::errors::connection;
 
 /// The longest piece that text streams in by default, in bytes, unless a single word is longer.
 const PIECE: usize = 16;

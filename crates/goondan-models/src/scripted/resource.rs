@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use goondan_core::JsonObject;
 use goondan_core::ports::model::{ModelClient, ModelError};
 use goondan_spec::kinds::Model;
 use goondan_spec::{Resource, ResourceId};
 use serde_json::Value;
 
 use super::{Reply, Script, ScriptState, ScriptedClient, locked};
-use crate::error::configuration;
-use crate::files::{read_inside, string_option};
+use crate::errors::configuration;
+use crate::files::read_inside;
 
 /// The option that names a script.
 const FIELD: &str = "spec.options.script";
@@ -22,9 +21,6 @@ const LIMIT: u64 = 1024 * 1024;
 /// What the scripted model says when nobody wrote it a script.
 const ECHO: &str = "You said: {{ input }}\n\nI am the scripted model: I repeat what I am told. Give me lines with \
                     `options.script`, or set another `provider` to talk to a real model.";
-
-/// The keys of `options` that make an inline script.
-const INLINE: [&str; 3] = ["agents", "rules", "default"];
 
 /// The scripts that are being played, by Model: a script that a reload leaves alone goes on where it was.
 #[derive(Debug, Default)]
@@ -68,13 +64,8 @@ impl Scripts {
 }
 
 fn script_of(model: &Resource<Model>, root: &Path) -> Result<Script, ModelError> {
-    let options = &model.spec.options;
-    let inline: JsonObject = options
-        .iter()
-        .filter(|(key, _)| INLINE.contains(&key.as_str()))
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect();
-    match string_option(model, "script")? {
+    let inline = &model.spec.options.inline_script;
+    match model.spec.options.script.as_deref() {
         Some(_) if !inline.is_empty() => Err(configuration(
             format!(
                 "{} has both options.script and a script in options",
@@ -91,15 +82,17 @@ fn script_of(model: &Resource<Model>, root: &Path) -> Result<Script, ModelError>
             ..Script::default()
         }),
         // JSON is YAML, and mistakes are told in the same words.
-        None => goondan_spec::yaml::from_str(&Value::Object(inline).to_string()).map_err(|error| {
-            configuration(
-                format!(
-                    "the script in the options of {} is not right: {}",
-                    model.id, error.message
-                ),
-                SHAPE,
-            )
-        }),
+        None => goondan_spec::yaml::from_str(&Value::Object(inline.clone()).to_string()).map_err(
+            |error| {
+                configuration(
+                    format!(
+                        "the script in the options of {} is not right: {}",
+                        model.id, error.message
+                    ),
+                    SHAPE,
+                )
+            },
+        ),
     }
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::convert::output_text;
-use crate::error::configuration;
+use crate::errors::configuration;
 
 /// Instructions that one template may run; a loop that never ends becomes an error.
 const FUEL: u64 = 1_000_000;

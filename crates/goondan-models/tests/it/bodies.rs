@@ -9,6 +9,7 @@ use std::sync::Arc;
 use goondan_core::message::{Part, Role};
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_core::ports::tool::Attachment;
+use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use serde_json::{Value, json};
 
 use super::common::*;
@@ -222,30 +223,23 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
         ),
         (
             "bare parameters",
-            with_params(hello(), json!({}), (None, None, None)),
+            with_params(hello(), ModelParams::default()),
         ),
         (
             "all parameters",
             with_params(
                 hello(),
-                json!({"seed": 3, "stop": ["x"], "reasoningEffort": "low"}),
-                (Some(0.1), Some(7), Some(0.9)),
-            ),
-        ),
-        (
-            "an effort that is none",
-            with_params(
-                hello(),
-                json!({"reasoningEffort": "huge"}),
-                (None, None, None),
-            ),
-        ),
-        (
-            "parameters that go before ours",
-            with_params(
-                hello(),
-                json!({"temperature": 1, "stream_options": null, "model": "other"}),
-                (Some(0.5), None, None),
+                ModelParams {
+                    temperature: Some(0.1),
+                    max_tokens: Some(7),
+                    top_p: Some(0.9),
+                    top_k: Some(40),
+                    stop: vec!["x".to_owned()],
+                    seed: Some(3),
+                    presence_penalty: Some(0.5),
+                    frequency_penalty: Some(-0.5),
+                    reasoning_effort: Some(ReasoningEffort::Low),
+                },
             ),
         ),
     ]
@@ -266,21 +260,8 @@ fn schemas() -> Arc<[ToolDefinition]> {
     ])
 }
 
-fn with_params(
-    mut request: ModelRequest,
-    other: Value,
-    (temperature, max_tokens, top_p): (Option<f64>, Option<u32>, Option<f64>),
-) -> ModelRequest {
-    let Value::Object(other) = other else {
-        panic!("an object")
-    };
-    let params = Arc::make_mut(&mut request.params);
-    (
-        params.temperature,
-        params.max_tokens,
-        params.top_p,
-        params.other,
-    ) = (temperature, max_tokens, top_p, other);
+fn with_params(mut request: ModelRequest, params: ModelParams) -> ModelRequest {
+    request.params = Arc::new(params);
     request
 }
 
@@ -373,7 +354,7 @@ async fn bodies_for_models() {
             tools: Arc::from([]),
             ..hello()
         };
-        let without = with_params(request.clone(), json!({}), (None, None, None));
+        let without = with_params(request.clone(), ModelParams::default());
         let body = sent(provider, name, options.clone(), request).await;
         let bare = sent(provider, name, options.clone(), without).await;
         bodies.push(json!({"provider": provider, "name": name, "options": options, "body": body, "bare": bare}));

@@ -369,9 +369,7 @@ async fn options_reach_the_request() {
     model.spec.model = "mistral-medium".to_owned();
     let client = open(&model, &Default::default()).unwrap();
     let mut request = hello();
-    std::sync::Arc::make_mut(&mut request.params)
-        .other
-        .insert("top_k".to_owned(), json!(3));
+    std::sync::Arc::make_mut(&mut request.params).top_k = Some(3);
     answer(&client, request).await;
     let asked = &mock.asked()[0];
     assert_eq!(asked.line, "POST /v1/chat/completions HTTP/1.1");

@@ -14,38 +14,35 @@ use goondan_core::ports::model::{
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
 use goondan_models::Providers;
 use goondan_spec::kinds::{Model, ModelParams};
-use goondan_spec::{Environment, Kind, Resource, ResourceId, Secret, ValueSource};
+use goondan_spec::{BasePackage, Environment, LoadInput, MemoryFiles, Resource, load};
 use serde_json::{Value, json};
 
 /// The key that every test uses; no error may hold it.
 pub(crate) const KEY: &str = "sk-do-not-tell-anyone";
 
 pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) -> Resource<Model> {
-    let Value::Object(options) = options else {
-        panic!("options are an object")
-    };
-    let spec = Model {
-        provider: provider.to_owned(),
-        model: "some-model".to_owned(),
-        api_key: Some(ValueSource::Value(Secret::new(KEY))),
-        endpoint,
-        options,
-        capabilities: Default::default(),
-        pricing: None,
-        limits: Default::default(),
-    };
-    let id = ResourceId {
-        package: None,
-        kind: Kind::Model,
-        name: "m".to_owned(),
-    };
-    Resource {
-        id,
-        labels: Default::default(),
-        annotations: Default::default(),
-        origin: None,
-        spec,
-    }
+    let mut model = loaded(
+        json!({"provider": provider, "model": "some-model", "apiKey": {"value": KEY}, "options": options}),
+    );
+    model.spec.endpoint = endpoint;
+    model
+}
+
+/// The Model with this `spec`, as a project defines it.
+pub(crate) fn loaded(spec: Value) -> Resource<Model> {
+    let document = json!({
+        "apiVersion": "goondan.ai/v1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec,
+    });
+    let files = MemoryFiles::new().file("/p/goondan.yaml", document.to_string());
+    let loaded = load(LoadInput {
+        root: Path::new("/p"),
+        files: &files,
+        base: &BasePackage::default(),
+    });
+    let bundle = loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    Resource::clone(&bundle.models()[0])
 }
 
 pub(crate) fn open(
@@ -123,8 +120,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
     let params = ModelParams {
         temperature: Some(0.5),
         max_tokens: Some(100),
-        top_p: None,
-        other: Default::default(),
+        ..ModelParams::default()
     };
     ModelRequest {
         instance: InstanceId::new("a", "main"),

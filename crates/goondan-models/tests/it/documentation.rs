@@ -5,9 +5,10 @@ use std::path::Path;
 use goondan_core::ports::model::ModelFactory;
 use goondan_models::scripted::Script;
 use goondan_models::{PROVIDERS, Providers, provider};
-use goondan_spec::kinds::Model;
-use goondan_spec::{Environment, Kind, Resource, ResourceId, Secret, ValueSource, yaml};
+use goondan_spec::{Environment, yaml};
 use serde_json::Value;
+
+use super::common::loaded;
 
 const DOCUMENT: &str = include_str!("../../../../docs/models.md");
 
@@ -56,15 +57,14 @@ fn models_are_as_they_should_be() {
             if document["kind"].as_str() != Some("Model") {
                 continue;
             }
-            let resource = resource(&document["spec"]);
+            let resource = loaded(document["spec"].clone());
             assert!(provider(&resource.spec.provider).is_some(), "{document}");
-            let file = resource
-                .spec
-                .options
-                .keys()
-                .any(|key| key == "script" || key == "cassette");
-            let environment: Environment = [("GATEWAY_TOKEN".to_owned(), "t".to_owned())]
-                .into_iter()
+            let file = resource.spec.options.files().next().is_some();
+            let environment: Environment = document
+                .to_string()
+                .split('"')
+                .filter(|word| word.ends_with("_KEY") || word.ends_with("_TOKEN"))
+                .map(|name| (name.to_owned(), "t".to_owned()))
                 .collect();
             if !file
                 && let Err(error) = Providers::new().client(&resource, Path::new("."), &environment)
@@ -75,32 +75,4 @@ fn models_are_as_they_should_be() {
         }
     }
     assert!(seen > 8, "{seen}");
-}
-
-fn resource(spec: &Value) -> Resource<Model> {
-    let text = |key: &str| spec[key].as_str().map(str::to_owned);
-    let model = Model {
-        provider: text("provider").expect("a provider"),
-        model: text("model").expect("a model"),
-        api_key: spec
-            .get("apiKey")
-            .map(|_| ValueSource::Value(Secret::new("k"))),
-        endpoint: text("endpoint"),
-        options: spec["options"].as_object().cloned().unwrap_or_default(),
-        capabilities: Default::default(),
-        pricing: None,
-        limits: Default::default(),
-    };
-    let id = ResourceId {
-        package: None,
-        kind: Kind::Model,
-        name: "m".to_owned(),
-    };
-    Resource {
-        id,
-        labels: Default::default(),
-        annotations: Default::default(),
-        origin: None,
-        spec: model,
-    }
 }

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::mcp::{McpValue, McpValueShape, read_url, read_values};
+use super::mcp::{McpValue, read_url};
 use super::{ExportSpec, Permission};
 use crate::decode::Field;
 use crate::findings::Findings;
+use crate::value_source::{self, TextOrSourceShape};
 
 /// An agent of another program, that speaks A2A.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<A2aAgen
         .and_then(|field| read_url(&field, findings));
     let headers = fields
         .optional("headers")
-        .map(|field| read_values(&field, findings));
+        .map(|field| value_source::read_texts(&field, findings));
     fields.finish(findings);
     Some(A2aAgent {
         url: url?,
@@ -72,5 +73,5 @@ pub(crate) struct A2aAgentShape {
     #[schemars(length(min = 1))]
     url: String,
     /// Headers of every request to it.
-    headers: Option<std::collections::BTreeMap<String, McpValueShape>>,
+    headers: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
 }

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 
 use super::instructions::{self, Instructions};
-use super::model_config::{self, ModelConfig, ModelConfigShape, ModelParams};
+use super::model_config::{self, ModelConfig, ModelConfigShape};
+use super::model_params::ModelParams;
 use super::output::{self, AnswerFormat, OutputShape};
 use super::permissions::{self, Permissions, PermissionsShape};
 use super::skill::{self, Skill};
@@ -487,8 +488,8 @@ fn check_capability(
         .decoded()
         .models
         .get(model)
-        .and_then(|model| model.spec.capabilities.get("toolCalling"));
-    if says == Some(&false) {
+        .and_then(|model| model.spec.capabilities.tool_calling);
+    if says == Some(false) {
         let message = format!("The agent has tools, but `{model}` says `toolCalling: false`.");
         findings.add(
             tools

@@ -11,8 +11,8 @@ use crate::findings::Findings;
 use crate::node::Content;
 use crate::paths;
 use crate::text::excerpt;
-use crate::value::ValueSource;
-use crate::value_source::{self, ValueSourceShape};
+use crate::value::{TextOrSource, ValueSource};
+use crate::value_source::{self, ScalarShape, TextOrSourceShape, ValueSourceShape};
 
 /// An MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,14 +57,8 @@ pub enum McpTransport {
     },
 }
 
-/// A value that is written plainly, or looked up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum McpValue {
-    /// No secret.
-    Plain(String),
-    /// Treated as a secret.
-    Source(ValueSource),
-}
+/// A header or a variable of an MCP server.
+pub type McpValue = TextOrSource;
 
 /// A revision of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -196,7 +190,7 @@ fn read_transport(
     match way {
         0 => read_program(first, args, env, cwd, scope, findings),
         1 => {
-            let headers = headers.map(|field| read_values(&field, findings));
+            let headers = headers.map(|field| value_source::read_texts(&field, findings));
             let url = read_url(first, findings)?;
             Some(McpTransport::Http {
                 url,
@@ -230,7 +224,7 @@ fn read_program(
         );
     }
     let args = args.map(|field| read_args(&field, findings));
-    let env = env.map(|field| read_values(&field, findings));
+    let env = env.map(|field| value_source::read_texts(&field, findings));
     let in_package = scope
         .folder
         .is_installed()
@@ -274,23 +268,6 @@ fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String>> 
         }
     }
     Some(args)
-}
-
-pub(super) fn read_values(
-    field: &Field<'_>,
-    findings: &mut Findings,
-) -> Option<Vec<(String, McpValue)>> {
-    let mut values = Vec::new();
-    for entry in field.entries(findings)? {
-        let value = match &entry.node.content {
-            Content::Map(_) => McpValue::Source(value_source::read(&entry, findings)?),
-            Content::Number(number) => McpValue::Plain(number.to_string()),
-            Content::Bool(truth) => McpValue::Plain(truth.to_string()),
-            _ => McpValue::Plain(entry.text(findings)?.to_owned()),
-        };
-        values.push((entry.key.to_owned(), value));
-    }
-    Some(values)
 }
 
 /// An address of the web. Plain HTTP leads to this machine alone: headers and tokens go along.
@@ -406,7 +383,7 @@ pub(crate) struct McpServerShape {
     /// Arguments of the program.
     args: Option<Vec<ScalarShape>>,
     /// Variables of the program beside the ordinary ones.
-    env: Option<std::collections::BTreeMap<String, McpValueShape>>,
+    env: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
     /// Where the program runs; the bundle's folder by default.
     #[schemars(length(min = 1))]
     cwd: Option<String>,
@@ -414,7 +391,7 @@ pub(crate) struct McpServerShape {
     #[schemars(length(min = 1))]
     url: Option<String>,
     /// Headers of every request to it.
-    headers: Option<std::collections::BTreeMap<String, McpValueShape>>,
+    headers: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
     /// A Unix socket on which the server speaks, a line for each message.
     #[schemars(length(min = 1))]
     socket: Option<String>,
@@ -427,32 +404,6 @@ pub(crate) struct McpServerShape {
     elicitation: Option<Elicitation>,
     /// How `gdn mcp login` gets a token for a server with a `url`.
     oauth: Option<McpOauthShape>,
-}
-
-/// Text, or where it is looked up.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[schemars(rename = "McpValue")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) enum McpValueShape {
-    /// No secret.
-    Plain(ScalarShape),
-    /// A secret.
-    Source(ValueSourceShape),
-}
-
-/// Text, or what is written like it.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[schemars(rename = "Scalar")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) enum ScalarShape {
-    /// Text.
-    Text(String),
-    /// A number.
-    Number(f64),
-    /// `true` or `false`.
-    Bool(bool),
 }
 
 /// How a token is had.

@@ -3,24 +3,12 @@
 use schemars::JsonSchema;
 
 use super::Scope;
+use super::model_params::{self, ModelParams, ParamsShape};
+use crate::ResourceId;
 use crate::decode::Field;
 use crate::findings::Findings;
 use crate::meta::Kind;
 use crate::references::{self, ItemShape, RefShape};
-use crate::{JsonObject, ResourceId};
-
-/// Sampling settings; what is absent is left to the provider.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ModelParams {
-    /// 0 to 2.
-    pub temperature: Option<f64>,
-    /// More than 0.
-    pub max_tokens: Option<u32>,
-    /// More than 0, at most 1.
-    pub top_p: Option<f64>,
-    /// Everything else, for the client to use or ignore.
-    pub other: JsonObject,
-}
 
 /// `spec.modelConfig`.
 pub(super) struct ModelConfig {
@@ -40,14 +28,12 @@ pub(super) fn read(
         .and_then(|field| scope.resolve(&field, Kind::Model, findings));
     let others = fields.optional("fallbacks");
     let fallbacks = others.map(|field| read_fallbacks(&field, model.as_ref(), scope, findings));
-    let params = fields
-        .optional("params")
-        .map(|field| read_params(&field, findings));
+    let params = fields.read("params", findings, model_params::read);
     fields.finish(findings);
     Some(ModelConfig {
         model: model?,
         fallbacks: fallbacks.unwrap_or_else(|| Some(Vec::new()))?,
-        params: params.unwrap_or_else(|| Some(ModelParams::default()))?,
+        params: params?.unwrap_or_default(),
     })
 }
 
@@ -117,37 +103,6 @@ fn check_currency(
     }
 }
 
-fn read_params(field: &Field<'_>, findings: &mut Findings) -> Option<ModelParams> {
-    let mut fields = field.fields(findings)?;
-    let temperature = fields.optional("temperature").map(|field| {
-        field.number(
-            "from 0 to 2",
-            |value| (0.0..=2.0).contains(&value),
-            findings,
-        )
-    });
-    let max_tokens = fields
-        .optional("maxTokens")
-        .map(|field| field.whole_as(1, findings));
-    let top_p = fields.optional("topP").map(|field| {
-        field.number(
-            "more than 0 and at most 1",
-            |value| value > 0.0 && value <= 1.0,
-            findings,
-        )
-    });
-    let other = fields
-        .rest()
-        .map(|entry| (entry.key.clone(), entry.value.to_json()))
-        .collect();
-    Some(ModelParams {
-        temperature: temperature.map_or(Some(None), |value| value.map(Some))?,
-        max_tokens: max_tokens.map_or(Some(None), |value| value.map(Some))?,
-        top_p: top_p.map_or(Some(None), |value| value.map(Some))?,
-        other,
-    })
-}
-
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "ModelConfig")]
@@ -159,23 +114,6 @@ pub(crate) struct ModelConfigShape {
     /// The Models to ask, in this order, where a model call has failed and was repeated as often as `maxRetries` says.
     #[schemars(extend("x-goondan-names" = "Model"))]
     fallbacks: Option<Vec<ItemShape>>,
-    /// Sampling settings. What is absent is left to the provider. `reasoningEffort` may stand here, too; any other key is
-    /// sent to the provider unchanged.
+    /// Sampling settings. The provider decides what is absent. Other fields of its API go into `options.body` of the Model.
     params: Option<ParamsShape>,
-}
-
-#[derive(JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "ModelParams")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct ParamsShape {
-    /// The sampling temperature.
-    #[schemars(range(min = 0, max = 2))]
-    temperature: Option<f64>,
-    /// How many tokens one answer may have.
-    #[schemars(range(min = 1))]
-    max_tokens: Option<u32>,
-    /// The share of probability that nucleus sampling draws from.
-    #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
-    top_p: Option<f64>,
 }

@@ -196,7 +196,7 @@ fn at_root(schema: &Value, keywords: &[&str]) -> Vec<Refusal> {
 fn openai(schema: &Value, model: &Model) -> Vec<Refusal> {
     let mut found = at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]);
     found.extend(arrays_without_items(schema));
-    if model.options.get("strict") == Some(&Value::Bool(true)) {
+    if model.options.strict == Some(true) {
         found.extend(openai_strict(schema));
     }
     found
@@ -459,21 +459,23 @@ fn arrays_without_items(schema: &Value) -> Vec<Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::ModelOptions;
 
     fn model(strict: bool) -> Model {
-        let options = json!({ "strict": strict }).as_object().cloned().unwrap();
+        let options = ModelOptions {
+            strict: Some(strict),
+            ..ModelOptions::default()
+        };
         Model {
             provider: "openai".into(),
             model: "x".into(),
             api_key: None,
             endpoint: None,
             options,
-            capabilities: BTreeMap::new(),
+            capabilities: Default::default(),
             pricing: None,
             limits: Default::default(),
         }

@@ -151,7 +151,7 @@ fn yaml_is_read_as_people_write_it() {
             agent.spec.tools[0].tool,
             ResourceId::base(Kind::Tool, "json-query")
         );
-        assert_eq!(bundle.models()[0].spec.options["note"], "a # b");
+        assert_eq!(bundle.models()[0].spec.options.max_retries, Some(0));
     }
 }
 
@@ -297,7 +297,7 @@ fn every_field_arrives() {
         name: name.into(),
     };
     let writer = &bundle.agents()[&id(Kind::Agent, "writer")].spec;
-    assert_eq!(writer.params.other["seed"], 7);
+    assert_eq!(writer.params.seed, Some(7));
     assert_eq!(
         writer.prompt.as_ref().unwrap().file.as_deref(),
         Some("prompts/writer.md")

@@ -29,7 +29,6 @@ use crate::generation::LastReload;
 use crate::project::{self, Project};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
-use crate::wants::tools::values_of_options;
 use crate::watch::texts::Texts;
 use crate::watch::trace::{Recorder, Trace};
 
@@ -389,7 +388,6 @@ pub(crate) async fn plan_swarm(
     // Before anything is done with them.
     redactor.learn_environment(environment);
     redactor.learn(bundle.secrets(environment));
-    redactor.learn(values_of_options(bundle, environment));
     let missing = bundle.missing_environment(&swarm.id, environment);
     match missing.is_empty() {
         true => plan(bundle, swarm, number, ports, environment, serving).await,

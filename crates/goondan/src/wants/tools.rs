@@ -6,11 +6,10 @@ use goondan_spec::bundle::Origin;
 use goondan_spec::kinds::{
     Connector, ConnectorEntry, Entry, Extension, ExtensionEntry, McpTransport, Tool, ToolBuild,
 };
-use goondan_spec::value::{Environment, Secret};
-use goondan_spec::{Bundle, Resource, ValueSource};
+use goondan_spec::{Bundle, Resource, TextOrSource};
 use serde_json::Value;
 
-use super::Want;
+use super::{Want, name};
 
 /// Commands that build tools.
 pub(super) fn builds(builds: &[ToolBuild]) -> Vec<Want> {
@@ -116,13 +115,12 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<Want> {
             .for_each(|value| sources(value, &mut |name| wants.push(handed(name, &whose, origin))));
     }
     for model in bundle.models().values() {
-        let mut hand =
-            |name: &str| wants.push(handed(name, &model.id.to_string(), model.origin.as_ref()));
-        model
-            .spec
-            .options
-            .values()
-            .for_each(|value| sources(value, &mut hand));
+        let headers = model.spec.options.headers.iter();
+        let named = headers.filter_map(|(_, value)| match value {
+            TextOrSource::Source(source) => name(source),
+            TextOrSource::Plain(_) => None,
+        });
+        wants.extend(named.map(|name| handed(&name, &model.id.to_string(), model.origin.as_ref())));
     }
     wants
 }
@@ -141,20 +139,6 @@ fn other_host(tool: &Resource<Tool>) -> Option<Want> {
         format!("runs commands on the host `{host}` over SSH, with your keys"),
         tool.origin.as_ref(),
     ))
-}
-
-/// The values of the variables that the options of models name, such as those of headers.
-pub(crate) fn values_of_options(bundle: &Bundle, environment: &Environment) -> Vec<Secret> {
-    let mut names = Vec::new();
-    for model in bundle.models().values() {
-        model
-            .spec
-            .options
-            .values()
-            .for_each(|value| sources(value, &mut |name| names.push(name.to_owned())));
-    }
-    let resolved = |name| environment.resolve(&ValueSource::Env(name), "options").ok();
-    names.into_iter().filter_map(resolved).collect()
 }
 
 fn handed(name: &str, whose: &str, origin: Option<&Origin>) -> Want {

@@ -1,0 +1,81 @@
+//! Clients of live providers.
+
+mod endpoint;
+mod failure;
+mod key;
+mod live;
+mod request;
+mod settings;
+mod stream;
+
+use std::sync::Arc;
+
+use goondan_core::ports::model::{ModelClient, ModelError};
+use goondan_spec::kinds::Model;
+use goondan_spec::sent_schema::Wire;
+use goondan_spec::{Environment, Resource};
+
+use crate::formats::anthropic::AnthropicFormat;
+use crate::formats::chat::ChatFormat;
+use crate::formats::converse::ConverseFormat;
+use crate::formats::gemini::GeminiFormat;
+use crate::formats::ollama::OllamaFormat;
+use crate::formats::responses::ResponsesFormat;
+use crate::formats::{ModelTarget, WireFormat};
+use crate::provider::Provider;
+use crate::transport::HttpClients;
+
+use endpoint::Endpoint;
+use failure::FailureContext;
+use live::LiveClient;
+use settings::ClientSettings;
+
+/// Returns a client for `model`. It connects to nothing yet.
+///
+/// # Errors
+/// The key or a header is missing, or the endpoint is not a URL.
+pub(crate) fn client(
+    http: &HttpClients,
+    model: &Resource<Model>,
+    provider: &'static Provider,
+    environment: &Environment,
+) -> Result<Arc<dyn ModelClient>, ModelError> {
+    let settings = ClientSettings::of(model, provider, environment)?;
+    let key = key::find(model, provider, environment)?;
+    let wire = settings.wire(model, provider);
+    let endpoint = Endpoint::of(model, provider, wire)?;
+    let failures = FailureContext::new(model, provider, wire, &key, &settings);
+    let target = ModelTarget {
+        provider,
+        model: provider.quirks.sent_model(&model.spec.model),
+        prompt_caching: settings.prompt_caching,
+    };
+    let client = LiveClient::new(http, endpoint, key.value, settings, failures, format_of(wire, target));
+    Ok(Arc::new(client))
+}
+
+fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
+    match wire {
+        Wire::Chat => Arc::new(ChatFormat::new(target)),
+        Wire::Responses => Arc::new(ResponsesFormat::new(target)),
+        Wire::Anthropic => Arc::new(AnthropicFormat::new(target)),
+        Wire::Gemini => Arc::new(GeminiFormat::new(target)),
+        Wire::Converse => Arc::new(ConverseFormat::new(target)),
+        Wire::Ollama => Arc::new(OllamaFormat::new(target)),
+    }
+}
+
+/// Returns the reason why the endpoint of `model` cannot be used.
+pub(crate) fn endpoint_problem(model: &Resource<Model>, provider: &'static Provider) -> Option<ModelError> {
+    let wire = settings::wire_of(model, provider);
+    Endpoint::of(model, provider, wire).err()
+}
+
+/// Returns the error of a Model whose key is not set in `environment`.
+pub(crate) fn missing_key(
+    model: &Resource<Model>,
+    provider: &Provider,
+    environment: &Environment,
+) -> Option<ModelError> {
+    key::find(model, provider, environment).err()
+}

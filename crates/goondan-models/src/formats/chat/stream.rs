@@ -1,0 +1,218 @@
+//! Answers of the chat format.
+
+use goondan_core::json_text;
+use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
+use serde_json::Value;
+
+use crate::answer::{AnswerBuilder, BlockKey, Ending};
+use crate::errors::{ProviderError, error_in, error_of_any_shape};
+use crate::formats::finish::ending_of;
+use crate::formats::tool_calls::CallPiece;
+use crate::formats::{Progress, StreamDecoder, WireEvent};
+
+/// Data of the last event.
+const DONE: &str = "[DONE]";
+
+const REASONING: BlockKey = 0;
+const TEXT: BlockKey = 1;
+
+/// Fields that contain readable reasoning. A server uses one of them.
+const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+
+/// Decoder of one answer.
+pub(crate) struct ChatDecoder {
+    /// The provider does not count reasoning among the output tokens.
+    reasoning_uncounted: bool,
+}
+
+impl ChatDecoder {
+    pub(crate) fn new(reasoning_uncounted: bool) -> Self {
+        ChatDecoder { reasoning_uncounted }
+    }
+
+    fn usage(&self, event: &Value) -> Option<TokenUsage> {
+        let usage = [event.get("usage"), event.pointer("/x_groq/usage")].into_iter().flatten().find(|usage| usage.is_object())?;
+        let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+        let (prompt, mut completion) = (count("/prompt_tokens"), count("/completion_tokens"));
+        if self.reasoning_uncounted
+            && let Some(reasoning) = count("/completion_tokens_details/reasoning_tokens")
+        {
+            completion = Some(completion.unwrap_or(0).saturating_add(reasoning));
+        }
+        let total = count("/total_tokens");
+        prompt.or(completion).or(total)?;
+        let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
+        let cached = count("/prompt_tokens_details/cached_tokens").or_else(|| count("/prompt_cache_hit_tokens"));
+        let written = count("/prompt_tokens_details/cache_write_tokens")
+            .or_else(|| count("/cache_creation_input_tokens"));
+        Some(TokenUsage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: total.unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
+            cached_tokens: cached.unwrap_or(0),
+            cache_write_tokens: written.unwrap_or(0),
+        })
+    }
+}
+
+impl StreamDecoder for ChatDecoder {
+    fn decode(
+        &mut self,
+        event: WireEvent<'_>,
+        answer: &mut AnswerBuilder,
+    ) -> Result<Progress, ProviderError> {
+        if event.data == DONE {
+            return Ok(Progress::Done);
+        }
+        let data: Value = json_text::parse(event.data)?;
+        if event.name == Some("error") {
+            return Err(ProviderError::Reported(error_of_any_shape(&data)));
+        }
+        if let Some(error) = error_in(&data) {
+            return Err(ProviderError::Reported(error));
+        }
+        let usage = self.usage(&data);
+        if let Some(usage) = usage {
+            answer.set_usage(usage);
+        }
+        match data.pointer("/choices/0") {
+            Some(choice) => decode_choice(choice, answer),
+            // Some servers end with the usage and give no reason.
+            None if usage.is_some() && !answer.is_empty() => {
+                answer.end(Ending::Finished(ModelFinishReason::Stop));
+            }
+            None => {}
+        }
+        Ok(Progress::More)
+    }
+}
+
+fn decode_choice(choice: &Value, answer: &mut AnswerBuilder) {
+    // A server that ignores `stream` sends `message` instead of `delta`.
+    let delta = ["delta", "message"].iter().filter_map(|key| choice.get(key)).find(|delta| delta.is_object());
+    if let Some(delta) = delta {
+        decode_delta(delta, answer);
+    }
+    let reason = choice.get("finish_reason").and_then(Value::as_str).unwrap_or_default();
+    let native = choice.get("native_finish_reason").and_then(Value::as_str).unwrap_or_default();
+    if let Some(ending) = ending_of(reason, native) {
+        answer.end(ending);
+    }
+}
+
+fn decode_delta(delta: &Value, answer: &mut AnswerBuilder) {
+    decode_reasoning(delta, answer);
+    match delta.get("content") {
+        Some(Value::String(text)) => answer.text(TEXT, text),
+        Some(Value::Array(parts)) => parts.iter().for_each(|part| decode_content_part(part, answer)),
+        _ => {}
+    }
+    if let Some(refusal) = delta.get("refusal").and_then(Value::as_str) {
+        answer.refusal(refusal);
+    }
+    let calls = delta.get("tool_calls").and_then(Value::as_array);
+    calls.into_iter().flatten().for_each(|call| decode_call(call, answer));
+    // Google's OpenAI-compatible address puts the signature of a text here.
+    if let Some(extra) = delta.get("extra_content").filter(|extra| extra.is_object()) {
+        answer.change_metadata(TEXT, |metadata| set_field(metadata, "extra_content", extra.clone()));
+    }
+}
+
+fn decode_reasoning(delta: &Value, answer: &mut AnswerBuilder) {
+    let details = delta.get("reasoning_details").and_then(Value::as_array).filter(|list| !list.is_empty());
+    let readable = REASONING_FIELDS
+        .iter()
+        .find_map(|field| Some((*field, delta.get(field)?.as_str().filter(|text| !text.is_empty())?)));
+    if let Some((field, text)) = readable {
+        answer.reasoning(REASONING, text);
+        answer.change_metadata(REASONING, |metadata| set_default(metadata, "field", field.into()));
+    }
+    if let Some(details) = details {
+        let text = if readable.is_none() { detail_text(details) } else { String::new() };
+        answer.reasoning(REASONING, &text);
+        answer.change_metadata(REASONING, |metadata| add_details(metadata, details));
+    }
+}
+
+fn detail_text(details: &[Value]) -> String {
+    let text = |detail: &Value| {
+        let text = detail.get("text").or_else(|| detail.get("summary"));
+        text.and_then(Value::as_str).map(str::to_owned)
+    };
+    details.iter().filter_map(text).collect()
+}
+
+/// Appends details. Pieces of one readable detail become one, as OpenRouter expects them back.
+fn add_details(metadata: &mut Value, details: &[Value]) {
+    set_default(metadata, "reasoning_details", Value::Array(Vec::new()));
+    let Some(known) = metadata["reasoning_details"].as_array_mut() else { return };
+    for detail in details {
+        match known.last_mut().filter(|last| continues(last, detail)) {
+            Some(last) => extend_detail(last, detail),
+            None => known.push(detail.clone()),
+        }
+    }
+}
+
+fn continues(last: &Value, detail: &Value) -> bool {
+    let same = |key: &str| last.get(key) == detail.get(key);
+    let is_readable = matches!(detail["type"].as_str(), Some("reasoning.text" | "reasoning.summary"));
+    let same_id = detail["id"].is_null() || same("id");
+    is_readable && same("type") && same("index") && same_id && !detail["index"].is_null()
+}
+
+fn extend_detail(last: &mut Value, detail: &Value) {
+    for (key, value) in detail.as_object().into_iter().flatten() {
+        match (last.get(key).and_then(Value::as_str), value) {
+            (Some(known), Value::String(more)) if key == "text" || key == "summary" => {
+                last[key.as_str()] = format!("{known}{more}").into();
+            }
+            (_, Value::Null) => {}
+            _ => last[key.as_str()] = value.clone(),
+        }
+    }
+}
+
+/// Mistral sends content as a list of texts and thinking blocks.
+fn decode_content_part(part: &Value, answer: &mut AnswerBuilder) {
+    match part["type"].as_str() {
+        Some("thinking") => {
+            let inner = part["thinking"].as_array().into_iter().flatten();
+            let text: String =
+                inner.filter_map(|part| part["text"].as_str()).chain(part["thinking"].as_str()).collect();
+            answer.reasoning(REASONING, &text);
+            answer.change_metadata(REASONING, |metadata| set_default(metadata, "content", "thinking".into()));
+        }
+        _ => answer.text(TEXT, part["text"].as_str().unwrap_or_default()),
+    }
+}
+
+fn decode_call(call: &Value, answer: &mut AnswerBuilder) {
+    let function = call.get("function").filter(|function| function.is_object());
+    let arguments = function.and_then(|function| function.get("arguments"));
+    // Some servers send the object itself instead of its text.
+    let object = arguments.filter(|arguments| arguments.is_object()).map(Value::to_string);
+    let position = answer.call(CallPiece {
+        index: call["index"].as_u64(),
+        id: call["id"].as_str(),
+        name: function.and_then(|function| function["name"].as_str()),
+        arguments: arguments.and_then(Value::as_str).or(object.as_deref()),
+    });
+    let extra = call.get("extra_content").filter(|extra| extra.is_object());
+    if let (Some(position), Some(extra)) = (position, extra) {
+        answer.change_call_metadata(position, |metadata| set_field(metadata, "extra_content", extra.clone()));
+    }
+}
+
+fn set_field(metadata: &mut Value, key: &str, value: Value) {
+    if !metadata.is_object() {
+        *metadata = Value::Object(serde_json::Map::new());
+    }
+    metadata[key] = value;
+}
+
+fn set_default(metadata: &mut Value, key: &str, value: Value) {
+    if metadata.get(key).is_none() {
+        set_field(metadata, key, value);
+    }
+}

@@ -1,0 +1,84 @@
+//! Clients for Model resources, by their provider.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory};
+use goondan_spec::kinds::Model;
+use goondan_spec::{Environment, Resource};
+
+use super::{ProviderFormat, provider, providers, similar_providers};
+use crate::client;
+use crate::errors::configuration;
+use crate::replay::Cassettes;
+use crate::scripted::Scripts;
+use crate::transport::HttpClients;
+
+/// Factory of clients for all providers.
+///
+/// Making a client is cheap: it connects to nothing, and TLS is set up with the first call. Keep one factory for the
+/// life of the program: its clients share connections, and scripts and recordings continue after a reload.
+#[derive(Default)]
+pub struct Providers {
+    http: HttpClients,
+    scripts: Scripts,
+    cassettes: Cassettes,
+}
+
+impl Providers {
+    /// Returns a factory.
+    pub fn new() -> Self {
+        Providers::default()
+    }
+}
+
+impl ModelFactory for Providers {
+    fn client(
+        &self,
+        model: &Resource<Model>,
+        bundle_root: &Path,
+        environment: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
+        let provider = provider(&model.spec.provider).ok_or_else(|| unknown_provider(model))?;
+        match provider.format() {
+            ProviderFormat::Scripted => self.scripts.client(model, bundle_root),
+            ProviderFormat::Replay => self.cassettes.client(model, bundle_root, environment),
+            _ => client::client(&self.http, model, provider, environment),
+        }
+    }
+}
+
+/// Returns an error of `model` that does not depend on the machine: an unknown provider, an unusable script or
+/// recording, a missing endpoint. Nothing is connected.
+pub fn model_problem(model: &Resource<Model>, bundle_root: &Path) -> Option<ModelError> {
+    let Some(provider) = provider(&model.spec.provider) else { return Some(unknown_provider(model)) };
+    match provider.format() {
+        ProviderFormat::Scripted => Scripts::default().client(model, bundle_root).err(),
+        ProviderFormat::Replay => {
+            Cassettes::default().client(model, bundle_root, &Environment::default()).err()
+        }
+        _ => client::endpoint_problem(model, provider),
+    }
+}
+
+/// Returns the error of a Model whose key is not set in `environment`.
+pub fn missing_key(model: &Resource<Model>, environment: &Environment) -> Option<ModelError> {
+    let provider = provider(&model.spec.provider).filter(|provider| provider.is_live())?;
+    client::missing_key(model, provider, environment)
+}
+
+fn unknown_provider(model: &Resource<Model>) -> ModelError {
+    let name = &model.spec.provider;
+    let message = format!("{} names the provider `{name}`, which does not exist.", model.id);
+    let all: Vec<_> = providers().iter().map(|provider| provider.name.as_str()).collect();
+    let others = format!(
+        "Use one of: {}. For any other service with OpenAI's format, write `provider: openai-compatible` and its `endpoint`.",
+        all.join(", ")
+    );
+    let similar: Vec<_> = similar_providers(name).iter().map(|name| format!("`{name}`")).collect();
+    match similar.as_slice() {
+        [] => configuration(message, others),
+        names => configuration(message, format!("Did you mean {}? {others}", names.join(" or "))),
+    }
+    .within("provider", None)
+}

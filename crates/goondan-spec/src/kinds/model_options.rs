@@ -1,0 +1,286 @@
+//! `spec.options` of a Model: settings of its client.
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::reasoning_effort::{self, ReasoningEffort};
+use crate::JsonObject;
+use crate::decode::Field;
+use crate::findings::Findings;
+use crate::node::Content;
+use crate::value::TextOrSource;
+use crate::value_source::{self, TextOrSourceShape};
+
+/// The longest time limit, in seconds: one year.
+const MAX_SECONDS: f64 = 31_536_000.0;
+
+/// The keys of a script that is written in the options.
+const INLINE_SCRIPT: [&str; 3] = ["agents", "rules", "default"];
+
+/// Settings of a Model's client. Without a value, the client's default holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelOptions {
+    /// Retries of a failed model call.
+    pub max_retries: Option<u32>,
+    /// The longest silence of a provider, in seconds, more than 0.
+    pub timeout_seconds: Option<f64>,
+    /// The longest wait before a retry that a provider may ask for, in milliseconds.
+    pub max_retry_wait_ms: Option<u64>,
+    /// Headers of every request. The names and the plain values are valid in HTTP.
+    pub headers: Vec<(String, TextOrSource)>,
+    /// Fields that are merged unchanged into the body of every request.
+    pub body: JsonObject,
+    /// The reasoning effort of agents that state none.
+    pub reasoning_effort: Option<ReasoningEffort>,
+    /// The format of OpenAI's API.
+    pub api: Option<ModelApi>,
+    /// Whether requests mark what the provider keeps in its cache.
+    pub prompt_caching: Option<bool>,
+    /// Whether tool calls that a model writes as text are recovered.
+    pub text_tool_calls: Option<bool>,
+    /// Whether tool schemas are checked against OpenAI's strict mode.
+    pub strict: Option<bool>,
+    /// The script file of a scripted model, relative to the bundle.
+    pub script: Option<String>,
+    /// The `agents`, `rules` and `default` of a script that is written in the options.
+    pub inline_script: JsonObject,
+    /// The recording that `replay` plays back, relative to the bundle.
+    pub cassette: Option<String>,
+    /// Parts of a request that may differ from the recorded ones.
+    pub ignore: Vec<RequestPart>,
+}
+
+/// A format of OpenAI's API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelApi {
+    /// Chat completions.
+    Chat,
+    /// Responses.
+    Responses,
+}
+
+/// A part of a request that a replay compares with the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestPart {
+    /// The system prompt.
+    System,
+    /// The conversation.
+    Messages,
+    /// The tools.
+    Tools,
+    /// The params.
+    Params,
+}
+
+impl ModelOptions {
+    /// The files that the options name, relative to the bundle: a script or a cassette.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        [&self.script, &self.cassette]
+            .into_iter()
+            .filter_map(Option::as_deref)
+    }
+}
+
+pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelOptions> {
+    let mut fields = field.fields(findings)?;
+    let max_retries = fields.read("maxRetries", findings, |field, findings| {
+        field.whole_as(0, findings)
+    });
+    let timeout_seconds = fields.read("timeoutSeconds", findings, read_seconds);
+    let max_retry_wait_ms = fields.read("maxRetryWaitMs", findings, |field, findings| {
+        field.whole(0, findings)
+    });
+    let headers = fields.read("headers", findings, read_headers);
+    let body = fields.read("body", findings, Field::object);
+    let reasoning_effort = fields.read("reasoningEffort", findings, reasoning_effort::read);
+    let api = fields.read("api", findings, read_api);
+    let prompt_caching = fields.read("promptCaching", findings, Field::boolean);
+    let text_tool_calls = fields.read("textToolCalls", findings, Field::boolean);
+    let strict = fields.read("strict", findings, Field::boolean);
+    let script = fields.read("script", findings, read_file);
+    let cassette = fields.read("cassette", findings, read_file);
+    let ignore = fields.read("ignore", findings, read_ignore);
+    let inline_script =
+        INLINE_SCRIPT.map(|name| (name, fields.read(name, findings, read_script_part)));
+    // A remark for people.
+    let note = fields.read("note", findings, Field::text);
+    fields.finish_with(
+        "remove it, or put it into `options.body` to send it to the provider as it is",
+        elsewhere,
+        findings,
+    );
+    note?;
+    Some(ModelOptions {
+        max_retries: max_retries?,
+        timeout_seconds: timeout_seconds?,
+        max_retry_wait_ms: max_retry_wait_ms?,
+        headers: headers?.unwrap_or_default(),
+        body: body?.unwrap_or_default(),
+        reasoning_effort: reasoning_effort?,
+        api: api?,
+        prompt_caching: prompt_caching?,
+        text_tool_calls: text_tool_calls?,
+        strict: strict?,
+        script: script?,
+        inline_script: stated(inline_script)?,
+        cassette: cassette?,
+        ignore: ignore?.unwrap_or_default(),
+    })
+}
+
+/// Advice for keys that have another name here, or belong elsewhere.
+fn elsewhere(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "retries" => "did you mean `maxRetries`?",
+        "timeout" | "timeoutMs" => "write `timeoutSeconds`, a number of seconds",
+        "organization" => "write `headers: {OpenAI-Organization: …}`",
+        "project" => "write `headers: {OpenAI-Project: …}`",
+        "temperature" | "maxTokens" | "topP" | "topK" | "stop" | "seed" | "presencePenalty"
+        | "frequencyPenalty" => "move it to `modelConfig.params` of the Agent",
+        _ => return None,
+    })
+}
+
+fn stated(parts: [(&str, Option<Option<Value>>); 3]) -> Option<JsonObject> {
+    let mut script = JsonObject::new();
+    for (name, part) in parts {
+        if let Some(part) = part? {
+            script.insert(name.to_owned(), part);
+        }
+    }
+    Some(script)
+}
+
+fn read_seconds(field: &Field<'_>, findings: &mut Findings) -> Option<f64> {
+    field.number(
+        "more than 0 and at most 31536000, which is a year",
+        |seconds| seconds > 0.0 && seconds <= MAX_SECONDS,
+        findings,
+    )
+}
+
+fn read_api(field: &Field<'_>, findings: &mut Findings) -> Option<ModelApi> {
+    field.one_of(
+        &[("chat", ModelApi::Chat), ("responses", ModelApi::Responses)],
+        findings,
+    )
+}
+
+/// The path of a file that is read when the swarm starts. Its place is noted for mistakes that are found then.
+fn read_file(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    findings.note_place(field);
+    field.text(findings).map(str::to_owned)
+}
+
+fn read_ignore(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<RequestPart>> {
+    let words = [
+        ("system", RequestPart::System),
+        ("messages", RequestPart::Messages),
+        ("tools", RequestPart::Tools),
+        ("params", RequestPart::Params),
+    ];
+    let parts: Vec<_> = field
+        .list(findings)?
+        .iter()
+        .map(|item| item.one_of(&words, findings))
+        .collect();
+    parts.into_iter().collect()
+}
+
+/// Part of a script. The client checks what is in it.
+fn read_script_part(field: &Field<'_>, findings: &mut Findings) -> Option<Value> {
+    match field.key {
+        "rules" => field.list(findings).map(|_| field.node.to_json()),
+        _ => field.object(findings).map(Value::Object),
+    }
+}
+
+fn read_headers(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<(String, TextOrSource)>> {
+    let headers = value_source::read_texts(field, findings);
+    let entries = match &field.node.content {
+        Content::Map(_) => field.entries(findings)?,
+        _ => return headers,
+    };
+    let faults = entries.iter().filter_map(header_fault).collect::<Vec<_>>();
+    let is_valid = faults.is_empty();
+    faults.into_iter().for_each(|fault| findings.add(fault));
+    headers.filter(|_| is_valid)
+}
+
+/// The reason why HTTP does not allow a header. The value may be a key, so no message quotes it.
+fn header_fault(entry: &Field<'_>) -> Option<crate::Diagnostic> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if entry.key.is_empty() || !entry.key.chars().all(is_name) {
+        let message = format!("`{}` is not the name of an HTTP header.", entry.path);
+        return Some(
+            entry
+                .invalid(message)
+                .suggest("use letters, digits and hyphens in the name"),
+        );
+    }
+    let text = entry.node.text()?;
+    let is_value = |c: char| c == '\t' || !c.is_control();
+    if text.chars().all(is_value) {
+        return None;
+    }
+    let message = format!("`{}` must be one line of text.", entry.path);
+    Some(
+        entry
+            .invalid(message)
+            .suggest("remove line breaks and control characters"),
+    )
+}
+
+/// Settings for the client of a Model.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ModelOptions")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ModelOptionsShape {
+    /// How often the engine retries after 408, 409, 429, 5xx and broken connections.
+    #[schemars(range(min = 0), extend("default" = 3))]
+    max_retries: Option<u32>,
+    /// The longest silence of the provider in seconds, before its answer begins and between its pieces.
+    #[schemars(range(max = 31_536_000), extend("exclusiveMinimum" = 0, "default" = 120))]
+    timeout_seconds: Option<f64>,
+    /// The longest wait before a retry that the provider may ask for, in milliseconds. For a longer one, the next fallback is
+    /// called at once.
+    #[schemars(range(min = 0), extend("default" = 60_000))]
+    max_retry_wait_ms: Option<u64>,
+    /// Headers of every request.
+    headers: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
+    /// Fields that are merged unchanged into the body of every request. Any field of the provider's API may be here.
+    body: Option<JsonObject>,
+    /// The reasoning effort, translated into the provider's terms. `reasoningEffort` in an agent's `params` goes first.
+    reasoning_effort: Option<ReasoningEffort>,
+    /// The format of OpenAI's API. For `openai` only.
+    api: Option<ModelApi>,
+    /// Whether requests to Anthropic and Bedrock mark the prefix that the provider caches.
+    #[schemars(extend("default" = true))]
+    prompt_caching: Option<bool>,
+    /// Whether tool calls that a local model writes as text are recovered [default: `true` for `ollama`, `llamacpp`, `lmstudio`
+    /// and `vllm`, else `false`].
+    text_tool_calls: Option<bool>,
+    /// Whether tool schemas are checked against the rules of OpenAI's strict mode.
+    #[schemars(extend("default" = false))]
+    strict: Option<bool>,
+    /// The script file of a `scripted` model, relative to the project folder.
+    #[schemars(length(min = 1))]
+    script: Option<String>,
+    /// Replies of a `scripted` model by agent, as in a script file.
+    agents: Option<JsonObject>,
+    /// Rules of a `scripted` model, as in a script file.
+    rules: Option<Vec<Value>>,
+    /// The reply of a `scripted` model if nothing else fits, as in a script file.
+    default: Option<JsonObject>,
+    /// The recording that a `replay` model plays back, relative to the project folder.
+    #[schemars(length(min = 1))]
+    cassette: Option<String>,
+    /// Parts of a request to a `replay` model that may differ from the recording.
+    ignore: Option<Vec<RequestPart>>,
+    /// A remark for people. `gdn` does not use it.
+    #[schemars(length(min = 1))]
+    note: Option<String>,
+}
