@@ -1,0 +1,357 @@
+//! Hostile providers, a row each: whatever a server answers, a call ends with a bounded answer or an error.
+
+use std::time::Duration;
+
+use goondan_core::ports::model::ModelChunk;
+use serde_json::{Value, json};
+
+use super::common::*;
+use super::mock::{Canned, Mock};
+
+/// Generous even for a machine that is busy: a call that is not bounded takes for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn piece(delta: Value) -> String {
+    events(&[json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})])
+}
+
+fn end() -> String {
+    events(&[json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})])
+        + "data: [DONE]\n\n"
+}
+
+fn call_of(index: usize, id: &str, name: &str, arguments: &str) -> String {
+    piece(
+        json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}]}),
+    )
+}
+
+/// What must come of an answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Outcome {
+    /// An error.
+    Error,
+    /// An answer with that many calls.
+    Calls(usize),
+    /// An end of any kind.
+    Any,
+}
+
+use Outcome::{Any, Calls, Error};
+
+fn attacks() -> Vec<(&'static str, Canned, Outcome)> {
+    let chat = |body: String| Canned::events(body);
+    let megabytes = |count: usize| "x".repeat(count << 20);
+    vec![
+        (
+            "text without end",
+            Canned::endless(piece(json!({"content": "x".repeat(10_000)}))),
+            Error,
+        ),
+        (
+            "reasoning without end",
+            Canned::endless(piece(json!({"reasoning_content": "x".repeat(10_000)}))),
+            Error,
+        ),
+        (
+            "arguments without end",
+            Canned::endless(call_of(0, "c", "weather__now", &"x".repeat(10_000))),
+            Error,
+        ),
+        (
+            "calls without end",
+            Canned::endless(call_of(0, "c", &"n".repeat(10_000), "{}")),
+            Error,
+        ),
+        (
+            "a text of 20 MiB at once",
+            chat(piece(json!({"content": megabytes(20)})) + &end()),
+            Error,
+        ),
+        (
+            "arguments of 50 MB",
+            chat(
+                call_of(
+                    0,
+                    "c",
+                    "weather__now",
+                    &json!({"city": megabytes(50)}).to_string(),
+                ) + &end(),
+            ),
+            Error,
+        ),
+        (
+            "an answer that stops",
+            Canned::stuck(piece(json!({"content": "x"}))),
+            Error,
+        ),
+        ("an answer that never begins", Canned::stuck(""), Error),
+        (
+            "a line that stops",
+            Canned::stuck("data: {\"choices\": [{\"delta\": {\"content\": \"x"),
+            Error,
+        ),
+        (
+            "a line without end",
+            Canned::endless("x".repeat(1_000)),
+            Error,
+        ),
+        (
+            "broken JSON",
+            chat("data: {\"choices\": [\n\n".to_owned()),
+            Error,
+        ),
+        (
+            "JSON of another shape",
+            chat("data: [1, 2, 3]\n\n".to_owned()),
+            Error,
+        ),
+        (
+            "JSON that nests deeply",
+            chat(format!("data: {}\n\n", "[".repeat(100_000))),
+            Error,
+        ),
+        (
+            "numbers that are none",
+            chat("data: {\"choices\": NaN}\n\n".to_owned()),
+            Error,
+        ),
+        (
+            "choices that are none",
+            chat(events(&[json!({"choices": "x"})]) + &end()),
+            Any,
+        ),
+        (
+            "no choice at all",
+            chat(events(&[json!({"choices": []})])),
+            Error,
+        ),
+        (
+            "an index beyond all",
+            chat(call_of(usize::MAX, "c", "weather__now", "{}") + &end()),
+            Any,
+        ),
+        (
+            "an index below zero",
+            chat(
+                piece(
+                    json!({"tool_calls": [{"index": -1, "id": "c", "function": {"name": "x", "arguments": "{}"}}]}),
+                ) + &end(),
+            ),
+            Any,
+        ),
+        (
+            "tokens below zero",
+            chat(
+                events(&[
+                    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": -5, "completion_tokens": 1e300}}),
+                ]) + &end(),
+            ),
+            Any,
+        ),
+        (
+            "10,000 calls",
+            chat(
+                (0..10_000)
+                    .map(|n| call_of(n, &format!("c{n}"), "weather__now", "{}"))
+                    .collect::<String>()
+                    + &end(),
+            ),
+            Any,
+        ),
+        (
+            "100,000 empty lines",
+            chat("data: \n\n".repeat(100_000) + &end()),
+            Any,
+        ),
+        (
+            "comments without data",
+            chat(": ping\n\n".repeat(100_000)),
+            Error,
+        ),
+        (
+            "two calls of one id",
+            chat(
+                call_of(0, "c", "weather__now", "{}")
+                    + &call_of(1, "c", "weather__now", "{}")
+                    + &end(),
+            ),
+            Calls(2),
+        ),
+        (
+            "a call without an id",
+            chat(call_of(0, "", "weather__now", "{}") + &end()),
+            Any,
+        ),
+        (
+            "a call of no name",
+            chat(call_of(0, "c", "", "{}") + &end()),
+            Any,
+        ),
+        (
+            "a call of a path",
+            chat(call_of(0, "../../c", "../../evil", "{}") + &end()),
+            Calls(1),
+        ),
+        (
+            "arguments that are no JSON",
+            chat(call_of(0, "c", "weather__now", "{\"city\": ") + &end()),
+            Calls(1),
+        ),
+        (
+            "arguments that are a list",
+            chat(call_of(0, "c", "weather__now", "[1]") + &end()),
+            Calls(1),
+        ),
+        (
+            "arguments that nest deeply",
+            chat(call_of(0, "c", "weather__now", &"[".repeat(50_000)) + &end()),
+            Any,
+        ),
+        (
+            "arguments with a key twice",
+            chat(call_of(0, "c", "weather__now", "{\"city\": 1, \"city\": 2}") + &end()),
+            Calls(1),
+        ),
+        (
+            "a wrong content type",
+            Canned::new("200 OK", "image/png", "\u{1}PNG"),
+            Error,
+        ),
+        (
+            "a page",
+            Canned::new("200 OK", "text/html", "<html>hello</html>"),
+            Error,
+        ),
+        (
+            "nothing",
+            Canned::new("200 OK", "text/event-stream", ""),
+            Error,
+        ),
+        (
+            "no content",
+            Canned::new("204 No Content", "text/event-stream", ""),
+            Error,
+        ),
+        (
+            "a status that is none",
+            Canned::new("999 Odd", "text/plain", "x"),
+            Error,
+        ),
+        (
+            "a status of one letter",
+            Canned::new("x", "text/plain", "x"),
+            Error,
+        ),
+        (
+            "a length that is a lie",
+            Canned::events(piece(json!({"content": "x"}))).header("content-length", "999999999"),
+            Error,
+        ),
+        (
+            "a length below zero",
+            Canned::events(end()).header("content-length", "-1"),
+            Error,
+        ),
+        (
+            "chunks that are none",
+            Canned::events("zz\r\nhello").header("transfer-encoding", "chunked"),
+            Error,
+        ),
+        (
+            "a chunk beyond all",
+            Canned::events("ffffffffffffffff\r\nhello").header("transfer-encoding", "chunked"),
+            Error,
+        ),
+        (
+            "a redirect to the metadata",
+            Canned::new("307 Temporary Redirect", "text/plain", "")
+                .header("location", "http://169.254.169.254/"),
+            Error,
+        ),
+        (
+            "a redirect to a file",
+            Canned::new("302 Found", "text/plain", "").header("location", "file:///etc/passwd"),
+            Error,
+        ),
+        (
+            "an error of 5 MiB",
+            Canned::new("500 Internal Server Error", "text/plain", megabytes(5)),
+            Error,
+        ),
+        (
+            "an error that tells the key",
+            Canned::json(
+                "400 Bad Request",
+                json!({"error": {"message": format!("no {KEY}")}}),
+            ),
+            Error,
+        ),
+        (
+            "a stream's error that tells the key",
+            chat(events(&[
+                json!({"error": {"message": format!("no {KEY}"), "code": 400}}),
+            ])),
+            Error,
+        ),
+        (
+            "a patience beyond all",
+            Canned::json("429 Too Many Requests", json!({}))
+                .header("retry-after", "99999999999999999999"),
+            Error,
+        ),
+        (
+            "a header of a megabyte",
+            Canned::events(end()).header("x-long", &megabytes(1)),
+            Error,
+        ),
+        (
+            "10,000 headers",
+            (0..10_000).fold(Canned::events(end()), |canned, n| {
+                canned.header(&format!("x-{n}"), "x")
+            }),
+            Error,
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn hostile_answers_end() {
+    let rows = attacks();
+    let count = rows.len();
+    let mut wrong = Vec::new();
+    for (name, canned, expected) in rows {
+        let mock = Mock::start(vec![canned]).await;
+        let client = client(
+            "openai-compatible",
+            &format!("http://{}/v1", mock.address),
+            json!({"timeoutSeconds": 3}),
+        );
+        let Ok((chunks, error)) = tokio::time::timeout(PATIENCE, all(&client, hello())).await
+        else {
+            wrong.push(format!("{name}: it does not end"));
+            continue;
+        };
+        let calls = chunks
+            .iter()
+            .filter(|chunk| matches!(chunk, ModelChunk::ToolCall { .. }))
+            .count();
+        let fits = match expected {
+            Error => error.is_some(),
+            Calls(number) => error.is_none() && calls == number,
+            Any => true,
+        };
+        let told = error
+            .as_ref()
+            .map(|error| error.message.len())
+            .unwrap_or_default();
+        if !fits || told > 10_000 {
+            wrong.push(format!(
+                "{name}: {calls} calls, {:.300}",
+                format!("{error:?}")
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    println!("attacks: hostile answers: {count}, all ended");
+}

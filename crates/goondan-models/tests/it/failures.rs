@@ -1,0 +1,278 @@
+//! What goes wrong on the way, and what is said about it.
+
+use std::time::Duration;
+
+use goondan_core::ports::model::{ModelError, ModelErrorKind};
+use serde_json::{Value, json};
+
+use super::common::*;
+use super::mock::{Canned, Mock};
+
+async fn fail(canned: Canned, options: Value) -> (String, ModelError) {
+    let mock = Mock::start(vec![canned]).await;
+    let client = client(
+        "openai-compatible",
+        &format!("http://{}/v1", mock.address),
+        options,
+    );
+    let error = failure(&client, hello()).await;
+    (mock.address, error)
+}
+
+fn content(text: &str) -> String {
+    events(&[json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]})])
+}
+
+#[tokio::test]
+async fn statuses_are_passed_on_with_words_and_patience() {
+    let busy = Canned::json(
+        "429 Too Many Requests",
+        json!({"error": {"message": "slow down", "code": "rate"}}),
+    );
+    let (address, error) = fail(busy.header("retry-after", "7"), json!({})).await;
+    assert_eq!(error.kind, ModelErrorKind::Status(429));
+    assert_eq!(
+        error.message,
+        format!("{address} answered 429 Too Many Requests: slow down")
+    );
+    assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
+    assert!(error.is_transient());
+
+    let gone = Canned::json(
+        "404 Not Found",
+        json!({"error": {"message": "The model `some-model` does not exist"}}),
+    );
+    let (_, error) = fail(gone, json!({})).await;
+    assert_eq!(error.kind, ModelErrorKind::Status(404));
+    assert!(
+        error
+            .message
+            .ends_with(": The model `some-model` does not exist"),
+        "{}",
+        error.message
+    );
+    assert_eq!(
+        error.suggestion.as_deref(),
+        Some("check model (some-model) and endpoint of Model/m")
+    );
+
+    let mock = Mock::start(vec![Canned::json(
+        "404 Not Found",
+        json!({"detail": "Not Found"}),
+    )])
+    .await;
+    let error = failure(
+        &client(
+            "openai-compatible",
+            &format!("http://{}/", mock.address),
+            json!({}),
+        ),
+        hello(),
+    )
+    .await;
+    let expected = format!(
+        "check model (some-model) and endpoint of Model/m: did you mean `endpoint: http://{}/v1`?",
+        mock.address
+    );
+    assert_eq!(error.suggestion, Some(expected));
+
+    let (_, error) = fail(
+        Canned::new(
+            "502 Bad Gateway",
+            "text/html",
+            "<html><body>nginx</body></html>",
+        ),
+        json!({}),
+    )
+    .await;
+    assert_eq!(error.kind, ModelErrorKind::Status(502));
+    assert!(error.is_transient());
+}
+
+#[tokio::test]
+async fn a_refused_key_is_named_but_not_shown() {
+    for status in ["401 Unauthorized", "403 Forbidden"] {
+        let canned = Canned::json(
+            status,
+            json!({"error": {"message": format!("Incorrect API key provided: {KEY}")}}),
+        );
+        let mock = Mock::start(vec![canned]).await;
+        let mut model = model(
+            "openai-compatible",
+            Some(format!("http://{}/v1", mock.address)),
+            json!({}),
+        );
+        model.spec.api_key = Some(goondan_spec::ValueSource::Env("MY_KEY".to_owned()));
+        let environment = [("MY_KEY".to_owned(), KEY.to_owned())]
+            .into_iter()
+            .collect();
+        let error = failure(&open(&model, &environment).unwrap(), hello()).await;
+        assert!(
+            error.message.ends_with("Incorrect API key provided: ***"),
+            "{}",
+            error.message
+        );
+        assert_eq!(
+            error.suggestion.as_deref(),
+            Some("check the key: it comes from the variable MY_KEY")
+        );
+        assert!(!error.is_transient());
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_is_called_one() {
+    let page = "<!DOCTYPE html>\n<html>\n\n<body>\n\n<p>Hello</p></body></html>";
+    for status in ["200 OK", "404 Not Found"] {
+        let (_, error) = fail(Canned::new(status, "text/html", page), json!({})).await;
+        assert_eq!(error.kind, ModelErrorKind::Protocol);
+        let words = "the endpoint answered with HTML, not JSON: is `endpoint` right?";
+        assert!(error.message.starts_with(words), "{}", error.message);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_stream_is_quoted() {
+    let (_, error) = fail(
+        Canned::json("200 OK", json!({"error": "Unexpected endpoint or method"})),
+        json!({}),
+    )
+    .await;
+    assert_eq!(error.kind, ModelErrorKind::Protocol);
+    assert!(
+        error.message.contains("Unexpected endpoint or method"),
+        "{}",
+        error.message
+    );
+    let (_, error) = fail(
+        Canned::events("data: {\"choices\": 3} nonsense\n\n"),
+        json!({}),
+    )
+    .await;
+    assert_eq!(error.kind, ModelErrorKind::Protocol);
+}
+
+#[tokio::test]
+async fn a_refused_connection_names_the_host() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let client = client("openai-compatible", &format!("http://{free}/v1"), json!({}));
+    let error = failure(&client, hello()).await;
+    assert_eq!(error.kind, ModelErrorKind::Connection);
+    assert!(
+        error
+            .message
+            .starts_with(&format!("cannot reach {free}: tcp connect error")),
+        "{}",
+        error.message
+    );
+    assert!(
+        error
+            .suggestion
+            .unwrap()
+            .contains(&format!("is a server listening at {free}?"))
+    );
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_broke_off() {
+    let half = content("Hel");
+    for body in [
+        "".to_owned(),
+        half.clone(),
+        half.clone() + "data: {\"choices\": [{\"del",
+    ] {
+        let began = !body.is_empty();
+        let mock = Mock::start(vec![Canned::events(body)]).await;
+        let client = client(
+            "openai-compatible",
+            &format!("http://{}/v1", mock.address),
+            json!({}),
+        );
+        let (chunks, error) = all(&client, hello()).await;
+        let error = error.expect("an error");
+        assert_eq!(chunks.len(), usize::from(began));
+        assert_eq!(error.kind, ModelErrorKind::Connection);
+        assert!(
+            error.message.starts_with("the stream broke off"),
+            "{}",
+            error.message
+        );
+    }
+    let short = Canned::events(half).header("content-length", "100000");
+    let (_, error) = fail(short, json!({})).await;
+    assert_eq!(error.kind, ModelErrorKind::Connection);
+    assert!(
+        error.message.starts_with("the stream broke off"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn an_error_inside_a_stream_keeps_its_status() {
+    let error = events(&[json!({"error": {"message": "upstream is full", "code": 429}})]);
+    let (_, error) = fail(Canned::events(content("Hel") + &error), json!({})).await;
+    assert_eq!(error.kind, ModelErrorKind::Status(429));
+    let error = events(&[json!({"error": {"message": "something odd"}})]);
+    let (_, error) = fail(Canned::events(error), json!({})).await;
+    assert_eq!(error.kind, ModelErrorKind::Connection);
+    assert!(
+        error.message.ends_with("something odd"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn silence_ends_a_call_before_and_within_the_answer() {
+    for begin in [
+        "".to_owned(),
+        content("Hel"),
+        "data: no end of line".to_owned(),
+    ] {
+        let (address, error) = fail(Canned::stuck(begin), json!({"timeoutSeconds": 0.2})).await;
+        assert_eq!(error.kind, ModelErrorKind::Connection);
+        assert_eq!(
+            error.message,
+            format!("{address} said nothing for 0.2 seconds")
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_cut_off() {
+    let long = content(&"x".repeat(16 * 1024));
+    let (_, error) = fail(Canned::endless(long), json!({})).await;
+    assert_eq!(error.kind, ModelErrorKind::Protocol);
+    assert!(
+        error.message.contains("larger than 16 MiB"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_cut_off() {
+    let (_, error) = fail(Canned::endless("x".repeat(4096)), json!({})).await;
+    assert_eq!(error.kind, ModelErrorKind::Protocol);
+    assert!(
+        error.message.contains("larger than 16 MiB"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_with_the_key() {
+    let canned = Canned::new("301 Moved Permanently", "text/html", "<html></html>")
+        .header("location", "https://new/v1");
+    let (_, error) = fail(canned, json!({})).await;
+    assert_eq!(error.kind, ModelErrorKind::Status(301));
+    assert_eq!(
+        error.suggestion.as_deref(),
+        Some("it points to https://new/v1: put that under endpoint of Model/m")
+    );
+}

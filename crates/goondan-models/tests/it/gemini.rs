@@ -1,0 +1,160 @@
+//! Gemini's streamGenerateContent.
+
+use std::sync::Arc;
+
+use goondan_core::message::Role;
+use goondan_core::ports::model::ModelErrorKind;
+use serde_json::{Value, json};
+
+use super::common::*;
+use super::mock::{Canned, Mock};
+
+fn parts(parts: Value, reason: Option<&str>) -> Value {
+    let mut chunk = json!({
+        "candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}],
+        "usageMetadata": {"promptTokenCount": 8, "candidatesTokenCount": 2, "totalTokenCount": 10},
+    });
+    if let Some(reason) = reason {
+        chunk["candidates"][0]["finishReason"] = json!(reason);
+    }
+    chunk
+}
+
+fn call_of(city: &str) -> Value {
+    json!({"functionCall": {"name": "weather__now", "args": {"city": city}}})
+}
+
+async fn google(canned: Vec<Canned>) -> (Mock, Arc<dyn goondan_core::ports::model::ModelClient>) {
+    let mock = Mock::start(canned).await;
+    let client = client(
+        "google",
+        &format!("http://{}/v1beta", mock.address),
+        json!({}),
+    );
+    (mock, client)
+}
+
+#[tokio::test]
+async fn text_and_parallel_calls_arrive_with_ids_of_their_own() {
+    let body = events(&[
+        parts(json!([{"text": "Hel"}]), None),
+        parts(json!([{"text": "lo"}, call_of("Ulm")]), None),
+        parts(json!([call_of("Bonn")]), Some("STOP")),
+    ]);
+    let (mock, client) = google(vec![Canned::events(body)]).await;
+    let expected = [
+        said("Hel"),
+        said("lo"),
+        called("call_1", json!({"city": "Ulm"})),
+        called("call_2", json!({"city": "Bonn"})),
+        finish(8, 2),
+    ];
+    assert_eq!(answer(&client, hello()).await, expected);
+    let asked = &mock.asked()[0];
+    assert_eq!(
+        asked.line,
+        "POST /v1beta/models/some-model:streamGenerateContent?alt=sse HTTP/1.1"
+    );
+    assert!(
+        asked
+            .head
+            .to_lowercase()
+            .contains(&format!("x-goog-api-key: {KEY}"))
+    );
+    assert_eq!(
+        asked.body["systemInstruction"]["parts"][0]["text"],
+        "Be brief."
+    );
+    assert_eq!(asked.body["generationConfig"]["maxOutputTokens"], 100);
+    let declared = &asked.body["tools"][0]["functionDeclarations"][0];
+    assert_eq!(declared["parametersJsonSchema"], weather().parameters);
+}
+
+#[tokio::test]
+async fn a_second_turn_carries_calls_results_and_errors() {
+    let (mock, client) = google(vec![Canned::events(events(&[parts(
+        json!([{"text": "7"}]),
+        Some("STOP"),
+    )]))])
+    .await;
+    answer(&client, second_turn()).await;
+    let contents = mock.asked()[0].body["contents"].clone();
+    assert_eq!(
+        contents[1]["parts"][1]["functionCall"]["args"],
+        json!({"city": "Ulm"})
+    );
+    let responses = &contents[2]["parts"];
+    assert_eq!(responses[0]["functionResponse"]["name"], "weather__now");
+    assert_eq!(
+        responses[0]["functionResponse"]["response"]["content"],
+        "{\"degrees\":7}"
+    );
+    let error = responses[1]["functionResponse"]["response"]["content"]
+        .as_str()
+        .unwrap();
+    assert!(
+        error.starts_with("ERROR: no such city\nCODE: E_TOOL"),
+        "{error}"
+    );
+    assert_eq!(
+        contents[3]["parts"],
+        json!([{"text": "and"}, {"text": "tomorrow?"}])
+    );
+}
+
+#[tokio::test]
+async fn a_signature_goes_back_with_its_call_and_made_up_ids_do_not() {
+    let mut signed = call_of("Ulm");
+    signed["thoughtSignature"] = json!("c2lnbmVk");
+    let calls = Canned::events(events(&[parts(json!([signed]), Some("STOP"))]));
+    let done = Canned::events(events(&[parts(json!([{"text": "7"}]), Some("STOP"))]));
+    let (mock, client) = google(vec![calls, done]).await;
+    assert_eq!(
+        answer(&client, hello()).await[0],
+        called("call_1", json!({"city": "Ulm"}))
+    );
+    let next = request(vec![
+        message(Role::User, vec![text("hello")]),
+        message(
+            Role::Assistant,
+            vec![call("call_1", "weather__now", json!({"city": "Ulm"}))],
+        ),
+        message(Role::Tool, vec![result("call_1", "weather__now", json!(7))]),
+    ]);
+    answer(&client, next).await;
+    let contents = mock.asked()[1].body["contents"].clone();
+    assert_eq!(contents[1]["parts"][0]["thoughtSignature"], "c2lnbmVk");
+    assert_eq!(contents[1]["parts"][0]["functionCall"].get("id"), None);
+    assert_eq!(contents[2]["parts"][0]["functionResponse"].get("id"), None);
+    assert_eq!(
+        contents[2]["parts"][0]["functionResponse"]["name"],
+        "weather__now"
+    );
+}
+
+#[tokio::test]
+async fn a_stream_without_its_end_or_with_an_error_in_it_fails() {
+    let begun = events(&[parts(json!([{"text": "Hel"}]), None)]);
+    let error =
+        events(&[json!({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})]);
+    for (body, kind, words) in [
+        (
+            begun.clone(),
+            ModelErrorKind::Connection,
+            "the stream broke off",
+        ),
+        (
+            begun.clone() + "data: {\"candid",
+            ModelErrorKind::Connection,
+            "the stream broke off",
+        ),
+        (begun + &error, ModelErrorKind::Status(503), "busy"),
+    ] {
+        let (_mock, client) = google(vec![Canned::events(body)]).await;
+        let (chunks, error) = all(&client, hello()).await;
+        let error = error.expect("an error");
+        assert_eq!(chunks, [said("Hel")]);
+        assert_eq!(error.kind, kind, "{}", error.message);
+        assert!(error.message.contains(words), "{}", error.message);
+    }
+}
