@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use chrono::Utc;
 use goondan_core::ports::model::{ModelError, ModelErrorKind};
+use goondan_core::redact::Redactor;
+use goondan_spec::Resource;
 use goondan_spec::kinds::Model;
 use goondan_spec::sent_schema::Wire;
-use goondan_spec::{Resource, Secret};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
@@ -23,9 +24,6 @@ use crate::transport::{FramingError, ProbeAnswer, error_chain, limits};
 
 /// Characters of a provider's words that messages contain.
 const MAX_WORDS: usize = 1000;
-
-/// Shortest secret that is masked inside of words.
-const MIN_MASKED_LENGTH: usize = 8;
 
 /// Parts of codes and messages that mean an empty account.
 const QUOTA_WORDS: [&str; 7] = [
@@ -59,7 +57,7 @@ pub(crate) struct FailureContext {
     /// The Model's endpoint, if it is a bare host although the format needs a version after it.
     endpoint_without_version: Option<String>,
     idle_timeout: Duration,
-    secrets: Vec<Secret>,
+    redactor: Redactor,
 }
 
 impl FailureContext {
@@ -72,7 +70,9 @@ impl FailureContext {
     ) -> Self {
         let has_version = matches!(wire, Wire::Anthropic | Wire::Chat | Wire::Responses);
         let endpoint = model.spec.endpoint.as_deref();
+        let redactor = Redactor::new();
         let headers = settings.headers.iter().map(|(_, value)| value.clone());
+        redactor.learn(key.value.iter().cloned().chain(headers));
         FailureContext {
             resource: model.id.to_string(),
             provider,
@@ -81,7 +81,7 @@ impl FailureContext {
             has_own_endpoint: endpoint.is_some(),
             endpoint_without_version: endpoint.filter(|_| has_version).and_then(bare_host),
             idle_timeout: settings.idle_timeout,
-            secrets: key.value.iter().cloned().chain(headers).collect(),
+            redactor,
         }
     }
 
@@ -377,17 +377,12 @@ impl FailureContext {
         }
     }
 
-    /// Masks the key and the headers. Short values are not masked, because they occur inside of words.
     fn without_secrets(&self, mut failure: ModelError) -> ModelError {
-        let masked = self
-            .secrets
-            .iter()
-            .map(Secret::expose)
-            .filter(|text| text.len() >= MIN_MASKED_LENGTH);
-        for secret in masked {
-            failure.message = failure.message.replace(secret, "***");
-            failure.suggestion = failure.suggestion.map(|text| text.replace(secret, "***"));
-        }
+        self.redactor.clean(&mut failure.message);
+        failure
+            .suggestion
+            .iter_mut()
+            .for_each(|text| self.redactor.clean(text));
         failure
     }
 }
