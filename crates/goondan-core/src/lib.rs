@@ -24,6 +24,7 @@ pub mod ports;
 pub mod private;
 pub mod protected;
 pub mod real_path;
+pub mod redact;
 pub mod reserved;
 pub mod run_mode;
 pub mod said;

@@ -366,7 +366,9 @@ impl Planner<'_> {
                 identity,
                 client,
                 max_retries,
-                max_retry_wait: options
+                max_retry_wait: model
+                    .spec
+                    .options
                     .max_retry_wait_ms
                     .map_or(DEFAULT_MAX_RETRY_WAIT, Duration::from_millis),
                 pricing,

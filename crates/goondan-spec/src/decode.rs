@@ -443,12 +443,12 @@ impl<'n> Fields<'n> {
         self.finish_with("remove it", |_| None, findings);
     }
 
-    /// As [`Fields::finish`]. `elsewhere` returns the advice for keys that belong in another place, and `remedy` is the
-    /// advice for any other key that resembles no known field.
+    /// As [`Fields::finish`]. `advice` covers keys of other programs, and `remedy` any other key that resembles no known
+    /// field.
     pub(crate) fn finish_with(
         self,
         remedy: &str,
-        elsewhere: impl Fn(&str) -> Option<&'static str>,
+        advice: impl Fn(&str) -> Option<Advice>,
         findings: &mut Findings,
     ) {
         for entry in self.rest().take(MOST_UNKNOWN) {
@@ -458,23 +458,33 @@ impl<'n> Fields<'n> {
                 format!("`{path}` is not a known field."),
             );
             let diagnostic = diagnostic.at(entry.key_at).field(path);
-            if let Some(advice) = elsewhere(&entry.key) {
-                findings.add(diagnostic.suggest(advice));
-                continue;
-            }
-            findings.add(match closest(&entry.key, &self.asked) {
+            let near = || closest(&entry.key, &self.asked);
+            let (near, remark) = match advice(&entry.key) {
+                Some(Advice::Rename(name)) => (Some(name), None),
+                Some(Advice::Move(remark)) => (None, Some(remark.to_owned())),
+                None => (near(), None),
+            };
+            findings.add(match near {
                 Some(near) => self.meant(
                     diagnostic.suggest(format!("did you mean `{near}`?")),
                     entry,
                     near,
                 ),
-                None => diagnostic.suggest(format!(
-                    "{remedy}; known here: {}",
-                    list(&self.asked, MOST_KNOWN)
-                )),
+                None => diagnostic.suggest(remark.unwrap_or_else(|| {
+                    format!("{remedy}; known here: {}", list(&self.asked, MOST_KNOWN))
+                })),
             });
         }
     }
+}
+
+/// Advice about a key that a decoder does not read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Advice {
+    /// The known field with the same meaning.
+    Rename(&'static str),
+    /// What to write elsewhere.
+    Move(&'static str),
 }
 
 /// `fix`, of the field at `path`: of what an agent may do, a person decides.

@@ -9,8 +9,9 @@ use crate::codes::page_url;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::ValueOrigin;
 use crate::kinds::{Connection, Swarm};
+use crate::meta::Kind;
 use crate::text::{alternatives, closest, excerpt, list};
-use crate::value::{Environment, Secret, ValueSource};
+use crate::value::{Environment, Masking, Secret, ValueSource};
 
 impl Bundle {
     /// The swarm called `name`; without a name, the one called `default`, or the only one.
@@ -61,11 +62,36 @@ impl Bundle {
             .collect()
     }
 
-    /// Every value that a resource of the bundle refers to and that is there.
+    /// The secrets that resources of the bundle refer to, as far as they are set.
     pub fn secrets(&self, environment: &Environment) -> Vec<Secret> {
-        self.values
-            .iter()
+        let secrets = self.values.iter().filter(|origin| !is_setting(origin));
+        secrets
             .filter_map(|origin| environment.resolve(&origin.source, &origin.key).ok())
+            .collect()
+    }
+
+    /// The settings of Connections, as far as they are set. They are no secrets, but a key may be among them by mistake.
+    pub fn settings(&self, environment: &Environment) -> Vec<Secret> {
+        let settings = self.values.iter().filter(|origin| is_setting(origin));
+        settings
+            .filter_map(|origin| environment.resolve(&origin.source, &origin.key).ok())
+            .collect()
+    }
+
+    /// A warning for each secret that is too short to be masked wherever it appears.
+    pub fn short_secrets(&self, environment: &Environment) -> Vec<Diagnostic> {
+        let mut named = BTreeSet::new();
+        let secrets = self.values.iter().filter(|origin| !is_setting(origin));
+        secrets
+            .filter_map(|origin| {
+                let secret = environment.resolve(&origin.source, &origin.key).ok()?;
+                let name = name_of(origin);
+                let place = (origin.resource.to_string(), origin.field.as_str());
+                // A variable is named once, wherever it is used.
+                let place = matches!(origin.source, ValueSource::Value(_)).then_some(place);
+                let warning = short_secret(origin, &name, &secret)?;
+                named.insert((name, place)).then_some(warning)
+            })
             .collect()
     }
 
@@ -150,6 +176,39 @@ fn none_at_all() -> Diagnostic {
         "The project has no Swarm, so there is nothing to run.",
     )
     .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
+}
+
+/// Whether a value belongs to the `config` of a Connection, which holds no secrets.
+fn is_setting(origin: &ValueOrigin) -> bool {
+    origin.resource.kind == Kind::Connection && origin.field.starts_with("spec.config.")
+}
+
+fn name_of(origin: &ValueOrigin) -> String {
+    match &origin.source {
+        ValueSource::Value(_) => format!("`{}`", origin.field),
+        ValueSource::Env(name) => format!("`{name}`"),
+        ValueSource::SecretRef { name, key } => {
+            let key = key.as_deref().unwrap_or(&origin.key);
+            format!("`{key}` of `Secret/{name}`")
+        }
+    }
+}
+
+fn short_secret(origin: &ValueOrigin, name: &str, secret: &Secret) -> Option<Diagnostic> {
+    let extent = match secret.masking() {
+        Masking::Anywhere => return None,
+        Masking::WholeWord => "fewer than eight characters are masked only as whole words",
+        Masking::Never => "fewer than four characters are not masked",
+    };
+    let message = format!("The value of {name} is too short to be protected: secrets of {extent}.");
+    Some(
+        Diagnostic::new(Code::SHORT_SECRET, message)
+            .in_file(origin.file.clone())
+            .at(origin.at)
+            .of(&origin.resource)
+            .field(origin.field.clone())
+            .suggest("use a value of at least eight characters"),
+    )
 }
 
 fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic> {

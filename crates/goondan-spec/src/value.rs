@@ -5,6 +5,13 @@ use std::fmt;
 
 pub use crate::env_files::read_env_files;
 
+/// The shortest secret that is masked wherever it appears, in characters.
+const ANYWHERE_CHARS: usize = 8;
+/// The shortest secret that is masked as a whole word, in characters.
+const WHOLE_WORD_CHARS: usize = 4;
+/// Words in the name of a variable that suggest a secret value.
+const SECRET_WORDS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"];
+
 /// Where a configured string comes from: exactly one of the three.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ValueSource {
@@ -62,6 +69,28 @@ impl Secret {
     }
 }
 
+/// The extent to which a secret is masked. A short value also appears by chance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Masking {
+    /// It is masked wherever it appears.
+    Anywhere,
+    /// It is masked only where no letter and no digit is next to it.
+    WholeWord,
+    /// It is not masked.
+    Never,
+}
+
+impl Secret {
+    /// The extent to which the value is masked. Spaces around it do not count.
+    pub fn masking(&self) -> Masking {
+        match self.0.trim().chars().count() {
+            ANYWHERE_CHARS.. => Masking::Anywhere,
+            WHOLE_WORD_CHARS.. => Masking::WholeWord,
+            _ => Masking::Never,
+        }
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
@@ -111,6 +140,17 @@ impl Environment {
         self.variables
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The values of variables that are named like secrets.
+    pub fn named_like_secrets(&self) -> impl Iterator<Item = Secret> {
+        let is_secret = |name: &str| {
+            let name = name.to_ascii_uppercase();
+            SECRET_WORDS.iter().any(|word| name.contains(word))
+        };
+        self.iter()
+            .filter(move |(name, _)| is_secret(name))
+            .map(|(_, value)| Secret::new(value))
     }
 
     /// The value of a header or a variable called `field`, or the names of the variables that are not set.
@@ -187,6 +227,17 @@ mod tests {
             format!("{source:?} {:?}", Secret::new("sk-123")),
             "value: *** ***"
         );
+    }
+
+    #[test]
+    fn short_secrets_are_masked_less() {
+        let masking = |value: &str| Secret::new(value).masking();
+        assert_eq!(masking("12345678"), Masking::Anywhere);
+        assert_eq!(masking("1234567 "), Masking::WholeWord);
+        assert_eq!(masking("ééééé"), Masking::WholeWord);
+        assert_eq!(masking("1234"), Masking::WholeWord);
+        assert_eq!(masking("123"), Masking::Never);
+        assert_eq!(masking(" "), Masking::Never);
     }
 
     #[test]

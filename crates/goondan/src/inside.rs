@@ -12,6 +12,8 @@ pub use goondan_engine::plan::DEFER_TOKENS;
 pub use goondan_engine::policy::redact::{Redacted, Redactor, forms_of};
 /// What was meant by a name that is none.
 pub use goondan_spec::closest;
+/// Cases look for the secrets that are masked wherever they appear.
+pub use goondan_spec::value::Masking;
 /// `validate --fix` repairs files, and the language server looks at them.
 pub use goondan_spec::{BasePackage, Files, OsFiles, repair::Repair};
 /// The command edits the dependencies of a project, and lists those that are installed.

@@ -136,6 +136,41 @@ fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
 }
 
 #[test]
+fn a_key_that_is_too_short_to_be_masked_is_a_warning_that_does_not_show_it() {
+    let sandbox = with_tools(
+        "{provider: scripted, model: x, apiKey: {valueFrom: {env: SHORT_KEY}}}",
+        &[],
+        "",
+    );
+    let with_key = |arguments: &[&str], key: &str| {
+        let mut command = sandbox.command(arguments);
+        command.env("SHORT_KEY", key);
+        sandbox.finished(command)
+    };
+    let check = ["validate", "p", "--format", "short"];
+    let told = with_key(&check, "zq");
+    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(
+        told.stdout.matches("W_CONFIG_SHORT_SECRET").count(),
+        1,
+        "{told:?}"
+    );
+    assert!(
+        told.stdout.contains("SHORT_KEY") && !told.stdout.contains("zq"),
+        "{told:?}"
+    );
+    let run = with_key(&["run", "p", "--input", "the zq key"], "zq");
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(
+        run.stderr.matches("W_CONFIG_SHORT_SECRET").count(),
+        1,
+        "{run:?}"
+    );
+    let long = with_key(&check, "zq-long-enough");
+    assert!(!long.stdout.contains("W_CONFIG_SHORT_SECRET"), "{long:?}");
+}
+
+#[test]
 fn a_value_that_a_connection_lacks_is_a_warning_until_it_is_needed() {
     let webhook = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: alerts}\nspec:\n  connectorRef: \
                    Connector/webhook\n  secrets: {signingSecret: {valueFrom: {env: NOBODYS_SECRET}}}\n";

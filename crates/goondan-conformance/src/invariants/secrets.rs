@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use goondan::inside::Masking;
+use goondan::spec::Secret;
+
 use crate::runner::evidence::Evidence;
 use crate::runner::{events, walk};
 
 /// Words in the name of a variable that make its value a secret.
 const WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
-
-/// Shorter values would be found everywhere by chance. In bytes.
-const MIN_LENGTH: usize = 4;
 
 /// Each place in which a secret shows. The secret itself is not repeated.
 pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
@@ -60,7 +60,9 @@ pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
 
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    value.trim().len() >= MIN_LENGTH && WORDS.iter().any(|word| name.contains(word))
+    // A shorter value also appears by chance, so it may show inside of words.
+    let is_long = Secret::new(value).masking() == Masking::Anywhere;
+    is_long && WORDS.iter().any(|word| name.contains(word))
 }
 
 /// The value as it is, and in the forms in which secrets get about.
@@ -100,10 +102,10 @@ mod tests {
             "my_password",
             "SECRET_X",
         ] {
-            assert!(is_secret(name, "value"), "{name}");
+            assert!(is_secret(name, "long-value"), "{name}");
         }
         assert!(!is_secret("HOME", "/home/somebody"));
-        assert!(!is_secret("API_KEY", "no"));
+        assert!(!is_secret("API_KEY", "7-chars"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The guard of `Agent.spec.output`: a turn ends with JSON that fits the schema, or with an error.
 //!
-//! Either the provider is sent the schema and the model answers with text, or the model is offered a tool whose arguments are
-//! the answer. Both are checked here, whatever the provider promises; a model whose answer does not fit is told what is wrong
-//! with it, and asked again.
+//! Either the request contains the schema and the model answers with text, or the model calls a tool whose arguments are
+//! the answer. Both are checked here. A text that fits the schema counts in both modes. A model whose answer does not fit
+//! reads the problems and answers again. If a server refuses the schema, the turn changes to the tool.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,8 +39,10 @@ const MOST_ATTEMPTS: u32 = 3;
 
 pub(crate) struct StructuredOutput {
     schema: Arc<ArgumentSchema>,
-    /// The tool that takes the answer, where the provider is not sent the schema.
-    tool: Option<Arc<RegisteredTool>>,
+    /// Requests contain the schema.
+    is_sent: bool,
+    /// The tool that receives the answer if requests do not contain the schema.
+    tool: Arc<RegisteredTool>,
 }
 
 /// Answers of the turn that did not fit, since the last step that did something else.
@@ -58,40 +60,48 @@ impl ToolHandler for Taken {
 }
 
 impl StructuredOutput {
-    /// `is_sent`: the provider is sent the schema.
+    /// Returns the guard for `schema`. Requests contain the schema if `is_sent` is true.
     pub(crate) fn new(schema: &Value, is_sent: bool) -> Self {
-        let tool = (!is_sent).then(|| Arc::new(answer_tool(schema)));
+        let tool = Arc::new(answer_tool(schema));
         StructuredOutput {
             schema: Arc::new(ArgumentSchema::new(schema.clone())),
+            is_sent,
             tool,
         }
     }
 
-    /// The answer that a step has given, or what is wrong with it; `None` where the turn goes on anyway.
-    fn answer(&self, outcome: &StepOutcome) -> Option<Result<Value, String>> {
-        let Some(tool) = &self.tool else {
-            let text = outcome
-                .message
-                .as_ref()
-                .filter(|_| !outcome.should_continue)?
-                .text();
-            return Some(self.read(&text));
-        };
-        match outcome
+    /// Returns the answer of a step or its problems; `None` if the turn continues anyway.
+    fn answer(&self, outcome: &StepOutcome, by_tool: bool) -> Option<Result<Value, String>> {
+        let is_submission = |result: &&ToolCallResult| result.tool_name == self.tool.name.as_str();
+        let submission = outcome
             .results
             .iter()
-            .find(|result| result.tool_name == tool.name.as_str())
-        {
-            Some(result) if result.status == ToolCallStatus::Ok => {
-                Some(Ok(result.output.clone().unwrap_or_default()))
-            }
-            // The model reads in the result of its call what is wrong.
-            Some(_) => Some(Err(String::new())),
-            None if outcome.should_continue || outcome.message.is_none() => None,
-            None => Some(Err(format!(
-                "Give your answer by calling `{TOOL}`, and not as text."
-            ))),
+            .find(is_submission)
+            .filter(|_| by_tool);
+        if let Some(result) = submission {
+            return Some(match result.status {
+                ToolCallStatus::Ok => Ok(result.output.clone().unwrap_or_default()),
+                // The model reads the problems in the result of its call.
+                _ => Err(String::new()),
+            });
         }
+        let message = outcome
+            .message
+            .as_ref()
+            .filter(|_| !outcome.should_continue);
+        if !by_tool {
+            return message.map(|message| self.read(&message.text()));
+        }
+        // Models that do not call the tool may still write the JSON.
+        message.map(|message| {
+            self.read(&message.text())
+                .map_err(|_| format!("Give your answer by calling `{TOOL}`, and not as text."))
+        })
+    }
+
+    /// Returns whether the answer comes through the tool in this turn.
+    fn is_by_tool(&self, turn: &TurnContext) -> bool {
+        !self.is_sent || turn.progress.answer_fallback.is_active
     }
 
     fn read(&self, text: &str) -> Result<Value, String> {
@@ -143,7 +153,11 @@ impl Middleware for StructuredOutput {
     }
 
     fn tools(&self) -> Vec<Arc<RegisteredTool>> {
-        self.tool.iter().cloned().collect()
+        if self.is_sent {
+            Vec::new()
+        } else {
+            vec![Arc::clone(&self.tool)]
+        }
     }
 
     async fn turn(
@@ -151,6 +165,9 @@ impl Middleware for StructuredOutput {
         context: &mut TurnContext,
         next: TurnNext<'_>,
     ) -> Result<TurnOutcome, TurnError> {
+        if self.is_sent {
+            context.progress.answer_fallback.tool = Some(Arc::clone(&self.tool));
+        }
         let mut outcome = next.run(context).await?;
         if outcome.finish_reason == FinishReason::MaxSteps {
             // What was said last is no answer.
@@ -165,10 +182,11 @@ impl Middleware for StructuredOutput {
         next: StepNext<'_>,
     ) -> Result<StepOutcome, TurnError> {
         let mut outcome = next.run(context).await?;
-        match self.answer(&outcome) {
+        let by_tool = self.is_by_tool(context.turn());
+        match self.answer(&outcome, by_tool) {
             None => context.turn().note::<Refused>().0 = 0,
             Some(Ok(answer)) => {
-                if self.tool.is_some() {
+                if !outcome.results.is_empty() {
                     outcome.message = Some(say(context, &answer).await?);
                 }
                 outcome.should_continue = false;
@@ -187,7 +205,7 @@ impl Middleware for StructuredOutput {
         context: &mut ToolCallContext,
         next: ToolCallNext<'_>,
     ) -> ToolCallResult {
-        match context.call.tool_name == TOOL && self.tool.is_some() {
+        match context.call.tool_name == TOOL && context.catalog.get(TOOL).is_some() {
             // Giving an answer needs no permission.
             true => self.submit(context),
             false => next.run(context).await,

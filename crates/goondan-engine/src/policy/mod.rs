@@ -13,9 +13,10 @@ pub(crate) mod permission;
 mod places;
 pub(crate) mod protected;
 mod reach;
-pub mod redact;
 pub(crate) mod taint;
 mod unquoted;
+
+pub use goondan_core::redact;
 
 pub use decide::{
     Because, Decision, PartDecision, PolicyQuestion, decide, opens_network, stricter,

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{Engine, Spending};
 use crate::middleware::{self, ExtensionStates, Notes, TurnNext};
 use crate::tooling::dispatch::TurnFacts;
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::{Catalog, RegisteredTool};
 use crate::turn::budget::Spent;
 pub(crate) use crate::turn::warm::Warm;
 use goondan_core::JsonObject;
@@ -106,7 +106,7 @@ pub(crate) struct ConversationLog {
 }
 
 /// How far a turn has come.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct TurnProgress {
     pub(crate) next_message: u32,
     pub(crate) steps: u32,
@@ -120,6 +120,21 @@ pub(crate) struct TurnProgress {
     pub(crate) joined_ids: Vec<String>,
     /// The reason why the model cut its last answer off.
     pub(crate) cut_reason: Option<ModelFinishReason>,
+    pub(crate) answer_fallback: AnswerFallback,
+}
+
+/// The tool for structured answers that is used once a server refuses the schema.
+#[derive(Clone, Default)]
+pub(crate) struct AnswerFallback {
+    pub(crate) tool: Option<Arc<RegisteredTool>>,
+    pub(crate) is_active: bool,
+}
+
+impl AnswerFallback {
+    /// Returns the tool, if it is in use.
+    pub(crate) fn active_tool(&self) -> Option<&Arc<RegisteredTool>> {
+        self.tool.as_ref().filter(|_| self.is_active)
+    }
 }
 
 impl TurnProgress {
@@ -202,7 +217,7 @@ impl TurnContext {
         let source = MessageSource::Extension {
             extension_name: extension.to_owned(),
         };
-        self.numbered(role, vec![Part::text(text.to_owned())], source, metadata)
+        self.numbered(role, vec![Part::text(text)], source, metadata)
     }
 
     /// Appends a text message of a middleware.
@@ -306,7 +321,8 @@ impl TurnContext {
             Some(left) => catalog.filtered(|tool| left.allows(tool.builtin.as_deref())),
             None => catalog,
         };
-        match &self.facts.agent.answer_tool {
+        let fallback = self.progress.answer_fallback.active_tool();
+        match self.facts.agent.answer_tool.as_ref().or(fallback) {
             Some(tool) => catalog.with(std::slice::from_ref(tool)),
             None => catalog,
         }

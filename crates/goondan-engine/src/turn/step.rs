@@ -240,10 +240,36 @@ fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCa
         .collect()
 }
 
-async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> {
+async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnError> {
+    let error = match call_model(context, "model").await? {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
+    let fallback = &mut context.turn.progress.answer_fallback;
+    if !matches!(error.kind, ModelErrorKind::SchemaRefused(_))
+        || fallback.tool.is_none()
+        || fallback.is_active
+    {
+        return Err(turn_error(error));
+    }
+    let suggestion = error.suggestion.as_deref().unwrap_or_default();
+    tracing::warn!(%error, suggestion, "The server refuses the schema of the answer. The model answers through a tool.");
+    fallback.is_active = true;
+    context.catalog = context.turn.current_catalog();
+    call_model(context, "model-without-schema")
+        .await?
+        .map_err(turn_error)
+}
+
+/// Calls the model of the agent. `effect` names the call in the journal.
+async fn call_model(
+    context: &StepContext<'_>,
+    effect: &str,
+) -> Result<Result<ModelAnswer, ModelError>, TurnError> {
     let turn = &*context.turn;
     let agent = &turn.facts.agent;
-    let trace = context.trace.child(&format!("{}-model", context.id));
+    let trace = context.trace.child(&format!("{}-{effect}", context.id));
+    let by_tool = turn.progress.answer_fallback.is_active;
     let call = ModelCall {
         model: &agent.models[0],
         request: ModelRequest {
@@ -252,7 +278,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
             messages: turn.conversation().history(),
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
-            output: agent.output.clone(),
+            output: agent.output.clone().filter(|_| !by_tool),
             caller: turn.engine.tracing.caller(&trace),
         },
         turn_id: &turn.facts.turn_id,
@@ -266,13 +292,11 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         life: &turn.facts.life,
         has_fallback: false,
     };
-    let effect = context.effect("model");
+    let effect = context.effect(effect);
     context
         .is_new
         .fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
-    journaled(turn, effect, call, &agent.models[1..])
-        .await?
-        .map_err(turn_error)
+    journaled(turn, effect, call, &agent.models[1..]).await
 }
 
 /// Asks the model once in the life of the turn, and where it fails, the `others` in their order: a resumed turn gets the recorded

@@ -148,8 +148,7 @@ spec: {provider: openai, model: gpt-5}
         ),
         next: "Follow the suggestion. `schemas/goondan.schema.json` describes all fields, and an editor with a YAML \
                language server checks against it while you type. These fields may hold anything: `metadata.labels`, \
-               `metadata.annotations`, `Model.spec.options`, `Agent.spec.modelConfig.params`, and `config` of tools \
-               and extensions.",
+               `metadata.annotations`, `Model.spec.options.body`, and `config` of tools and extensions.",
         more: Some("cli.md#schema"),
     }
     /// A Package is in the wrong place.

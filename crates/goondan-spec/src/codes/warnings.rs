@@ -17,6 +17,14 @@ codes! {
         next: "Shorten them, or move what is about one folder into a file of that folder.",
         more: Some("skills.md#agentsmd"),
     }
+    /// A secret is too short to be masked wherever it appears.
+    SHORT_SECRET = "W_CONFIG_SHORT_SECRET" {
+        why: "`gdn` masks secrets in tool results, events and logs. A short value also appears by chance, so a secret of four \
+              to seven characters is masked only as a whole word, and a shorter secret is not masked.",
+        example: shell("export API_KEY=ok\n", "export API_KEY=ok-3b1f6c2d9a\n"),
+        next: "Use a value of at least eight characters. A server that checks no key needs no `apiKey`.",
+        more: Some("security.md#secrets"),
+    }
     /// Nothing refers to a resource.
     UNUSED = "W_CONFIG_UNUSED" {
         why: "An Agent is in no Swarm, a Tool or an Extension is used by no Agent, or a Connector has no Connection.",

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::reasoning_effort::{self, ReasoningEffort};
 use crate::JsonObject;
-use crate::decode::Field;
+use crate::decode::{Advice, Field};
 use crate::findings::Findings;
 use crate::node::Content;
 use crate::value::TextOrSource;
@@ -131,14 +131,14 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelOp
 }
 
 /// Advice for keys that have another name here, or belong elsewhere.
-fn elsewhere(key: &str) -> Option<&'static str> {
+fn elsewhere(key: &str) -> Option<Advice> {
     Some(match key {
-        "retries" => "did you mean `maxRetries`?",
-        "timeout" | "timeoutMs" => "write `timeoutSeconds`, a number of seconds",
-        "organization" => "write `headers: {OpenAI-Organization: …}`",
-        "project" => "write `headers: {OpenAI-Project: …}`",
+        "maxRetry" | "retries" | "retry" => Advice::Rename("maxRetries"),
+        "timeout" | "timeoutMs" => Advice::Move("write `timeoutSeconds`, a number of seconds"),
+        "organization" => Advice::Move("write `headers: {OpenAI-Organization: …}`"),
+        "project" => Advice::Move("write `headers: {OpenAI-Project: …}`"),
         "temperature" | "maxTokens" | "topP" | "topK" | "stop" | "seed" | "presencePenalty"
-        | "frequencyPenalty" => "move it to `modelConfig.params` of the Agent",
+        | "frequencyPenalty" => Advice::Move("move it to `modelConfig.params` of the Agent"),
         _ => return None,
     })
 }
@@ -155,7 +155,7 @@ fn stated(parts: [(&str, Option<Option<Value>>); 3]) -> Option<JsonObject> {
 
 fn read_seconds(field: &Field<'_>, findings: &mut Findings) -> Option<f64> {
     field.number(
-        "more than 0 and at most 31536000, which is a year",
+        "more than 0 and at most 31536000",
         |seconds| seconds > 0.0 && seconds <= MAX_SECONDS,
         findings,
     )
@@ -239,32 +239,30 @@ fn header_fault(entry: &Field<'_>) -> Option<crate::Diagnostic> {
 #[schemars(rename = "ModelOptions")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ModelOptionsShape {
-    /// How often the engine retries after 408, 409, 429, 5xx and broken connections.
-    #[schemars(range(min = 0), extend("default" = 3))]
+    /// The number of retries after 408, 409, 429, 5xx and broken connections [default: 3].
+    #[schemars(range(min = 0))]
     max_retries: Option<u32>,
-    /// The longest silence of the provider in seconds, before its answer begins and between its pieces.
-    #[schemars(range(max = 31_536_000), extend("exclusiveMinimum" = 0, "default" = 120))]
+    /// The longest silence of the provider in seconds, before its answer begins and between its pieces [default: 120].
+    #[schemars(range(max = 31_536_000), extend("exclusiveMinimum" = 0))]
     timeout_seconds: Option<f64>,
-    /// The longest wait before a retry that the provider may ask for, in milliseconds. For a longer one, the next fallback is
-    /// called at once.
-    #[schemars(range(min = 0), extend("default" = 60_000))]
+    /// The longest wait before a retry that the provider may ask for, in milliseconds [default: 60000]. If the provider asks
+    /// for a longer one, `gdn` calls the next fallback at once.
+    #[schemars(range(min = 0))]
     max_retry_wait_ms: Option<u64>,
     /// Headers of every request.
     headers: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
-    /// Fields that are merged unchanged into the body of every request. Any field of the provider's API may be here.
+    /// Fields that are merged unchanged into the body of every request. Any field of the provider's API is allowed.
     body: Option<JsonObject>,
-    /// The reasoning effort, translated into the provider's terms. `reasoningEffort` in an agent's `params` goes first.
+    /// The reasoning effort, translated into the provider's terms. `reasoningEffort` in an agent's `params` takes precedence.
     reasoning_effort: Option<ReasoningEffort>,
-    /// The format of OpenAI's API. For `openai` only.
+    /// The format of OpenAI's API, for `openai` only. Without it, `gdn` chooses by model.
     api: Option<ModelApi>,
-    /// Whether requests to Anthropic and Bedrock mark the prefix that the provider caches.
-    #[schemars(extend("default" = true))]
+    /// Marks the prefix that the provider caches, for Anthropic and Bedrock [default: `true`].
     prompt_caching: Option<bool>,
-    /// Whether tool calls that a local model writes as text are recovered [default: `true` for `ollama`, `llamacpp`, `lmstudio`
-    /// and `vllm`, else `false`].
+    /// Recovers tool calls that a model writes as text [default: `true` for `ollama`, `llamacpp`, `lmstudio` and `vllm`, else
+    /// `false`].
     text_tool_calls: Option<bool>,
-    /// Whether tool schemas are checked against the rules of OpenAI's strict mode.
-    #[schemars(extend("default" = false))]
+    /// Checks tool schemas against the rules of OpenAI's strict mode [default: `false`].
     strict: Option<bool>,
     /// The script file of a `scripted` model, relative to the project folder.
     #[schemars(length(min = 1))]

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::reasoning_effort::{self, ReasoningEffort};
 use crate::JsonObject;
-use crate::decode::Field;
+use crate::decode::{Advice, Field};
 use crate::findings::Findings;
 use crate::node::Content;
 
@@ -37,7 +37,7 @@ pub struct ModelParams {
     /// The penalty for tokens that are often in the text, -2 to 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
-    /// The reasoning effort, which goes before that of the Model.
+    /// The reasoning effort. It takes precedence over that of the Model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<ReasoningEffort>,
 }
@@ -81,7 +81,7 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelPa
     let reasoning_effort = fields.read("reasoningEffort", findings, reasoning_effort::read);
     fields.finish_with(
         "remove it, or put it into `options.body` of the Model to send it to the provider as it is",
-        |key| (key == "maxOutputTokens").then_some("did you mean `maxTokens`?"),
+        other_name,
         findings,
     );
     Some(ModelParams {
@@ -95,6 +95,16 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelPa
         frequency_penalty: frequency_penalty?,
         reasoning_effort: reasoning_effort?,
     })
+}
+
+/// The names of providers for `maxTokens`.
+fn other_name(key: &str) -> Option<Advice> {
+    let names = [
+        "maxOutputTokens",
+        "max_output_tokens",
+        "max_completion_tokens",
+    ];
+    names.contains(&key).then_some(Advice::Rename("maxTokens"))
 }
 
 fn read_penalty(field: &Field<'_>, findings: &mut Findings) -> Option<f64> {
@@ -136,7 +146,7 @@ pub(crate) struct ParamsShape {
     /// The sampling temperature.
     #[schemars(range(min = 0, max = 2))]
     temperature: Option<f64>,
-    /// How many tokens one answer may have.
+    /// The most tokens of one answer.
     #[schemars(range(min = 1))]
     max_tokens: Option<u32>,
     /// The share of probability that nucleus sampling draws from.
@@ -155,7 +165,7 @@ pub(crate) struct ParamsShape {
     /// The penalty for tokens that are often in the text.
     #[schemars(range(min = -2, max = 2))]
     frequency_penalty: Option<f64>,
-    /// The reasoning effort, translated into the provider's terms. It goes before the Model's `options.reasoningEffort`.
+    /// The reasoning effort, translated into the provider's terms. It takes precedence over the Model's `options`.
     reasoning_effort: Option<ReasoningEffort>,
 }
 

@@ -330,6 +330,27 @@ fn models_and_connections() {
     check_all(vec![
         ("missing_fields", with("Model", "  modle: gpt")),
         ("wrong_types", with("Model", "  provider: [openai]\n  model: 5\n  options: none\n  capabilities: {streaming: yes}")),
+        (
+            "misspelled_options",
+            with(
+                "Model",
+                "  provider: openai\n  model: gpt\n  options:\n    maxRetry: 5\n    timeoutSecond: 3\n    reasoningEfort: high\n    service_tier: flex\n    timeoutMs: 100\n    organization: org\n    temperature: 1",
+            ),
+        ),
+        (
+            "options_of_wrong_types",
+            with(
+                "Model",
+                "  provider: openai\n  model: gpt\n  options:\n    maxRetries: -1\n    timeoutSeconds: 0\n    maxRetryWaitMs: soon\n    headers: {X-Team: [red], a b: c, X-Lines: \"a\\nb\", X-Key: {valueFrom: {evn: KEY}}}\n    body: text\n    reasoningEffort: hihg\n    api: grpc\n    promptCaching: yes\n    script: 7\n    rules: {}\n    ignore: [param]",
+            ),
+        ),
+        (
+            "misspelled_capabilities",
+            with(
+                "Model",
+                "  provider: openai\n  model: gpt\n  capabilities:\n    toolCaling: false\n    telepathy: true",
+            ),
+        ),
         ("endpoint_without_scheme", with("Model", "  provider: openai\n  model: gpt\n  endpoint: localhost:8080")),
         ("key_as_text", key("sk-do-not-show-me")),
         ("key_both_ways", key("{value: sk-do-not-show-me, valueFrom: {env: KEY}}")),
@@ -386,6 +407,20 @@ fn agents_and_swarms() {
         (
             "bad_params",
             with("Agent", "  modelConfig: {modelRef: Model/m, params: {temperature: 3, maxTokens: 0, topP: high}}"),
+        ),
+        (
+            "misspelled_params",
+            with(
+                "Agent",
+                "  modelConfig:\n    modelRef: Model/m\n    params: {temprature: 0.1, max_tokens: 10, service_tier: flex}",
+            ),
+        ),
+        (
+            "params_out_of_range",
+            with(
+                "Agent",
+                "  modelConfig:\n    modelRef: Model/m\n    params:\n      topK: 0\n      stop: [a, \"\", 1]\n      seed: 1.5\n      presencePenalty: 3\n      frequencyPenalty: -2.1\n      reasoningEffort: huge",
+            ),
         ),
         (
             "bad_fallbacks",

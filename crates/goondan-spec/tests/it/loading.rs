@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use super::support::{SOUND, files, found, load_files, load_texts};
 use crate::support::examples::project;
-use goondan_spec::kinds::{Action, Entry, Permission, ToolBuild, Workdir};
-use goondan_spec::{Bundle, Diagnostic, Kind, Loaded, ResourceId};
+use goondan_spec::kinds::{
+    Action, Entry, ModelApi, ModelOptions, ModelParams, Permission, ReasoningEffort, ToolBuild,
+    Workdir,
+};
+use goondan_spec::{Bundle, Diagnostic, Kind, Loaded, ResourceId, TextOrSource, ValueSource};
 
 fn bundle(loaded: Loaded) -> Bundle {
     loaded
@@ -288,6 +291,42 @@ fn an_executable_tool_says_its_own_export() {
     );
 }
 
+fn params() -> ModelParams {
+    ModelParams {
+        temperature: Some(0.7),
+        max_tokens: Some(2000),
+        top_p: Some(0.9),
+        top_k: Some(40),
+        stop: vec!["</article>".to_owned()],
+        seed: Some(7),
+        presence_penalty: Some(0.2),
+        frequency_penalty: Some(0.4),
+        reasoning_effort: Some(ReasoningEffort::Low),
+    }
+}
+
+fn options() -> ModelOptions {
+    ModelOptions {
+        max_retries: Some(3),
+        timeout_seconds: Some(300.0),
+        max_retry_wait_ms: Some(30_000),
+        headers: vec![
+            ("X-Team".to_owned(), TextOrSource::Plain("red".to_owned())),
+            (
+                "X-Gateway-Token".to_owned(),
+                TextOrSource::Source(ValueSource::Env("GATEWAY_TOKEN".to_owned())),
+            ),
+        ],
+        body: [("service_tier".to_owned(), "flex".into())]
+            .into_iter()
+            .collect(),
+        reasoning_effort: Some(ReasoningEffort::Medium),
+        api: Some(ModelApi::Responses),
+        strict: Some(true),
+        ..ModelOptions::default()
+    }
+}
+
 #[test]
 fn every_field_arrives() {
     let bundle = bundle(load_files(&project()));
@@ -297,7 +336,22 @@ fn every_field_arrives() {
         name: name.into(),
     };
     let writer = &bundle.agents()[&id(Kind::Agent, "writer")].spec;
-    assert_eq!(writer.params.seed, Some(7));
+    assert_eq!(writer.params, params());
+    let model = |name| &bundle.models()[&id(Kind::Model, name)].spec;
+    assert_eq!(model("writer-model").options, options());
+    assert_eq!(model("practice").options.inline_script.len(), 3);
+    assert_eq!(
+        model("recorded").files().collect::<Vec<_>>(),
+        ["cassettes/writer.jsonl"]
+    );
+    assert_eq!(
+        model("recorded").options.ignore,
+        [goondan_spec::kinds::RequestPart::Params]
+    );
+    let pricing = model("editor-model").pricing.as_ref().unwrap();
+    assert_eq!((pricing.cached_input, pricing.cache_write), (0.3, 3.75));
+    let pricing = model("writer-model").pricing.as_ref().unwrap();
+    assert_eq!((pricing.cached_input, pricing.cache_write), (0.125, 1.25));
     assert_eq!(
         writer.prompt.as_ref().unwrap().file.as_deref(),
         Some("prompts/writer.md")

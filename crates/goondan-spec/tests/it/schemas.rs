@@ -117,8 +117,52 @@ fn what_one_refuses_the_other_refuses() {
             "{provider: openai, model: x, capabilities: {streaming: 'yes'}}",
         ),
         (
+            "Model",
+            "{provider: openai, model: x, capabilities: {toolCaling: true}}",
+        ),
+        (
+            "Model",
+            "{provider: openai, model: x, options: {maxRetry: 1}}",
+        ),
+        (
+            "Model",
+            "{provider: openai, model: x, options: {timeoutSeconds: 0}}",
+        ),
+        (
+            "Model",
+            "{provider: openai, model: x, options: {headers: {a: [b]}}}",
+        ),
+        (
+            "Model",
+            "{provider: openai, model: x, options: {reasoningEffort: huge}}",
+        ),
+        (
+            "Model",
+            "{provider: openai, model: x, options: {ignore: [all]}}",
+        ),
+        (
             "Agent",
             "{modelConfig: {modelRef: Model/m, params: {temperature: 3}}}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m, params: {temprature: 1}}}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m, params: {topK: 0}}}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m, params: {stop: ''}}}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m, params: {seed: 1.5}}}",
+        ),
+        (
+            "Agent",
+            "{modelConfig: {modelRef: Model/m, params: {presencePenalty: -3}}}",
         ),
         (
             "Agent",

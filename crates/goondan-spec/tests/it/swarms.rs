@@ -126,6 +126,44 @@ fn connections_need_theirs_where_they_feed_the_swarm() {
     assert_eq!((missing("default"), missing("other")), (0, 1));
 }
 
+#[test]
+fn a_short_secret_is_a_warning_that_does_not_show_it() {
+    let connection = "---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: c}\nspec: {entry: c.so, events: [{name: e}]}\n\
+        ---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: k}\n\
+        spec: {connectorRef: Connector/c, config: {mode: {value: qq}}, secrets: {again: {valueFrom: {env: ONE_KEY}}, token: {value: qqqqqqq}}}\n";
+    let text = two() + connection;
+    let loaded = load_files(&files(&[("goondan.yaml", &text), ("c.so", "")]));
+    let bundle = loaded.bundle.unwrap();
+    let warnings = |one: &str, two: &str| {
+        let values = [("ONE_KEY", one), ("SECRET_TWO", two)];
+        let environment = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        bundle.short_secrets(&environment.into_iter().collect())
+    };
+    let messages = |one, two| -> Vec<String> {
+        let warnings = warnings(one, two).into_iter();
+        warnings.map(|warning| warning.message).collect()
+    };
+    let whole_words = "secrets of fewer than eight characters are masked only as whole words.";
+    let token =
+        format!("The value of `spec.secrets.token` is too short to be protected: {whole_words}");
+    assert_eq!(
+        messages("qqq", "qqqq"),
+        [
+            "The value of `ONE_KEY` is too short to be protected: secrets of fewer than four characters are not masked.".to_owned(),
+            format!("The value of `apiKey` of `Secret/two` is too short to be protected: {whole_words}"),
+            token.clone(),
+        ]
+    );
+    assert_eq!(messages("long enough", ""), [token]);
+    let first = &warnings("qqq", "")[0];
+    assert_eq!(
+        (first.code, first.is_error(), first.field.as_deref()),
+        (Code::SHORT_SECRET, false, Some("spec.apiKey"))
+    );
+    assert_eq!(first.position.map(|place| place.line), Some(5));
+    assert!(!format!("{:?}", warnings("qqq", "qqqq")).contains("qqq"));
+}
+
 fn snapshot(bundle: &Bundle, environment: Option<&Environment>) -> Snapshot {
     let swarm = &bundle.choose_swarm(None).unwrap().id;
     Snapshot::of(bundle, swarm, &HashMap::new(), environment)

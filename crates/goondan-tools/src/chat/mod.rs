@@ -9,6 +9,7 @@ pub(crate) mod telegram;
 use std::time::Duration;
 
 use goondan_core::ports::tool::ToolError;
+use goondan_core::redact::Redactor;
 use goondan_spec::{Code, Secret};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::multipart::Form;
@@ -275,9 +276,10 @@ impl Bot {
 
     /// Sends a request. An address may hold the token, so no error does.
     async fn send(&self, request: Request) -> Result<Response, ToolError> {
-        let token = self.token()?.to_owned();
+        let secrets = Redactor::new();
+        secrets.learn([Secret::new(self.token()?)]);
         self.http.send(request).await.map_err(|mut error| {
-            error.message = error.message.replace(&token, "***");
+            secrets.clean(&mut error.message);
             error
         })
     }

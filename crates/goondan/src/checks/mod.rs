@@ -20,6 +20,7 @@ pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
     };
     let mut found = chain::check(bundle);
     found.extend(ready::check(bundle, environment));
+    found.extend(bundle.short_secrets(environment));
     found
 }
 

@@ -14,7 +14,9 @@ use std::time::Instant;
 use goondan_engine::plan::{Generation, PlanPorts, Serving, plan};
 use goondan_engine::policy::redact::Redactor;
 use goondan_spec::kinds::Swarm as SwarmSpec;
-use goondan_spec::{Basis, Bundle, Diagnostic, Environment, KnownFiles, Resource, Snapshot, diff};
+use goondan_spec::{
+    Basis, Bundle, Code, Diagnostic, Environment, KnownFiles, Resource, Snapshot, diff,
+};
 use tokio::task::JoinHandle;
 
 pub(crate) use self::news::ReloadListeners;
@@ -279,7 +281,11 @@ impl Swarm {
             .extend(inner.tools.mcp().notices(&bundle));
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
-        outcome.warnings.extend(generation.warnings.iter().cloned());
+        let is_new = |warning: &&Diagnostic| {
+            warning.code != Code::SHORT_SECRET || !serving.warnings.contains(warning)
+        };
+        let warnings = generation.warnings.iter().filter(is_new);
+        outcome.warnings.extend(warnings.cloned());
         inner.runtime.swap(generation);
         if let Some(node) = &inner.node {
             node.crew
@@ -388,9 +394,16 @@ pub(crate) async fn plan_swarm(
     // Before anything is done with them.
     redactor.learn_environment(environment);
     redactor.learn(bundle.secrets(environment));
+    redactor.learn_guesses(bundle.settings(environment));
     let missing = bundle.missing_environment(&swarm.id, environment);
     match missing.is_empty() {
-        true => plan(bundle, swarm, number, ports, environment, serving).await,
+        true => {
+            let mut generation = plan(bundle, swarm, number, ports, environment, serving).await?;
+            generation
+                .warnings
+                .extend(bundle.short_secrets(environment));
+            Ok(generation)
+        }
         false => Err(missing),
     }
 }

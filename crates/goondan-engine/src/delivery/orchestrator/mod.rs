@@ -184,7 +184,7 @@ impl Orchestrator {
             Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
             Command::CancelEvent { event_id, answer } => {
-                drop(answer.send(self.cancel_event(&event_id)))
+                let _ = answer.send(self.cancel_event(&event_id));
             }
             Command::Find { event_id, answer } => drop(answer.send(self.find(&event_id))),
             Command::Spawn { request, answer } => self.spawn(request, answer, false),

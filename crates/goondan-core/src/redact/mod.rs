@@ -1,47 +1,37 @@
 //! Keeps secrets out of what is written down and shown (rules L8, E2): logs, runtime events, tool results.
 //!
-//! A [`Redactor`] knows the secrets of a run and finds them as they are and in the forms in which they get about: escaped
-//! for JSON, for a URL, as base64 (wherever in a longer text they stand) and as hex. It does not find a secret that is
-//! cut in pieces, compressed or encrypted; only of a text that streams does it know that the pieces belong together.
+//! A [`Redactor`] has the secrets of a run and finds them as they are and in common forms: escaped for JSON, for a URL, as
+//! base64 (anywhere in a longer text) and as hex. A secret of fewer than eight characters appears by chance, so it is found
+//! only as a whole word, and one of fewer than four characters not at all. A secret that is cut in pieces, compressed or
+//! encrypted is not found, except in a text that streams.
 
+mod forms;
+mod known;
 mod stream;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use aho_corasick::{AhoCorasick, MatchKind};
 use arc_swap::ArcSwapOption;
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use goondan_spec::{Environment, Secret};
 use serde_json::Value;
 
+pub use forms::forms_of;
+use known::Known;
 pub use stream::TextStream;
 
-/// Shorter values are everywhere by chance. In bytes.
-const SHORTEST: usize = 6;
-
-/// What stands in the place of a secret.
+/// The text in the place of a secret.
 const MASK: &str = "***";
 
-/// Words in the name of a variable that make its value a secret, whether anything refers to it or not.
-const WORDS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"];
+/// The shortest value that is masked although the project does not call it a secret, in bytes. Shorter values are words like
+/// `true`.
+const SHORTEST_GUESS: usize = 6;
 
 /// Finds the secrets of a run. Clones share what they know.
 #[derive(Clone, Default)]
 pub struct Redactor {
     known: Arc<ArcSwapOption<Known>>,
-}
-
-struct Known {
-    forms: BTreeSet<String>,
-    /// What forms begin with.
-    first: BTreeSet<char>,
-    /// How long they are at most, in bytes.
-    longest: usize,
-    finder: AhoCorasick,
 }
 
 impl Redactor {
@@ -50,7 +40,7 @@ impl Redactor {
         Redactor::default()
     }
 
-    /// Learns more secrets.
+    /// Adds secrets.
     pub fn learn(&self, secrets: impl IntoIterator<Item = Secret>) {
         let mut forms = self
             .known
@@ -58,56 +48,34 @@ impl Redactor {
             .as_ref()
             .map(|known| known.forms.clone())
             .unwrap_or_default();
-        let before = forms.len();
-        let long_enough = secrets
+        let before = forms.clone();
+        secrets
             .into_iter()
-            .filter(|secret| secret.expose().trim().len() >= SHORTEST);
-        forms.extend(long_enough.flat_map(|secret| forms_of(secret.expose().trim())));
-        if forms.len() == before {
+            .for_each(|secret| forms::add(&secret, &mut forms));
+        if forms == before {
             return;
         }
-        let finder = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(&forms);
-        // Building fails only past four billion states; then what was known before goes on.
-        if let Ok(finder) = finder {
-            let first = forms
-                .iter()
-                .filter_map(|form| form.chars().next())
-                .collect();
-            let longest = forms.iter().map(String::len).max().unwrap_or(0);
-            self.known.store(Some(Arc::new(Known {
-                forms,
-                first,
-                longest,
-                finder,
-            })));
+        // Without a new finder, the old one stays in use.
+        if let Some(known) = Known::new(forms) {
+            self.known.store(Some(Arc::new(known)));
         }
     }
 
-    /// Learns the variables whose names say that they are secrets.
+    /// Adds values that may be secrets, except short ones.
+    pub fn learn_guesses(&self, values: impl IntoIterator<Item = Secret>) {
+        let long_enough = |value: &Secret| value.expose().trim().len() >= SHORTEST_GUESS;
+        self.learn(values.into_iter().filter(long_enough));
+    }
+
+    /// Adds the variables that are named like secrets.
     pub fn learn_environment(&self, environment: &Environment) {
-        let is_secret = |name: &str| {
-            let name = name.to_ascii_uppercase();
-            WORDS.iter().any(|word| name.contains(word))
-        };
-        self.learn(
-            environment
-                .iter()
-                .filter(|(name, _)| is_secret(name))
-                .map(|(_, value)| Secret::new(value)),
-        );
+        self.learn_guesses(environment.named_like_secrets());
     }
 
     /// `text` without secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let known = self.known.load();
-        match known.as_ref().filter(|known| known.finder.is_match(text)) {
-            Some(known) => Cow::Owned(
-                known
-                    .finder
-                    .replace_all(text, &vec![MASK; known.forms.len()]),
-            ),
+        match self.known.load().as_ref() {
+            Some(known) => known.masked(text, None),
             None => Cow::Borrowed(text),
         }
     }
@@ -130,7 +98,7 @@ impl Redactor {
     }
 
     /// Takes the secrets out of every text and every key in `object`.
-    pub fn clean_object(&self, object: &mut goondan_core::JsonObject) {
+    pub fn clean_object(&self, object: &mut crate::JsonObject) {
         object
             .values_mut()
             .for_each(|value| self.clean_value(value));
@@ -186,83 +154,12 @@ impl<W: io::Write> io::Write for Redacted<W> {
     }
 }
 
-/// The forms in which `secret` gets about.
-pub fn forms_of(secret: &str) -> BTreeSet<String> {
-    let mut forms = BTreeSet::from([secret.to_owned()]);
-    let quoted = Value::from(secret).to_string();
-    forms.insert(quoted[1..quoted.len() - 1].to_owned());
-    // A text in a text, as tool results in a request are.
-    let twice = Value::from(quoted[1..quoted.len() - 1].to_owned()).to_string();
-    forms.insert(twice[1..twice.len() - 1].to_owned());
-    // As PHP writes it.
-    forms.insert(quoted[1..quoted.len() - 1].replace('/', "\\/"));
-    let bytes = secret.as_bytes();
-    for kept in KEPT_IN_URLS {
-        let encode = |kept: &'static str, space: &'static str, is_lower: bool| {
-            url_encoded(bytes, kept, |byte| match byte {
-                b' ' => space.to_owned(),
-                _ if is_lower => format!("%{byte:02x}"),
-                _ => format!("%{byte:02X}"),
-            })
-        };
-        forms.extend([
-            encode(kept, "%20", false),
-            encode(kept, "%20", true),
-            encode(kept, "+", false),
-        ]);
-    }
-    let hex = |digits: fn(&u8) -> String| bytes.iter().map(digits).collect::<String>();
-    forms.insert(hex(|byte| format!("{byte:02x}")));
-    forms.insert(hex(|byte| format!("{byte:02X}")));
-    for shift in 0..3 {
-        forms.extend(base64_behind(bytes, shift));
-    }
-    forms.retain(|form| form.len() >= SHORTEST);
-    forms
-}
-
-/// What encoders for URLs leave as it is beside letters, digits and `-_.~`: nothing, slashes (Python's `quote`), what
-/// `encodeURIComponent` and what `encodeURI` of JavaScript leave.
-const KEPT_IN_URLS: [&str; 4] = ["", "/", "!'()*", "!'()*;/?:@&=+$,#"];
-
-fn url_encoded(bytes: &[u8], kept: &str, encode: impl Fn(u8) -> String) -> String {
-    let plain = |byte: u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'_' | b'.' | b'~')
-            || kept.as_bytes().contains(&byte)
-    };
-    bytes
-        .iter()
-        .map(|&byte| {
-            if plain(byte) {
-                (byte as char).to_string()
-            } else {
-                encode(byte)
-            }
-        })
-        .collect()
-}
-
-/// Base64 of the bytes behind `shift` others: the digits that depend on the secret alone.
-fn base64_behind(bytes: &[u8], shift: usize) -> Vec<String> {
-    let mut padded = vec![0; shift];
-    padded.extend_from_slice(bytes);
-    // Digits of six bits: the first that holds none of the others, and the last that is full.
-    let (first, last) = ((shift * 8).div_ceil(6), padded.len() * 8 / 6);
-    let cut = |text: String| text.get(first..last).map(str::to_owned);
-    [
-        cut(STANDARD_NO_PAD.encode(&padded)),
-        cut(URL_SAFE_NO_PAD.encode(&padded)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -303,20 +200,57 @@ mod tests {
     }
 
     #[test]
-    fn short_values_and_names_without_a_word_are_no_secrets() {
+    fn a_short_secret_is_masked_only_as_a_whole_word() {
+        let redactor = knows("word");
+        assert_eq!(
+            redactor.text("word, words, sword, word1, (word) word"),
+            "***, words, sword, word1, (***) ***"
+        );
+        assert_eq!(
+            redactor.text("éword wordé word_ \"word\""),
+            "éword wordé ***_ \"***\""
+        );
+        assert_eq!(
+            knows("pa ss").text("?key=pa%20ss&x=pa%20ssed"),
+            "?key=***&x=pa%20ssed"
+        );
+        assert_eq!(knows("1234567").text("12345678 1234567"), "12345678 ***");
+        assert_eq!(knows("12345678").text("x12345678y"), "x***y");
+    }
+
+    #[test]
+    fn a_secret_of_three_characters_is_not_masked() {
+        for secret in ["x", "ok", "abc", " a "] {
+            let text = format!("{secret} {} tok{secret}en", secret.trim());
+            assert_eq!(knows(secret).text(&text), text);
+        }
+    }
+
+    #[test]
+    fn a_short_secret_does_not_hide_a_long_one() {
+        let redactor = Redactor::new();
+        redactor.learn(["abcd", "bcdefghi", "abcd-e"].map(Secret::new));
+        assert_eq!(redactor.text("xabcdefghi"), "xa***");
+        assert_eq!(redactor.text("abcd-ef abcd-e"), "***-ef ***");
+    }
+
+    #[test]
+    fn short_values_are_not_guessed_to_be_secrets() {
         let redactor = Redactor::new();
         let environment: Environment = [
             ("API_KEY", "short"),
+            ("TOKENIZERS_PARALLELISM", "false"),
             ("HOME", "/home/somebody"),
             ("my_token", "long-enough"),
+            ("OTHER_TOKEN", "sixsix"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into_iter()
         .collect();
         redactor.learn_environment(&environment);
         assert_eq!(
-            redactor.text("short /home/somebody long-enough"),
-            "short /home/somebody ***"
+            redactor.text("short false /home/somebody long-enough sixsix sixsixes"),
+            "short false /home/somebody *** *** sixsixes"
         );
     }
 

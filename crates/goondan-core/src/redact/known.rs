@@ -1,0 +1,118 @@
+//! Finds the known secrets in a text.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Range};
+
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+
+use super::MASK;
+use super::forms::Reach;
+
+/// The forms of all secrets, ready to be found.
+pub(super) struct Known {
+    pub(super) forms: BTreeMap<String, Reach>,
+    /// What forms begin with.
+    first: BTreeSet<char>,
+    /// The length of the longest form, in bytes.
+    longest: usize,
+    finder: AhoCorasick,
+}
+
+impl Known {
+    /// `None` if there are too many forms for the finder, which has four billion states.
+    pub(super) fn new(forms: BTreeMap<String, Reach>) -> Option<Self> {
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(forms.keys())
+            .ok()?;
+        Some(Known {
+            first: forms
+                .keys()
+                .filter_map(|form| form.chars().next())
+                .collect(),
+            longest: forms.keys().map(String::len).max().unwrap_or(0),
+            forms,
+            finder,
+        })
+    }
+
+    /// The first secret of `text` from `from` on. `before` is the character before `text`.
+    pub(super) fn find(
+        &self,
+        text: &str,
+        from: usize,
+        before: Option<char>,
+    ) -> Option<Range<usize>> {
+        let mut from = from;
+        loop {
+            let found = self.finder.find(Input::new(text).range(from..))?;
+            let start = found.start();
+            if let Some(end) = self.end(text, start, found.end(), before) {
+                return Some(start..end);
+            }
+            from = text.ceil_char_boundary(start + 1);
+        }
+    }
+
+    /// The end of the longest form at `start` that is masked there. No form at `start` ends behind `longest`.
+    fn end(&self, text: &str, start: usize, longest: usize, before: Option<char>) -> Option<usize> {
+        let is_masked = |end: usize| match self.forms.get(&text[start..end]) {
+            Some(Reach::Anywhere) => true,
+            Some(Reach::Word) => is_word(text, start..end, before),
+            None => false,
+        };
+        if is_masked(longest) {
+            return Some(longest);
+        }
+        (start + 1..longest)
+            .rev()
+            .filter(|end| text.is_char_boundary(*end))
+            .find(|end| is_masked(*end))
+    }
+
+    /// `text` with a mask in place of each secret. `before` is the character before `text`.
+    pub(super) fn masked<'t>(&self, text: &'t str, before: Option<char>) -> Cow<'t, str> {
+        let mut clean = String::new();
+        let mut done = 0;
+        while let Some(found) = self.find(text, done, before) {
+            clean.push_str(&text[done..found.start]);
+            clean.push_str(MASK);
+            done = found.end;
+        }
+        match done {
+            0 => Cow::Borrowed(text),
+            _ => Cow::Owned(clean + &text[done..]),
+        }
+    }
+
+    /// The start of the first suffix of `text` from `done` on that a form begins with. Without one, the end of `text`.
+    pub(super) fn beginning(&self, text: &str, done: usize) -> usize {
+        let places = text[done..]
+            .char_indices()
+            .map(|(at, first)| (done + at, first));
+        let possible = places
+            .filter(|(at, first)| text.len() - at <= self.longest && self.first.contains(first));
+        let mut open = possible
+            .map(|(at, _)| at)
+            .filter(|at| self.begins(&text[*at..]));
+        open.next().unwrap_or(text.len())
+    }
+
+    /// Whether a form begins with `text`.
+    fn begins(&self, text: &str) -> bool {
+        let from = (Bound::Included(text), Bound::Unbounded);
+        self.forms
+            .range::<str, _>(from)
+            .next()
+            .is_some_and(|(form, _)| form.starts_with(text))
+    }
+}
+
+/// Whether no letter and no digit is next to `place`.
+fn is_word(text: &str, place: Range<usize>, before: Option<char>) -> bool {
+    let before = text[..place.start].chars().next_back().or(before);
+    let after = text[place.end..].chars().next();
+    let is_edge = |next: Option<char>| !next.is_some_and(char::is_alphanumeric);
+    is_edge(before) && is_edge(after)
+}
