@@ -19,6 +19,7 @@ use goondan_spec::sent_schema::Wire;
 use goondan_spec::{Environment, Resource};
 
 use crate::formats::chat::ChatFormat;
+use crate::formats::gemini::GeminiFormat;
 use crate::formats::responses::ResponsesFormat;
 use crate::formats::{ModelTarget, WireFormat};
 use crate::provider::Provider;
@@ -63,6 +64,7 @@ pub(crate) fn client(
 
 fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
+        Wire::Gemini => Arc::new(GeminiFormat::new(target)),
         Wire::Responses => Arc::new(ResponsesFormat::new(target)),
         _ => Arc::new(ChatFormat::new(target)),
     }
