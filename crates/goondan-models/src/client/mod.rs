@@ -8,6 +8,9 @@ mod request;
 mod settings;
 mod stream;
 
+#[cfg(test)]
+pub(crate) use request::RequestBuilder;
+
 use std::sync::Arc;
 
 use goondan_core::ports::model::{ModelClient, ModelError};
@@ -16,6 +19,8 @@ use goondan_spec::sent_schema::Wire;
 use goondan_spec::{Environment, Resource};
 
 use crate::formats::chat::ChatFormat;
+use crate::formats::gemini::GeminiFormat;
+use crate::formats::responses::ResponsesFormat;
 use crate::formats::{ModelTarget, WireFormat};
 use crate::provider::Provider;
 use crate::transport::HttpClients;
@@ -59,6 +64,8 @@ pub(crate) fn client(
 
 fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
+        Wire::Gemini => Arc::new(GeminiFormat::new(target)),
+        Wire::Responses => Arc::new(ResponsesFormat::new(target)),
         _ => Arc::new(ChatFormat::new(target)),
     }
 }

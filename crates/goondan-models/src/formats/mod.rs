@@ -17,6 +17,8 @@ pub(crate) mod converse;
 pub(crate) mod gemini;
 pub(crate) mod ollama;
 pub(crate) mod responses;
+#[cfg(test)]
+pub(crate) mod test_bodies;
 
 use std::collections::BTreeSet;
 
