@@ -216,7 +216,7 @@ mod tests {
     use crate::message::{MessageData, MessageSource, Part};
 
     fn message(id: &str, text: &str) -> Message {
-        let content = vec![Part::text(text.to_owned())];
+        let content = vec![Part::text(text)];
         Message {
             id: id.to_owned(),
             data: MessageData {

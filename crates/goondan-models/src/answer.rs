@@ -28,11 +28,20 @@ pub(crate) struct AnswerBuilder {
 /// A content block, in the order in which the provider sent it.
 #[derive(Debug)]
 enum Block {
-    Text { text: String, metadata: Option<Value> },
-    Reasoning { text: String, metadata: Option<Value> },
+    Text {
+        text: String,
+        metadata: Option<Value>,
+    },
+    Reasoning {
+        text: String,
+        metadata: Option<Value>,
+    },
     Opaque(Value),
     /// Position in the [`CallAssembler`].
-    Call { at: usize, metadata: Option<Value> },
+    Call {
+        at: usize,
+        metadata: Option<Value>,
+    },
 }
 
 /// The end of an answer as the provider announced it.
@@ -69,7 +78,13 @@ impl AnswerBuilder {
         self.bytes += delta.len();
         match self.block(key, |block| matches!(block, Block::Text { .. })) {
             Some(Block::Text { text, .. }) => text.push_str(delta),
-            _ => self.blocks.push((key, Block::Text { text: delta.to_owned(), metadata: None })),
+            _ => self.blocks.push((
+                key,
+                Block::Text {
+                    text: delta.to_owned(),
+                    metadata: None,
+                },
+            )),
         }
         self.ready.push_back(ModelChunk::Text(delta.to_owned()));
     }
@@ -79,10 +94,17 @@ impl AnswerBuilder {
         self.bytes += delta.len();
         match self.block(key, |block| matches!(block, Block::Reasoning { .. })) {
             Some(Block::Reasoning { text, .. }) => text.push_str(delta),
-            _ => self.blocks.push((key, Block::Reasoning { text: delta.to_owned(), metadata: None })),
+            _ => self.blocks.push((
+                key,
+                Block::Reasoning {
+                    text: delta.to_owned(),
+                    metadata: None,
+                },
+            )),
         }
         if !delta.is_empty() {
-            self.ready.push_back(ModelChunk::Reasoning(delta.to_owned()));
+            self.ready
+                .push_back(ModelChunk::Reasoning(delta.to_owned()));
         }
     }
 
@@ -96,28 +118,40 @@ impl AnswerBuilder {
     pub(crate) fn call(&mut self, piece: CallPiece<'_>) -> Option<usize> {
         self.bytes += piece.arguments.map_or(0, str::len) + piece.name.map_or(0, str::len);
         let at = self.calls.add(piece)?;
-        let is_known = |block: &Block| matches!(block, Block::Call { at: known, .. } if *known == at);
+        let is_known =
+            |block: &Block| matches!(block, Block::Call { at: known, .. } if *known == at);
         if !self.blocks.iter().any(|(_, block)| is_known(block)) {
-            self.blocks.push((BlockKey::MAX, Block::Call { at, metadata: None }));
+            self.blocks
+                .push((BlockKey::MAX, Block::Call { at, metadata: None }));
         }
         Some(at)
     }
 
     /// Lets `change` edit the opaque data of the text or reasoning block `key`.
     pub(crate) fn change_metadata(&mut self, key: BlockKey, change: impl FnOnce(&mut Value)) {
-        if let Some(Block::Text { metadata, .. } | Block::Reasoning { metadata, .. }) =
-            self.block(key, |block| matches!(block, Block::Text { .. } | Block::Reasoning { .. }))
+        if let Some(Block::Text { metadata, .. } | Block::Reasoning { metadata, .. }) = self
+            .block(key, |block| {
+                matches!(block, Block::Text { .. } | Block::Reasoning { .. })
+            })
         {
             change(metadata.get_or_insert(Value::Null));
         }
     }
 
     /// Lets `change` edit the opaque data of the call at `position`, which [`AnswerBuilder::call`] returned.
-    pub(crate) fn change_call_metadata(&mut self, position: usize, change: impl FnOnce(&mut Value)) {
-        let found = self.blocks.iter_mut().rev().find_map(|(_, block)| match block {
-            Block::Call { at, metadata } if *at == position => Some(metadata),
-            _ => None,
-        });
+    pub(crate) fn change_call_metadata(
+        &mut self,
+        position: usize,
+        change: impl FnOnce(&mut Value),
+    ) {
+        let found = self
+            .blocks
+            .iter_mut()
+            .rev()
+            .find_map(|(_, block)| match block {
+                Block::Call { at, metadata } if *at == position => Some(metadata),
+                _ => None,
+            });
         if let Some(metadata) = found {
             change(metadata.get_or_insert(Value::Null));
         }
@@ -158,10 +192,14 @@ impl AnswerBuilder {
 
     /// Returns the text of the block `key` so far.
     pub(crate) fn text_of(&self, key: BlockKey) -> &str {
-        let text = self.blocks.iter().rev().find_map(|(known, block)| match block {
-            Block::Text { text, .. } if *known == key => Some(text.as_str()),
-            _ => None,
-        });
+        let text = self
+            .blocks
+            .iter()
+            .rev()
+            .find_map(|(known, block)| match block {
+                Block::Text { text, .. } if *known == key => Some(text.as_str()),
+                _ => None,
+            });
         text.unwrap_or_default()
     }
 
@@ -182,29 +220,54 @@ impl AnswerBuilder {
     pub(crate) fn complete(self, ids: &mut CallIds<'_>) -> Result<CompletedAnswer, ProviderError> {
         let finish_reason = match self.ending {
             Some(Ending::Declined { reason, words }) => {
-                let words = if words.is_empty() { self.refusal } else { words };
+                let words = if words.is_empty() {
+                    self.refusal
+                } else {
+                    words
+                };
                 return Err(ProviderError::Declined { reason, words });
             }
-            Some(Ending::Failed { reason, words }) => return Err(ProviderError::Failed { reason, words }),
+            Some(Ending::Failed { reason, words }) => {
+                return Err(ProviderError::Failed { reason, words });
+            }
             _ if !self.refusal.is_empty() => {
-                return Err(ProviderError::Declined { reason: "refusal".to_owned(), words: self.refusal });
+                return Err(ProviderError::Declined {
+                    reason: "refusal".to_owned(),
+                    words: self.refusal,
+                });
             }
             Some(Ending::Finished(reason)) => reason,
             None => ModelFinishReason::Stop,
         };
         let (family, calls) = (self.family, self.calls);
         let metadata = |value: Option<Value>| -> ProviderMetadata {
-            value.into_iter().map(|value| (family.clone(), value)).collect()
+            value
+                .into_iter()
+                .map(|value| (family.clone(), value))
+                .collect()
         };
         let part = |(_, block): (BlockKey, Block)| match block {
-            Block::Text { text, metadata: data } => {
-                Some(Part::Text { text, provider_metadata: metadata(data) })
-            }
-            Block::Reasoning { text, metadata: None } if text.is_empty() => None,
-            Block::Reasoning { text, metadata: data } => {
-                Some(Part::Reasoning { text, provider_metadata: metadata(data) })
-            }
-            Block::Opaque(block) => Some(Part::Opaque { provider_metadata: metadata(Some(block)) }),
+            Block::Text {
+                text,
+                metadata: data,
+            } => Some(Part::Text {
+                text,
+                provider_metadata: metadata(data),
+            }),
+            Block::Reasoning {
+                text,
+                metadata: None,
+            } if text.is_empty() => None,
+            Block::Reasoning {
+                text,
+                metadata: data,
+            } => Some(Part::Reasoning {
+                text,
+                provider_metadata: metadata(data),
+            }),
+            Block::Opaque(block) => Some(Part::Opaque {
+                provider_metadata: metadata(Some(block)),
+            }),
             Block::Call { at, metadata: data } => {
                 let call = calls.get(at)?;
                 Some(Part::ToolCall(ToolCall {
@@ -221,11 +284,19 @@ impl AnswerBuilder {
             ModelFinishReason::Stop if has_calls => ModelFinishReason::ToolCalls,
             other => other,
         };
-        Ok(CompletedAnswer { parts, finish_reason, usage: self.usage })
+        Ok(CompletedAnswer {
+            parts,
+            finish_reason,
+            usage: self.usage,
+        })
     }
 
     fn block(&mut self, key: BlockKey, is_wanted: impl Fn(&Block) -> bool) -> Option<&mut Block> {
-        let found = self.blocks.iter_mut().rev().find(|(known, block)| *known == key && is_wanted(block));
+        let found = self
+            .blocks
+            .iter_mut()
+            .rev()
+            .find(|(known, block)| *known == key && is_wanted(block));
         found.map(|(_, block)| block)
     }
 }

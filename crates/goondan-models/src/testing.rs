@@ -1,15 +1,25 @@
-//! What the tests of this crate share.
+//! Helpers of this crate's tests.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageData, MessageSource, Part, Role};
-use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelRequest};
+use goondan_core::ports::model::{
+    CompletedAnswer, ModelChunk, ModelClient, ModelError, ModelRequest,
+};
 use goondan_spec::kinds::Model;
 use goondan_spec::{BasePackage, LoadInput, MemoryFiles, Resource, load};
+use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::answer::AnswerBuilder;
+use crate::errors::ProviderError;
+use crate::formats::call_ids::CallIds;
+use crate::formats::{Framing, Progress, WireEvent, WireFormat};
+use crate::transport::{EventReader, FramingError};
 
 pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {
     loaded(json!({"provider": provider, "model": "m", "options": options}))
@@ -46,7 +56,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
     ModelRequest {
         instance: InstanceId::new(agent, "main"),
         system: None,
-        messages: vec![message(Role::User, vec![Part::text(input.to_owned())])].into(),
+        messages: vec![message(Role::User, vec![Part::text(input)])].into(),
         tools: Arc::from([]),
         params: Arc::default(),
         output: None,
@@ -73,4 +83,80 @@ pub(crate) async fn said(client: &Arc<dyn ModelClient>, request: ModelRequest) -
         }
     };
     chunks.into_iter().filter_map(text).collect()
+}
+
+/// Decodes a whole response body as the client does. `pieces` are the reads from the network.
+pub(crate) fn decode_pieces<'a>(
+    format: &dyn WireFormat,
+    family: &str,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<CompletedAnswer, ProviderError> {
+    let mut events = EventReader::new(format.framing(), 1024 * 1024);
+    let mut decoder = format.decoder();
+    let mut answer = AnswerBuilder::new(family);
+    let mut outcome = Ok(Progress::More);
+    let mut sink = |event: WireEvent<'_>| {
+        if matches!(outcome, Ok(Progress::More)) && !event.data.is_empty() {
+            outcome = decoder.decode(event, &mut answer);
+        }
+    };
+    let damaged = |error: FramingError| ProviderError::reported(format!("{error:?}"));
+    for piece in pieces {
+        events.take(piece, &mut sink).map_err(damaged)?;
+    }
+    events.finish(&mut sink).map_err(damaged)?;
+    match outcome? {
+        Progress::More if !answer.has_ended() => Err(ProviderError::reported("broke off")),
+        _ => answer.complete(&mut CallIds::new(&HashSet::new())),
+    }
+}
+
+/// Decodes a whole response body that arrives in one piece.
+pub(crate) fn decode_stream(
+    format: &dyn WireFormat,
+    family: &str,
+    body: &[u8],
+) -> Result<CompletedAnswer, ProviderError> {
+    decode_pieces(format, family, [body])
+}
+
+/// Returns the same response body in other spellings: with CRLF, keep-alives between events, and cuts at any byte.
+/// `body` is text with an empty line after each event, or one event a line.
+pub(crate) fn messy_bodies(framing: Framing, body: String) -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let keep_alives = prop::collection::vec(0u8..4, 0..40);
+    let cuts = prop::collection::vec(any::<prop::sample::Index>(), 0..20);
+    (any::<bool>(), keep_alives, cuts).prop_map(move |(has_returns, keep_alives, cuts)| {
+        let text = with_keep_alives(framing, &body, &keep_alives);
+        let text = if has_returns {
+            text.replace('\n', "\r\n")
+        } else {
+            text
+        };
+        cut(text.as_bytes(), &cuts)
+    })
+}
+
+/// Cuts `bytes` at the positions `cuts`.
+pub(crate) fn cut(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
+    let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+    ends.extend([0, bytes.len()]);
+    ends.sort_unstable();
+    ends.windows(2)
+        .map(|ends| bytes[ends[0]..ends[1]].to_vec())
+        .collect()
+}
+
+fn with_keep_alives(framing: Framing, body: &str, keep_alives: &[u8]) -> String {
+    let (end, comments) = match framing {
+        Framing::ServerSentEvents => ("\n\n", ["", ": keep-alive\n\n", ":\n\n", "retry: 10\n\n"]),
+        Framing::JsonLines | Framing::AmazonEvents => ("\n", ["", "\n", " \n", "\n\n"]),
+    };
+    let mut choices = keep_alives.iter().cycle();
+    let events = body.split_inclusive(end);
+    events.fold(String::new(), |text, event| {
+        let comment = choices
+            .next()
+            .map_or("", |choice| comments[usize::from(*choice)]);
+        text + comment + event
+    })
 }

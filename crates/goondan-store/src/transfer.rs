@@ -473,7 +473,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_in_the_middle_has_a_result() {
         let mut calling = message("m0", Role::Assistant);
-        let call = ToolCall::new("c1".into(), "a__b".into(), serde_json::json!({}));
+        let call = ToolCall::new("c1", "a__b", serde_json::json!({}));
         calling.data.content.push(Part::ToolCall(call));
         let calling = vec![Arc::new(calling)];
         assert!(

@@ -72,8 +72,7 @@ mod tests {
     }
 
     fn calls(ids: &[&str]) -> Message {
-        let call =
-            |id: &&str| Part::ToolCall(ToolCall::new((*id).into(), "a__b".into(), json!({})));
+        let call = |id: &&str| Part::ToolCall(ToolCall::new((*id), "a__b", json!({})));
         message(Role::Assistant, ids.iter().map(call).collect())
     }
 
@@ -92,7 +91,7 @@ mod tests {
     }
 
     fn text(role: Role) -> Message {
-        message(role, vec![Part::text("hi".into())])
+        message(role, vec![Part::text("hi")])
     }
 
     #[test]

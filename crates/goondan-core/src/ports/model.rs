@@ -285,6 +285,8 @@ pub enum ModelErrorKind {
     Protocol,
     /// The account has no credit or quota left. A retry cannot help.
     Quota(u16),
+    /// The server does not accept the schema of a structured answer. A request without it may succeed.
+    SchemaRefused(u16),
     /// The model or the provider's filter refused to answer. A retry cannot help.
     Declined,
     /// The Model resource can't be used as it is (unknown provider, broken script).
@@ -297,7 +299,9 @@ impl ModelErrorKind {
     /// Returns the HTTP status of the provider's refusal, if there was one.
     pub fn status(self) -> Option<u16> {
         match self {
-            ModelErrorKind::Status(status) | ModelErrorKind::Quota(status) => Some(status),
+            ModelErrorKind::Status(status)
+            | ModelErrorKind::Quota(status)
+            | ModelErrorKind::SchemaRefused(status) => Some(status),
             _ => None,
         }
     }
@@ -305,7 +309,9 @@ impl ModelErrorKind {
     /// The code of a turn that it ends.
     pub fn code(self) -> Code {
         match self {
-            ModelErrorKind::Status(_) | ModelErrorKind::Quota(_) => Code::MODEL_STATUS,
+            ModelErrorKind::Status(_)
+            | ModelErrorKind::Quota(_)
+            | ModelErrorKind::SchemaRefused(_) => Code::MODEL_STATUS,
             ModelErrorKind::Declined => Code::MODEL_DECLINED,
             ModelErrorKind::Connection | ModelErrorKind::Starting => Code::MODEL_CONNECTION,
             ModelErrorKind::Protocol => Code::MODEL_PROTOCOL,
@@ -373,6 +379,7 @@ impl ModelError {
             ModelErrorKind::Status(status) => matches!(status, 408 | 409 | 429) || status >= 500,
             ModelErrorKind::Connection | ModelErrorKind::Starting => true,
             ModelErrorKind::Quota(_)
+            | ModelErrorKind::SchemaRefused(_)
             | ModelErrorKind::Declined
             | ModelErrorKind::Protocol
             | ModelErrorKind::Configuration

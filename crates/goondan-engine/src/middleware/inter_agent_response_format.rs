@@ -173,7 +173,7 @@ mod tests {
         message
             .metadata
             .insert(INTER_AGENT_RESPONSE.to_owned(), metadata);
-        message.data.content = vec![Part::text(content.to_owned())];
+        message.data.content = vec![Part::text(content)];
         message
     }
 

@@ -202,7 +202,7 @@ impl TurnContext {
         let source = MessageSource::Extension {
             extension_name: extension.to_owned(),
         };
-        self.numbered(role, vec![Part::text(text.to_owned())], source, metadata)
+        self.numbered(role, vec![Part::text(text)], source, metadata)
     }
 
     /// Appends a text message of a middleware.

@@ -120,7 +120,7 @@ mod tests {
     fn text(text: &str) -> MessageData {
         MessageData {
             role: Role::User,
-            content: vec![Part::text(text.to_owned())],
+            content: vec![Part::text(text)],
         }
     }
 

@@ -15,12 +15,7 @@ use goondan_spec::kinds::Model;
 use goondan_spec::sent_schema::Wire;
 use goondan_spec::{Environment, Resource};
 
-use crate::formats::anthropic::AnthropicFormat;
 use crate::formats::chat::ChatFormat;
-use crate::formats::converse::ConverseFormat;
-use crate::formats::gemini::GeminiFormat;
-use crate::formats::ollama::OllamaFormat;
-use crate::formats::responses::ResponsesFormat;
 use crate::formats::{ModelTarget, WireFormat};
 use crate::provider::Provider;
 use crate::transport::HttpClients;
@@ -50,23 +45,29 @@ pub(crate) fn client(
         model: provider.quirks.sent_model(&model.spec.model),
         prompt_caching: settings.prompt_caching,
     };
-    let client = LiveClient::new(http, endpoint, key.value, settings, failures, format_of(wire, target));
-    Ok(Arc::new(client))
+    let format = format_of(wire, target.clone());
+    let key = key.value.as_ref();
+    Ok(Arc::new(LiveClient::new(
+        http,
+        endpoint,
+        key,
+        settings,
+        failures,
+        (target, format),
+    )))
 }
 
 fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
-        Wire::Chat => Arc::new(ChatFormat::new(target)),
-        Wire::Responses => Arc::new(ResponsesFormat::new(target)),
-        Wire::Anthropic => Arc::new(AnthropicFormat::new(target)),
-        Wire::Gemini => Arc::new(GeminiFormat::new(target)),
-        Wire::Converse => Arc::new(ConverseFormat::new(target)),
-        Wire::Ollama => Arc::new(OllamaFormat::new(target)),
+        _ => Arc::new(ChatFormat::new(target)),
     }
 }
 
 /// Returns the reason why the endpoint of `model` cannot be used.
-pub(crate) fn endpoint_problem(model: &Resource<Model>, provider: &'static Provider) -> Option<ModelError> {
+pub(crate) fn endpoint_problem(
+    model: &Resource<Model>,
+    provider: &'static Provider,
+) -> Option<ModelError> {
     let wire = settings::wire_of(model, provider);
     Endpoint::of(model, provider, wire).err()
 }

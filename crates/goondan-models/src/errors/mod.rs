@@ -5,7 +5,7 @@ mod retry_after;
 
 use goondan_core::ports::model::{ModelError, ModelErrorKind};
 
-pub(crate) use reported::{ReportedError, error_in, error_of_any_shape, status_of_code};
+pub(crate) use reported::{ReportedError, error_in, error_of_any_shape};
 pub(crate) use retry_after::retry_after;
 
 /// Failure of one answer, without the names of server and Model.
@@ -24,7 +24,10 @@ pub(crate) enum ProviderError {
 impl ProviderError {
     /// Returns the error of an event that is JSON of another kind than the format defines.
     pub(crate) fn reported(message: impl Into<String>) -> Self {
-        ProviderError::Reported(ReportedError { message: message.into(), ..ReportedError::default() })
+        ProviderError::Reported(ReportedError {
+            message: message.into(),
+            ..ReportedError::default()
+        })
     }
 }
 
@@ -35,8 +38,14 @@ impl From<serde_json::Error> for ProviderError {
 }
 
 /// Returns the error of a Model that cannot be used as it is written.
-pub(crate) fn configuration(message: impl Into<String>, suggestion: impl Into<String>) -> ModelError {
-    with_suggestion(ModelError::new(ModelErrorKind::Configuration, message), suggestion)
+pub(crate) fn configuration(
+    message: impl Into<String>,
+    suggestion: impl Into<String>,
+) -> ModelError {
+    with_suggestion(
+        ModelError::new(ModelErrorKind::Configuration, message),
+        suggestion,
+    )
 }
 
 /// Returns the error of a Model whose key is not set.

@@ -80,7 +80,10 @@ const STATUS_OF_MINIMAX: &[(u64, u16)] = &[
 
 /// Returns the error that `body` reports, or `None` if it is not an error. `body` is an HTTP body or an event.
 pub(crate) fn error_in(body: &Value) -> Option<ReportedError> {
-    let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
+    let body = body
+        .as_array()
+        .and_then(|list| list.first())
+        .unwrap_or(body);
     let mut error = nested_error(body)
         .or_else(|| minimax_error(body))
         .or_else(|| flat_error(body))?;
@@ -93,7 +96,10 @@ pub(crate) fn error_of_any_shape(body: &Value) -> ReportedError {
     error_in(body).unwrap_or_else(|| {
         let error = described(body);
         if error.message.is_empty() {
-            return ReportedError { message: body.to_string(), ..error };
+            return ReportedError {
+                message: body.to_string(),
+                ..error
+            };
         }
         error
     })
@@ -101,17 +107,28 @@ pub(crate) fn error_of_any_shape(body: &Value) -> ReportedError {
 
 /// `{"error": …}`, `{"response": {"error": …}}` and `{"errors": […]}`.
 fn nested_error(body: &Value) -> Option<ReportedError> {
-    let error = [body.get("error"), body.pointer("/response/error"), body.pointer("/errors/0")]
-        .into_iter()
-        .flatten()
-        .find(|error| !error.is_null() && *error != &Value::Bool(false))?;
+    let error = [
+        body.get("error"),
+        body.pointer("/response/error"),
+        body.pointer("/errors/0"),
+    ]
+    .into_iter()
+    .flatten()
+    .find(|error| !error.is_null() && *error != &Value::Bool(false))?;
     let mut described = match error {
         Value::Object(_) => described(error),
-        Value::String(text) => ReportedError { message: text.clone(), ..ReportedError::default() },
-        other => ReportedError { message: other.to_string(), ..ReportedError::default() },
+        Value::String(text) => ReportedError {
+            message: text.clone(),
+            ..ReportedError::default()
+        },
+        other => ReportedError {
+            message: other.to_string(),
+            ..ReportedError::default()
+        },
     };
     if described.message.is_empty() {
-        described.message = text_at(body, &["message", "detail"]).unwrap_or_else(|| error.to_string());
+        described.message =
+            text_at(body, &["message", "detail"]).unwrap_or_else(|| error.to_string());
     }
     Some(described)
 }
@@ -119,15 +136,28 @@ fn nested_error(body: &Value) -> Option<ReportedError> {
 /// MiniMax: `{"base_resp": {"status_code": 1008, "status_msg": "…"}}`. A status of 0 is not an error.
 fn minimax_error(body: &Value) -> Option<ReportedError> {
     let response = body.get("base_resp")?;
-    let code = response.get("status_code")?.as_u64().filter(|code| *code != 0)?;
-    let status = STATUS_OF_MINIMAX.iter().find(|row| row.0 == code).map(|row| row.1);
+    let code = response
+        .get("status_code")?
+        .as_u64()
+        .filter(|code| *code != 0)?;
+    let status = STATUS_OF_MINIMAX
+        .iter()
+        .find(|row| row.0 == code)
+        .map(|row| row.1);
     let message = text_at(response, &["status_msg"]).unwrap_or_else(|| "no message".to_owned());
-    Some(ReportedError { status, code: Some(code.to_string()), message, retry_after: None })
+    Some(ReportedError {
+        status,
+        code: Some(code.to_string()),
+        message,
+        retry_after: None,
+    })
 }
 
 /// vLLM: `{"object": "error", "message": …}`. Anthropic: `{"type": "error", …}`.
 fn flat_error(body: &Value) -> Option<ReportedError> {
-    let is_error = ["object", "type"].iter().any(|key| body.get(key).and_then(Value::as_str) == Some("error"));
+    let is_error = ["object", "type"]
+        .iter()
+        .any(|key| body.get(key).and_then(Value::as_str) == Some("error"));
     is_error.then(|| described(body))
 }
 
@@ -135,7 +165,12 @@ fn flat_error(body: &Value) -> Option<ReportedError> {
 fn described(error: &Value) -> ReportedError {
     let message = text_at(error, &["message", "detail", "msg", "error_msg", "Message"])
         .or_else(|| text_at(error, &["error"]))
-        .or_else(|| error.pointer("/detail/0/msg").and_then(Value::as_str).map(str::to_owned))
+        .or_else(|| {
+            error
+                .pointer("/detail/0/msg")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        })
         .unwrap_or_default();
     let code = ["code", "type", "status", "__type"]
         .iter()
@@ -156,7 +191,12 @@ fn with_upstream_words(message: String, error: &Value) -> String {
     let words = raw.and_then(|raw| match raw {
         Value::String(text) => {
             let parsed = serde_json::from_str(text).ok();
-            Some(parsed.as_ref().and_then(error_in).map_or_else(|| text.clone(), |inner| inner.message))
+            Some(
+                parsed
+                    .as_ref()
+                    .and_then(error_in)
+                    .map_or_else(|| text.clone(), |inner| inner.message),
+            )
         }
         other => error_in(other).map(|inner| inner.message),
     });
@@ -169,23 +209,43 @@ fn with_upstream_words(message: String, error: &Value) -> String {
 
 /// Returns the HTTP status that an error object names, as a number or as a word.
 fn status_of(error: &Value) -> Option<u16> {
-    let fields = || ["code", "status", "status_code", "http_code", "type", "__type"].iter().filter_map(|key| error.get(key));
+    let fields = || {
+        [
+            "code",
+            "status",
+            "status_code",
+            "http_code",
+            "type",
+            "__type",
+        ]
+        .iter()
+        .filter_map(|key| error.get(key))
+    };
     let number = fields().find_map(|field| {
         let number = field.as_u64().or_else(|| field.as_str()?.parse().ok())?;
-        u16::try_from(number).ok().filter(|status| (400..600).contains(status))
+        u16::try_from(number)
+            .ok()
+            .filter(|status| (400..600).contains(status))
     });
     number.or_else(|| fields().filter_map(Value::as_str).find_map(status_of_code))
 }
 
 /// Returns the HTTP status for an error code such as `rate_limit_exceeded`.
 pub(crate) fn status_of_code(code: &str) -> Option<u16> {
-    let row = STATUS_OF_CODE.iter().find(|(known, _)| known.eq_ignore_ascii_case(code));
+    let row = STATUS_OF_CODE
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(code));
     row.map(|(_, status)| *status)
 }
 
 fn text_at(value: &Value, keys: &[&str]) -> Option<String> {
-    let texts = keys.iter().filter_map(|key| value.get(key).and_then(Value::as_str));
-    texts.filter(|text| !text.is_empty()).map(str::to_owned).next()
+    let texts = keys
+        .iter()
+        .filter_map(|key| value.get(key).and_then(Value::as_str));
+    texts
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
+        .next()
 }
 
 #[cfg(test)]
@@ -197,16 +257,44 @@ mod tests {
     #[test]
     fn every_shape_gives_the_providers_words() {
         for (body, status, words) in [
-            (json!({"error": {"message": "a", "code": 429}}), Some(429), "a"),
-            (json!({"error": {"message": "a", "type": "overloaded_error"}}), Some(529), "a"),
+            (
+                json!({"error": {"message": "a", "code": 429}}),
+                Some(429),
+                "a",
+            ),
+            (
+                json!({"error": {"message": "a", "type": "overloaded_error"}}),
+                Some(529),
+                "a",
+            ),
             (json!({"error": "a"}), None, "a"),
             (json!({"error": {"detail": "a"}}), None, "a"),
             (json!({"error": {"code": "x"}, "message": "a"}), None, "a"),
-            (json!({"object": "error", "message": "a", "code": 400}), Some(400), "a"),
-            (json!({"type": "error", "error": {"type": "api_error", "message": "a"}}), Some(500), "a"),
-            (json!({"base_resp": {"status_code": 1008, "status_msg": "a"}}), Some(402), "a"),
-            (json!([{"error": {"code": 400, "message": "a", "status": "INVALID_ARGUMENT"}}]), Some(400), "a"),
-            (json!({"response": {"error": {"code": "server_error", "message": "a"}}}), Some(500), "a"),
+            (
+                json!({"object": "error", "message": "a", "code": 400}),
+                Some(400),
+                "a",
+            ),
+            (
+                json!({"type": "error", "error": {"type": "api_error", "message": "a"}}),
+                Some(500),
+                "a",
+            ),
+            (
+                json!({"base_resp": {"status_code": 1008, "status_msg": "a"}}),
+                Some(402),
+                "a",
+            ),
+            (
+                json!([{"error": {"code": 400, "message": "a", "status": "INVALID_ARGUMENT"}}]),
+                Some(400),
+                "a",
+            ),
+            (
+                json!({"response": {"error": {"code": "server_error", "message": "a"}}}),
+                Some(500),
+                "a",
+            ),
             (json!({"errors": [{"message": "a"}]}), None, "a"),
             (
                 json!({"error": {"message": "Provider returned error", "code": 502,
@@ -216,7 +304,11 @@ mod tests {
             ),
         ] {
             let error = error_in(&body).unwrap_or_else(|| panic!("{body} is an error"));
-            assert_eq!((error.status, error.message.as_str()), (status, words), "{body}");
+            assert_eq!(
+                (error.status, error.message.as_str()),
+                (status, words),
+                "{body}"
+            );
         }
     }
 
@@ -236,8 +328,14 @@ mod tests {
 
     #[test]
     fn bodies_of_unknown_shape_keep_their_text() {
-        assert_eq!(error_of_any_shape(&json!({"code": 500, "message": "a"})).message, "a");
-        assert_eq!(error_of_any_shape(&json!({"detail": [{"msg": "a"}]})).message, "a");
+        assert_eq!(
+            error_of_any_shape(&json!({"code": 500, "message": "a"})).message,
+            "a"
+        );
+        assert_eq!(
+            error_of_any_shape(&json!({"detail": [{"msg": "a"}]})).message,
+            "a"
+        );
         assert_eq!(error_of_any_shape(&json!({"x": 1})).message, r#"{"x":1}"#);
     }
 }

@@ -17,8 +17,13 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Dur
 
 /// Returns the wait in Google's RetryInfo: `error.details[].retryDelay`, such as `31s`. `body` is a body or its error.
 pub(crate) fn retry_delay_in(body: &Value) -> Option<Duration> {
-    let details = body.pointer("/error/details").or_else(|| body.get("details"))?.as_array()?;
-    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let details = body
+        .pointer("/error/details")
+        .or_else(|| body.get("details"))?
+        .as_array()?;
+    let delay = details
+        .iter()
+        .find_map(|detail| detail.get("retryDelay")?.as_str())?;
     seconds(delay.strip_suffix('s')?, 1.0)
 }
 
@@ -28,7 +33,11 @@ fn seconds(text: &str, units_per_second: f64) -> Option<Duration> {
 
 fn until(date: &str, now: DateTime<Utc>) -> Option<Duration> {
     let date = DateTime::parse_from_rfc2822(date).ok()?;
-    Some((date.with_timezone(&Utc) - now).to_std().unwrap_or_default())
+    Some(
+        (date.with_timezone(&Utc) - now)
+            .to_std()
+            .unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]
@@ -45,9 +54,18 @@ mod tests {
         };
         assert_eq!(wait("retry-after", "7"), Some(Duration::from_secs(7)));
         assert_eq!(wait("retry-after", "0.5"), Some(Duration::from_millis(500)));
-        assert_eq!(wait("retry-after-ms", "250"), Some(Duration::from_millis(250)));
-        assert_eq!(wait("retry-after", "Thu, 01 Jan 2026 00:01:00 GMT"), Some(Duration::from_secs(60)));
-        assert_eq!(wait("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(
+            wait("retry-after-ms", "250"),
+            Some(Duration::from_millis(250))
+        );
+        assert_eq!(
+            wait("retry-after", "Thu, 01 Jan 2026 00:01:00 GMT"),
+            Some(Duration::from_secs(60))
+        );
+        assert_eq!(
+            wait("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT"),
+            Some(Duration::ZERO)
+        );
         for nonsense in ["soon", "-3", "NaN", "inf", ""] {
             assert_eq!(wait("retry-after", nonsense), None, "{nonsense}");
         }

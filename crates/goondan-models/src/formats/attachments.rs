@@ -20,7 +20,11 @@ pub(crate) fn attachment_form(wire: Wire, file: &Attachment) -> AttachmentForm {
     }
     AttachmentForm::Text(match decoded_text(file) {
         Some(text) => format!("[{}]\n{text}", file_name(file)),
-        None => format!("[{} ({}): this model can't be shown it]", file_name(file), file.media_type),
+        None => format!(
+            "[{} ({}): this model can't be shown it]",
+            file_name(file),
+            file.media_type
+        ),
     })
 }
 
@@ -30,11 +34,17 @@ fn accepts(wire: Wire, media_type: &str) -> bool {
     let is_pdf = media_type == "application/pdf";
     match wire {
         Wire::Chat => {
-            kind == "image" || is_pdf || matches!(media_type, "audio/wav" | "audio/mpeg" | "audio/mp3")
+            kind == "image"
+                || is_pdf
+                || matches!(media_type, "audio/wav" | "audio/mpeg" | "audio/mp3")
         }
         Wire::Responses => kind == "image" || is_pdf,
         Wire::Anthropic | Wire::Converse => {
-            is_pdf || matches!(media_type, "image/jpeg" | "image/png" | "image/gif" | "image/webp")
+            is_pdf
+                || matches!(
+                    media_type,
+                    "image/jpeg" | "image/png" | "image/gif" | "image/webp"
+                )
         }
         Wire::Gemini => is_pdf || matches!(kind, "image" | "audio" | "video"),
         Wire::Ollama => kind == "image",
@@ -43,7 +53,9 @@ fn accepts(wire: Wire, media_type: &str) -> bool {
 
 fn decoded_text(file: &Attachment) -> Option<String> {
     let is_text = file.media_type.starts_with("text/") || file.media_type == "application/json";
-    let bytes = is_text.then(|| STANDARD.decode(&file.data).ok()).flatten()?;
+    let bytes = is_text
+        .then(|| STANDARD.decode(&file.data).ok())
+        .flatten()?;
     String::from_utf8(bytes).ok()
 }
 

@@ -25,7 +25,10 @@ pub(crate) struct CallIds<'a> {
 impl<'a> CallIds<'a> {
     /// Returns a source of ids that differ from `taken`.
     pub(crate) fn new(taken: &'a HashSet<String>) -> Self {
-        CallIds { taken, given: HashSet::new() }
+        CallIds {
+            taken,
+            given: HashSet::new(),
+        }
     }
 
     /// Returns `id`, or `call_NUMBER` if `id` is empty or in use.
@@ -48,7 +51,11 @@ pub(crate) fn short_id(id: &str) -> String {
     if id.len() == SHORT_ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return id.to_owned();
     }
-    digest(id).chars().filter(char::is_ascii_alphanumeric).take(SHORT_ID_LENGTH).collect()
+    digest(id)
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(SHORT_ID_LENGTH)
+        .collect()
 }
 
 /// Returns `id` in letters, digits, hyphens and underscores, as Anthropic and Bedrock require. A changed id ends with
@@ -58,8 +65,11 @@ pub(crate) fn plain_id(id: &str) -> String {
     if !id.is_empty() && id.len() <= MAX_ID_LENGTH && id.chars().all(is_plain) {
         return id.to_owned();
     }
-    let kept: String =
-        id.chars().map(|c| if is_plain(c) { c } else { '_' }).take(MAX_ID_LENGTH - DIGEST_LENGTH - 1).collect();
+    let kept: String = id
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '_' })
+        .take(MAX_ID_LENGTH - DIGEST_LENGTH - 1)
+        .collect();
     let digest: String = digest(id).chars().take(DIGEST_LENGTH).collect();
     format!("{kept}_{digest}")
 }
@@ -76,7 +86,10 @@ mod tests {
     fn ids_are_unique_in_the_conversation() {
         let taken = HashSet::from(["a".to_owned(), "call_2".to_owned()]);
         let mut ids = CallIds::new(&taken);
-        let given: Vec<_> = ["b", "a", "", "b"].into_iter().map(|id| ids.unique(id)).collect();
+        let given: Vec<_> = ["b", "a", "", "b"]
+            .into_iter()
+            .map(|id| ids.unique(id))
+            .collect();
         assert_eq!(given, ["b", "call_4", "call_5", "call_6"]);
     }
 
@@ -84,7 +97,10 @@ mod tests {
     fn ids_fit_the_provider_and_stay_apart() {
         assert_eq!(short_id("abcDEF123"), "abcDEF123");
         let short = short_id("call_1");
-        assert!(short.len() == SHORT_ID_LENGTH && short.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        assert!(
+            short.len() == SHORT_ID_LENGTH
+                && short.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        );
         assert_ne!(short, short_id("call_2"));
         assert_eq!(plain_id("toolu_01-x"), "toolu_01-x");
         assert_ne!(plain_id("a.b"), plain_id("a:b"));

@@ -70,7 +70,10 @@ pub(crate) fn ending_of(reason: &str, words: &str) -> Option<Ending> {
         return None;
     }
     let lower = reason.to_ascii_lowercase();
-    let class = CLASSES.iter().find(|(known, _)| *known == lower).map(|row| row.1);
+    let class = CLASSES
+        .iter()
+        .find(|(known, _)| *known == lower)
+        .map(|row| row.1);
     let (owned, words) = (reason.to_owned(), words.to_owned());
     Some(match class {
         Some(EndingClass::Whole) => Ending::Finished(ModelFinishReason::Stop),
@@ -78,8 +81,14 @@ pub(crate) fn ending_of(reason: &str, words: &str) -> Option<Ending> {
         Some(EndingClass::Length) => Ending::Finished(ModelFinishReason::Length),
         Some(EndingClass::ContextWindow) => Ending::Finished(ModelFinishReason::ContextWindow),
         Some(EndingClass::Pause) => Ending::Finished(ModelFinishReason::Pause),
-        Some(EndingClass::Declined) => Ending::Declined { reason: owned, words },
-        Some(EndingClass::Failed) => Ending::Failed { reason: owned, words },
+        Some(EndingClass::Declined) => Ending::Declined {
+            reason: owned,
+            words,
+        },
+        Some(EndingClass::Failed) => Ending::Failed {
+            reason: owned,
+            words,
+        },
         None => Ending::Finished(ModelFinishReason::Other(owned)),
     })
 }

@@ -47,7 +47,11 @@ impl WireMessages {
             Some(open) if open.joins && joins && open.role == role => open.content.extend(content),
             _ => {
                 self.closed.extend(self.open.take());
-                self.open = Some(Draft { role, content, joins });
+                self.open = Some(Draft {
+                    role,
+                    content,
+                    joins,
+                });
             }
         }
     }
@@ -70,7 +74,12 @@ impl WireMessages {
 
     /// Notes the calls of an assistant message.
     pub(crate) fn note_calls(&mut self, message: &Message) {
-        for ToolCall { tool_call_id, tool_name, .. } in message.tool_calls() {
+        for ToolCall {
+            tool_call_id,
+            tool_name,
+            ..
+        } in message.tool_calls()
+        {
             self.call_ids.insert(tool_call_id.clone());
             self.called_tools.insert(tool_name.clone());
         }

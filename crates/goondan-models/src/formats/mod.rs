@@ -99,7 +99,8 @@ pub(crate) trait WireFormat: Send + Sync {
 
     /// Returns the field that contains the system prompt, if it is not a message. `notes` are the system messages of
     /// the conversation.
-    fn system_field(&self, system: Option<&str>, notes: &[String]) -> Option<(&'static str, Value)>;
+    fn system_field(&self, system: Option<&str>, notes: &[String])
+    -> Option<(&'static str, Value)>;
 
     /// Returns the message that contains the system prompt, if it is not a field.
     fn system_message(&self, system: &str) -> Option<Value>;
@@ -133,7 +134,7 @@ pub(crate) struct WireEvent<'a> {
 }
 
 /// Decoder of the events of one answer.
-pub(crate) trait StreamDecoder: Send {
+pub(crate) trait StreamDecoder: Send + Sync {
     /// Decodes one event and adds its content to `answer`.
     ///
     /// # Errors

@@ -23,6 +23,15 @@ pub(crate) fn result_text(result: &ToolResultPart) -> Cow<'_, str> {
     ))
 }
 
+/// Returns the text of a tool's output: a string as it is, anything else as JSON.
+pub(crate) fn output_text(output: Option<&Value>) -> String {
+    match output {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}
+
 /// Returns arguments as an object, which all formats require. Anything else returns to the model under a name that
 /// points out the mistake.
 pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {

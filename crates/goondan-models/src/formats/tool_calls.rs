@@ -34,7 +34,11 @@ impl CallAssembler {
     pub(crate) fn add(&mut self, piece: CallPiece<'_>) -> Option<usize> {
         let is_empty = |text: Option<&str>| text.is_none_or(str::is_empty);
         let known = self.find(&piece);
-        if known.is_none() && is_empty(piece.id) && is_empty(piece.name) && is_empty(piece.arguments) {
+        if known.is_none()
+            && is_empty(piece.id)
+            && is_empty(piece.name)
+            && is_empty(piece.arguments)
+        {
             return None;
         }
         let at = match known {
@@ -53,7 +57,10 @@ impl CallAssembler {
         let id = piece.id.filter(|id| !id.is_empty());
         let by_id = || id.and_then(|id| self.calls.iter().rposition(|call| call.id == id));
         if let Some(index) = piece.index {
-            let by_index = self.calls.iter().rposition(|call| call.index == Some(index));
+            let by_index = self
+                .calls
+                .iter()
+                .rposition(|call| call.index == Some(index));
             // Some servers add the index only to later pieces.
             return by_index.or_else(|| by_id().filter(|at| self.calls[*at].index.is_none()));
         }
@@ -61,7 +68,8 @@ impl CallAssembler {
             // Some servers add the id only to later pieces.
             let last_without_id = || {
                 let last = self.calls.len().checked_sub(1)?;
-                (self.calls[last].id.is_empty() && piece.name.is_none_or(str::is_empty)).then_some(last)
+                (self.calls[last].id.is_empty() && piece.name.is_none_or(str::is_empty))
+                    .then_some(last)
             };
             return by_id().or_else(last_without_id);
         }
@@ -81,14 +89,21 @@ impl OpenCall {
     /// Returns whether this call is complete and `piece` begins another one.
     fn ends_before(&self, piece: &CallPiece<'_>) -> bool {
         let name = piece.name.filter(|name| !name.is_empty());
-        let has_arguments = piece.arguments.is_some_and(|arguments| !arguments.trim().is_empty());
-        let has_other_id = piece.id.is_some_and(|id| !id.is_empty() && !self.id.is_empty() && id != self.id);
+        let has_arguments = piece
+            .arguments
+            .is_some_and(|arguments| !arguments.trim().is_empty());
+        let has_other_id = piece
+            .id
+            .is_some_and(|id| !id.is_empty() && !self.id.is_empty() && id != self.id);
         if name.is_none() || self.name.is_empty() {
             return false;
         }
         match self.arguments.trim() {
             // A call without arguments ends when another id and name come.
-            "" => has_other_id || (has_arguments && name != Some(self.name.as_str()) && piece.index.is_none()),
+            "" => {
+                has_other_id
+                    || (has_arguments && name != Some(self.name.as_str()) && piece.index.is_none())
+            }
             // An empty object may precede the real one.
             "{}" => has_other_id || (has_arguments && piece.id.is_none() && piece.index.is_none()),
             text => has_arguments && is_json(text),

@@ -49,7 +49,8 @@ impl TranscriptCache {
             if self.transcripts.len() == MAX_TRANSCRIPTS {
                 self.transcripts.remove(0);
             }
-            self.transcripts.push((key.to_owned(), Transcript::default()));
+            self.transcripts
+                .push((key.to_owned(), Transcript::default()));
             self.transcripts.len() - 1
         });
         &mut self.transcripts[at].1
@@ -71,7 +72,10 @@ impl Transcript {
 
     /// Messages are only ever added, so the last encoded one vouches for those before it.
     fn is_prefix_of(&self, messages: &[Arc<Message>]) -> bool {
-        let same = self.taken.checked_sub(1).and_then(|last| messages.get(last));
+        let same = self
+            .taken
+            .checked_sub(1)
+            .and_then(|last| messages.get(last));
         match (&self.last, same) {
             (None, _) => true,
             (Some(last), Some(same)) => Arc::ptr_eq(last, same),
@@ -95,11 +99,14 @@ impl Transcript {
         self.recent.push_back(EncodedMessage::of(draft, format));
         let mark = format.cache_mark();
         while !self.recent.is_empty() && !self.can_carry_mark(mark) {
-            let Some(message) = self.recent.pop_front() else { break };
+            let Some(message) = self.recent.pop_front() else {
+                break;
+            };
             self.block.push(b',');
             self.block.extend_from_slice(&message.json);
             if self.block.len() >= SHARED_BLOCK_BYTES {
-                self.blocks.push(Bytes::from(std::mem::take(&mut self.block)));
+                self.blocks
+                    .push(Bytes::from(std::mem::take(&mut self.block)));
             }
         }
     }
@@ -107,8 +114,15 @@ impl Transcript {
     /// Returns whether the oldest recent message may carry a mark in some later request.
     fn can_carry_mark(&self, mark: Option<CacheMark>) -> bool {
         let Some(mark) = mark else { return false };
-        let marked = self.recent.iter().filter(|message| message.role == mark.role).count();
-        let is_oldest_marked = self.recent.front().is_some_and(|oldest| oldest.role == mark.role);
+        let marked = self
+            .recent
+            .iter()
+            .filter(|message| message.role == mark.role)
+            .count();
+        let is_oldest_marked = self
+            .recent
+            .front()
+            .is_some_and(|oldest| oldest.role == mark.role);
         is_oldest_marked && marked <= CACHE_MARKS
     }
 
@@ -143,17 +157,29 @@ impl Transcript {
         let mut drafts: Vec<Draft> = self.messages.open.iter().cloned().collect();
         if !files.is_empty() {
             match drafts.last_mut() {
-                Some(open) if open.joins && open.role == "user" => open.content.extend_from_slice(files),
-                _ => drafts.push(Draft { role: "user", content: files.to_vec(), joins: true }),
+                Some(open) if open.joins && open.role == "user" => {
+                    open.content.extend_from_slice(files)
+                }
+                _ => drafts.push(Draft {
+                    role: "user",
+                    content: files.to_vec(),
+                    joins: true,
+                }),
             }
         }
-        drafts.iter().map(|draft| EncodedMessage::of(draft, format)).collect()
+        drafts
+            .iter()
+            .map(|draft| EncodedMessage::of(draft, format))
+            .collect()
     }
 }
 
 impl EncodedMessage {
     fn of(draft: &Draft, format: &dyn WireFormat) -> Self {
-        EncodedMessage { role: draft.role, json: format.close(draft).to_string().into_bytes() }
+        EncodedMessage {
+            role: draft.role,
+            json: format.close(draft).to_string().into_bytes(),
+        }
     }
 
     fn write_marked(&self, mark: CacheMark, out: &mut Vec<u8>) {

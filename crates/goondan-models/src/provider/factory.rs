@@ -51,12 +51,14 @@ impl ModelFactory for Providers {
 /// Returns an error of `model` that does not depend on the machine: an unknown provider, an unusable script or
 /// recording, a missing endpoint. Nothing is connected.
 pub fn model_problem(model: &Resource<Model>, bundle_root: &Path) -> Option<ModelError> {
-    let Some(provider) = provider(&model.spec.provider) else { return Some(unknown_provider(model)) };
+    let Some(provider) = provider(&model.spec.provider) else {
+        return Some(unknown_provider(model));
+    };
     match provider.format() {
         ProviderFormat::Scripted => Scripts::default().client(model, bundle_root).err(),
-        ProviderFormat::Replay => {
-            Cassettes::default().client(model, bundle_root, &Environment::default()).err()
-        }
+        ProviderFormat::Replay => Cassettes::default()
+            .client(model, bundle_root, &Environment::default())
+            .err(),
         _ => client::endpoint_problem(model, provider),
     }
 }
@@ -69,16 +71,28 @@ pub fn missing_key(model: &Resource<Model>, environment: &Environment) -> Option
 
 fn unknown_provider(model: &Resource<Model>) -> ModelError {
     let name = &model.spec.provider;
-    let message = format!("{} names the provider `{name}`, which does not exist.", model.id);
-    let all: Vec<_> = providers().iter().map(|provider| provider.name.as_str()).collect();
+    let message = format!(
+        "{} names the provider `{name}`, which does not exist.",
+        model.id
+    );
+    let all: Vec<_> = providers()
+        .iter()
+        .map(|provider| provider.name.as_str())
+        .collect();
     let others = format!(
         "Use one of: {}. For any other service with OpenAI's format, write `provider: openai-compatible` and its `endpoint`.",
         all.join(", ")
     );
-    let similar: Vec<_> = similar_providers(name).iter().map(|name| format!("`{name}`")).collect();
+    let similar: Vec<_> = similar_providers(name)
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect();
     match similar.as_slice() {
         [] => configuration(message, others),
-        names => configuration(message, format!("Did you mean {}? {others}", names.join(" or "))),
+        names => configuration(
+            message,
+            format!("Did you mean {}? {others}", names.join(" or ")),
+        ),
     }
     .within("provider", None)
 }

@@ -63,7 +63,10 @@ impl Provider {
 
     /// Returns whether the provider is a service on a network, unlike a script or a recording.
     pub fn is_live(&self) -> bool {
-        !matches!(self.format, ProviderFormat::Scripted | ProviderFormat::Replay)
+        !matches!(
+            self.format,
+            ProviderFormat::Scripted | ProviderFormat::Replay
+        )
     }
 
     /// Returns the key under which messages keep opaque data of this provider.
@@ -81,7 +84,9 @@ impl Provider {
             ProviderFormat::Gemini => Wire::Gemini,
             ProviderFormat::Converse => Wire::Converse,
             ProviderFormat::Ollama => Wire::Ollama,
-            ProviderFormat::Openai if self.address.is_some() && prefers_responses(model) => Wire::Responses,
+            ProviderFormat::Openai if self.address.is_some() && prefers_responses(model) => {
+                Wire::Responses
+            }
             ProviderFormat::Openai => Wire::Chat,
             ProviderFormat::Vertex if model.starts_with("claude") => Wire::Anthropic,
             ProviderFormat::Vertex => Wire::Gemini,
@@ -102,7 +107,9 @@ impl Provider {
 /// Returns whether OpenAI recommends the responses format for `model`, or accepts no other format.
 fn prefers_responses(model: &str) -> bool {
     let has_pro_or_codex = || model.contains("codex") || model.contains("-pro");
-    ["gpt-5", "gpt-6", "o1-pro", "o3-pro"].iter().any(|start| model.starts_with(start))
+    ["gpt-5", "gpt-6", "o1-pro", "o3-pro"]
+        .iter()
+        .any(|start| model.starts_with(start))
         || (model.starts_with("gpt-") || model.starts_with('o')) && has_pro_or_codex()
 }
 
@@ -143,7 +150,12 @@ mod tests {
         for provider in providers().iter().filter(|provider| provider.is_live()) {
             let has_one = provider.address.is_some() != provider.example.is_some();
             assert!(has_one, "{} needs an address or an example", provider.name);
-            assert!(provider.address.as_ref().is_none_or(|address| address.ends_with('/')));
+            assert!(
+                provider
+                    .address
+                    .as_ref()
+                    .is_none_or(|address| address.ends_with('/'))
+            );
         }
     }
 
@@ -157,7 +169,8 @@ mod tests {
 
     #[test]
     fn the_format_follows_the_model_for_openai_and_vertex() {
-        let wire = |name: &str, model: &str| provider(name).and_then(|provider| provider.wire(model));
+        let wire =
+            |name: &str, model: &str| provider(name).and_then(|provider| provider.wire(model));
         assert_eq!(wire("openai", "gpt-5-mini"), Some(Wire::Responses));
         assert_eq!(wire("openai", "gpt-4o-codex"), Some(Wire::Responses));
         assert_eq!(wire("openai", "gpt-4o-mini"), Some(Wire::Chat));

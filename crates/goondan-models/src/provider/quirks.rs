@@ -60,9 +60,21 @@ mod tests {
         let zai = &provider("zai").expect("a provider").quirks;
         let coding = zai.namespace_address("zai_coding::glm");
         assert_eq!(coding, Some("https://api.z.ai/api/coding/paas/v4/"));
-        assert_eq!((zai.namespace_address("glm"), zai.sent_model("zai_coding::glm")), (None, "glm".into()));
+        assert_eq!(
+            (
+                zai.namespace_address("glm"),
+                zai.sent_model("zai_coding::glm")
+            ),
+            (None, "glm".into())
+        );
         let fireworks = &provider("fireworks").expect("a provider").quirks;
-        assert_eq!(fireworks.sent_model("qwen"), "accounts/fireworks/models/qwen");
-        assert_eq!(fireworks.sent_model("accounts/x/models/y"), "accounts/x/models/y");
+        assert_eq!(
+            fireworks.sent_model("qwen"),
+            "accounts/fireworks/models/qwen"
+        );
+        assert_eq!(
+            fireworks.sent_model("accounts/x/models/y"),
+            "accounts/x/models/y"
+        );
     }
 }

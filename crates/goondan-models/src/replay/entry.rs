@@ -138,9 +138,9 @@ impl Recorded {
             Recorded::Text(text) => Some(Ok(ModelChunk::Text(text.clone()))),
             Recorded::Reasoning(text) => Some(Ok(ModelChunk::Reasoning(text.clone()))),
             Recorded::Call(_) => None,
-            Recorded::Finish(usage) => {
-                Some(Ok(ModelChunk::Finish(Box::new(Recorded::assembled(recorded, *usage)))))
-            }
+            Recorded::Finish(usage) => Some(Ok(ModelChunk::Finish(Box::new(Recorded::assembled(
+                recorded, *usage,
+            ))))),
             Recorded::Answer(answer) => Some(Ok(ModelChunk::Finish(answer.clone()))),
             Recorded::Error(error) => Some(Err(error.clone())),
         };

@@ -144,7 +144,7 @@ async fn another_request_is_refused_with_what_differs() {
     let mut other_system = with_tool(request("a", "hello"), "d");
     other_system.system = Some("Be rude.".into());
     let mut longer = with_tool(request("a", "hello"), "d");
-    let answer_to_it = message(Role::Assistant, vec![Part::text("hm".into())]);
+    let answer_to_it = message(Role::Assistant, vec![Part::text("hm")]);
     longer.messages = [&longer.messages[..], &[answer_to_it]].concat().into();
     let mut hotter = with_tool(request("a", "hello"), "d");
     Arc::make_mut(&mut hotter.params).temperature = Some(1.0);
@@ -260,8 +260,7 @@ async fn every_line_is_one_entry_in_json() {
     answer(&recorder, request("a", "x")).await.unwrap();
     let entry: Entry = serde_json::from_str(studio.cassette().trim_end()).unwrap();
     assert_eq!(entry.agent, "a");
-    let chunks: Vec<Result<ModelChunk, ModelError>> =
-        entry.answer.into_iter().map(Into::into).collect();
+    let chunks = Recorded::chunks(&entry.answer);
     assert_eq!(chunks[0], Ok(ModelChunk::Text("two\nlines".into())));
     insta::assert_snapshot!(studio.cassette());
 }

@@ -32,11 +32,16 @@ pub(crate) async fn play(
         return Err(refusal(error));
     }
     let answer = answer?;
+    if let Some(error) = declined(&answer) {
+        return Err(error);
+    }
     let mut items: Vec<_> = deltas(&answer, reply.chunks).into_iter().map(Ok).collect();
     match reply.break_after {
         Some(count) => {
             items.truncate(count);
-            items.push(Err(connection("the stream broke off (the script says so: breakAfter)")));
+            items.push(Err(connection(
+                "the stream broke off (the script says so: breakAfter)",
+            )));
         }
         None => items.push(Ok(ModelChunk::Finish(Box::new(answer)))),
     }
@@ -59,25 +64,51 @@ fn answer(
     renumber: bool,
 ) -> Result<CompletedAnswer, ModelError> {
     let template = |template: &Option<String>| -> Result<Option<String>, ModelError> {
-        let text = template.as_deref().map(|template| scene.text(template)).transpose()?;
+        let text = template
+            .as_deref()
+            .map(|template| scene.text(template))
+            .transpose()?;
         Ok(text.filter(|text| !text.is_empty()))
     };
-    let mut parts: Vec<Part> = template(&reply.reasoning)?.map(Part::reasoning).into_iter().collect();
+    let mut parts: Vec<Part> = template(&reply.reasoning)?
+        .map(Part::reasoning)
+        .into_iter()
+        .collect();
     parts.extend(template(&reply.text)?.map(Part::text));
     let mut ids = Ids::new(request, renumber);
     for call in &reply.calls {
         let arguments = Value::Object(scene.arguments(&call.args)?);
-        parts.push(Part::ToolCall(ToolCall::new(ids.pick(&call.id), &call.tool, arguments)));
+        parts.push(Part::ToolCall(ToolCall::new(
+            ids.pick(&call.id),
+            &call.tool,
+            arguments,
+        )));
     }
     for call in &reply.raw_calls {
-        let arguments = serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
-        parts.push(Part::ToolCall(ToolCall::new(ids.pick(&call.id), &call.tool, arguments)));
+        let arguments =
+            serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
+        parts.push(Part::ToolCall(ToolCall::new(
+            ids.pick(&call.id),
+            &call.tool,
+            arguments,
+        )));
     }
     let mut answer = CompletedAnswer::of_parts(parts, reply.usage);
     if let Some(reason) = &reply.finish_reason {
         answer.finish_reason = reason.clone();
     }
     Ok(answer)
+}
+
+/// Returns the error of an answer that a script ends with `refusal` or `contentFilter`. Its text is the refusal.
+fn declined(answer: &CompletedAnswer) -> Option<ModelError> {
+    let reason = answer.finish_reason.as_str();
+    if !matches!(reason, "refusal" | "contentFilter") {
+        return None;
+    }
+    let words: String = answer.parts.iter().filter_map(Part::as_text).collect();
+    let message = format!("The model declined to answer ({reason}): {words}");
+    Some(ModelError::new(ModelErrorKind::Declined, message))
 }
 
 /// Returns the pieces in which the reasoning and the text of `answer` arrive.
@@ -87,10 +118,18 @@ fn deltas(answer: &CompletedAnswer, count: Option<usize>) -> Vec<ModelChunk> {
     for part in &answer.parts {
         match part {
             Part::Reasoning { text, .. } => {
-                chunks.extend(cut(text).into_iter().map(|piece| ModelChunk::Reasoning(piece.to_owned())));
+                chunks.extend(
+                    cut(text)
+                        .into_iter()
+                        .map(|piece| ModelChunk::Reasoning(piece.to_owned())),
+                );
             }
             Part::Text { text, .. } => {
-                chunks.extend(cut(text).into_iter().map(|piece| ModelChunk::Text(piece.to_owned())));
+                chunks.extend(
+                    cut(text)
+                        .into_iter()
+                        .map(|piece| ModelChunk::Text(piece.to_owned())),
+                );
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::model::TokenUsage;
+use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use goondan_spec::pattern_fault;
 use regex::Regex;
 use serde::{Deserialize, Deserializer};
@@ -171,6 +171,8 @@ impl Reply {
     fn empty() -> Self {
         Reply {
             text: None,
+            reasoning: None,
+            finish_reason: None,
             calls: Vec::new(),
             raw_calls: Vec::new(),
             error: None,
@@ -194,6 +196,10 @@ impl<'de> Deserialize<'de> for Reply {
 struct ReplyFields {
     #[serde(default)]
     text: Option<String>,
+    #[serde(default)]
+    reasoning: Option<String>,
+    #[serde(default)]
+    finish_reason: Option<ModelFinishReason>,
     #[serde(default)]
     calls: Option<Vec<ScriptedCall>>,
     #[serde(default)]
@@ -220,6 +226,8 @@ struct UsageFields {
     completion_tokens: u64,
     #[serde(default)]
     cached_tokens: u64,
+    #[serde(default)]
+    cache_write_tokens: u64,
 }
 
 impl TryFrom<ReplyFields> for Reply {
@@ -245,6 +253,8 @@ impl TryFrom<ReplyFields> for Reply {
         }
         Ok(Reply {
             text: fields.text,
+            reasoning: fields.reasoning,
+            finish_reason: fields.finish_reason,
             calls: fields.calls.unwrap_or_default(),
             raw_calls: fields.raw_calls.unwrap_or_default(),
             error: fields.error,
@@ -265,6 +275,7 @@ impl From<UsageFields> for TokenUsage {
                 .prompt_tokens
                 .saturating_add(fields.completion_tokens),
             cached_tokens: fields.cached_tokens,
+            cache_write_tokens: fields.cache_write_tokens,
         }
     }
 }

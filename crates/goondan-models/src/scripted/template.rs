@@ -12,8 +12,8 @@ use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value as View};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::convert::output_text;
 use crate::errors::configuration;
+use crate::formats::results::output_text;
 
 /// Instructions that one template may run; a loop that never ends becomes an error.
 const FUEL: u64 = 1_000_000;

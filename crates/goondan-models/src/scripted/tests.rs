@@ -17,7 +17,9 @@ fn factory(script: Value) -> ScriptedFactory {
 }
 
 fn calls_of(chunks: &[ModelChunk]) -> Vec<ToolCall> {
-    let Some(ModelChunk::Finish(end)) = chunks.last() else { panic!("no end in {chunks:?}") };
+    let Some(ModelChunk::Finish(end)) = chunks.last() else {
+        panic!("no end in {chunks:?}")
+    };
     let call = |part: &Part| match part {
         Part::ToolCall(call) => Some(call.clone()),
         _ => None,
@@ -36,7 +38,7 @@ fn client(factory: &dyn ModelFactory) -> Arc<dyn ModelClient> {
 }
 
 fn tool_result(id: &str, outcome: Result<Value, ToolCallError>) -> Vec<(Role, Part)> {
-    let call = ToolCall::new(id.into(), "t__x".into(), json!({}));
+    let call = ToolCall::new(id, "t__x", json!({}));
     let (status, output, error) = match outcome {
         Ok(output) => (ToolCallStatus::Ok, Some(output), None),
         Err(error) => (ToolCallStatus::Error, None, Some(error)),
@@ -163,7 +165,10 @@ async fn templates_see_results_and_keep_types() {
         "whole": [1, 2.5, null], "number": 2, "text": "1 of it", "deep": [{"plain": "as is", "turn": 1}],
     });
     let call = Part::ToolCall(ToolCall::new("c2", "t__x", expected));
-    assert_eq!(chunks[1], ModelChunk::finish(vec![Part::text("Zoë!"), call], None));
+    assert_eq!(
+        chunks[1],
+        ModelChunk::finish(vec![Part::text("Zoë!"), call], None)
+    );
 }
 
 #[tokio::test]
@@ -260,7 +265,10 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
     assert!(error.is_transient());
 
     let calls = answer(&client, request("a", "x")).await.unwrap();
-    let arguments: Vec<_> = calls_of(&calls).into_iter().map(|call| call.input).collect();
+    let arguments: Vec<_> = calls_of(&calls)
+        .into_iter()
+        .map(|call| call.input)
+        .collect();
     assert_eq!(arguments, [json!("{not json"), json!({"k": 1})]);
 
     let pieces = answer(&client, request("a", "x")).await.unwrap();
@@ -268,7 +276,9 @@ async fn errors_raw_calls_usage_and_breaks_come_as_the_script_says() {
         pieces[..3],
         ["ab", "cd", "ef"].map(|text| ModelChunk::Text(text.into()))
     );
-    let ModelChunk::Finish(end) = &pieces[3] else { panic!("no end in {pieces:?}") };
+    let ModelChunk::Finish(end) = &pieces[3] else {
+        panic!("no end in {pieces:?}")
+    };
     let usage = end.usage.expect("a usage");
     assert_eq!(
         (
@@ -305,7 +315,10 @@ async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
     }));
     let client = client(&factory);
     let ids = |chunks: Vec<ModelChunk>| -> Vec<String> {
-        calls_of(&chunks).into_iter().map(|call| call.tool_call_id).collect()
+        calls_of(&chunks)
+            .into_iter()
+            .map(|call| call.tool_call_id)
+            .collect()
     };
     let used = || conversation(tool_result("c1", Ok(json!("old"))));
     assert_eq!(

@@ -420,7 +420,7 @@ impl Sessions for FakeRuntime {
             id: text.to_owned(),
             data: MessageData {
                 role: Role::User,
-                content: vec![Part::text(text.to_owned())],
+                content: vec![Part::text(text)],
             },
             metadata: JsonObject::new(),
             created_at: chrono::DateTime::UNIX_EPOCH,

@@ -5,7 +5,7 @@ use super::*;
 use crate::message::{self, MessageData, MessageSource, Role};
 
 fn message(id: &str, text: &str) -> Message {
-    let content = vec![message::Part::text(text.to_owned())];
+    let content = vec![message::Part::text(text)];
     let (created_at, metadata) = (chrono::DateTime::<Utc>::UNIX_EPOCH, Default::default());
     Message {
         id: id.to_owned(),

@@ -13,9 +13,7 @@ use super::stream::ChatDecoder;
 use crate::formats::attachments::{AttachmentForm, attachment_form, data_url, file_name};
 use crate::formats::call_ids::short_id;
 use crate::formats::results::{result_text, sent_arguments};
-use crate::formats::{
-    Draft, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
-};
+use crate::formats::{Draft, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages};
 use crate::provider::Quirks;
 
 /// Beginnings of the names of models that accept only the newer name of the token limit.
@@ -55,9 +53,15 @@ impl ChatFormat {
 
     fn add_limit(&self, max_tokens: Option<u32>, fields: &mut JsonObject) {
         let model = &self.target.model;
-        let is_newer = NEWER_LIMIT_MODELS.iter().any(|start| model.starts_with(start));
+        let is_newer = NEWER_LIMIT_MODELS
+            .iter()
+            .any(|start| model.starts_with(start));
         if let Some(limit) = max_tokens.or(self.quirks().default_max_tokens) {
-            let key = if is_newer { "max_completion_tokens" } else { "max_tokens" };
+            let key = if is_newer {
+                "max_completion_tokens"
+            } else {
+                "max_tokens"
+            };
             fields.insert(key.to_owned(), limit.into());
         }
     }
@@ -70,7 +74,11 @@ impl ChatFormat {
     }
 
     fn call_id(&self, id: &str) -> String {
-        if self.quirks().short_call_ids { short_id(id) } else { id.to_owned() }
+        if self.quirks().short_call_ids {
+            short_id(id)
+        } else {
+            id.to_owned()
+        }
     }
 
     fn assistant(&self, message: &Message) -> Option<Value> {
@@ -81,7 +89,11 @@ impl ChatFormat {
             .filter_map(Part::as_text)
             .filter(|text| !text.trim().is_empty())
             .collect();
-        let calls: Vec<Value> = message.tool_calls().enumerate().map(|(at, call)| self.sent_call(at, call)).collect();
+        let calls: Vec<Value> = message
+            .tool_calls()
+            .enumerate()
+            .map(|(at, call)| self.sent_call(at, call))
+            .collect();
         if texts.is_empty() && calls.is_empty() {
             return None;
         }
@@ -102,11 +114,22 @@ impl ChatFormat {
         }
         let family = self.target.provider.family();
         for part in &message.data.content {
-            let Part::Reasoning { text, provider_metadata } = part else { continue };
-            let Some(metadata) = provider_metadata.get(family) else { continue };
+            let Part::Reasoning {
+                text,
+                provider_metadata,
+            } = part
+            else {
+                continue;
+            };
+            let Some(metadata) = provider_metadata.get(family) else {
+                continue;
+            };
             if let Some(Value::Array(details)) = metadata.get("reasoning_details") {
                 let known = sent.entry("reasoning_details").or_insert_with(|| json!([]));
-                known.as_array_mut().into_iter().for_each(|known| known.extend(details.iter().cloned()));
+                known
+                    .as_array_mut()
+                    .into_iter()
+                    .for_each(|known| known.extend(details.iter().cloned()));
             } else if metadata.get("content").is_some() {
                 prepend_thinking(text, sent);
             } else if let Some(field) = metadata.get("field").and_then(Value::as_str) {
@@ -114,7 +137,8 @@ impl ChatFormat {
             }
         }
         if has_calls && self.quirks().needs_reasoning {
-            sent.entry("reasoning_content").or_insert_with(|| REASONING_PLACEHOLDER.into());
+            sent.entry("reasoning_content")
+                .or_insert_with(|| REASONING_PLACEHOLDER.into());
         }
     }
 
@@ -162,7 +186,10 @@ impl WireFormat for ChatFormat {
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
         if let Some(accept) = &self.quirks().accept {
-            headers.insert(ACCEPT, HeaderValue::from_str(accept).map_err(|error| error.to_string())?);
+            headers.insert(
+                ACCEPT,
+                HeaderValue::from_str(accept).map_err(|error| error.to_string())?,
+            );
         }
         Ok(())
     }
@@ -181,11 +208,21 @@ impl WireFormat for ChatFormat {
         set("temperature", params.temperature.map(Value::from));
         set("top_p", params.top_p.map(Value::from));
         set("top_k", params.top_k.map(Value::from));
-        set("stop", (!params.stop.is_empty()).then(|| json!(params.stop)));
+        set(
+            "stop",
+            (!params.stop.is_empty()).then(|| json!(params.stop)),
+        );
         set("seed", params.seed.map(Value::from));
         set("presence_penalty", params.presence_penalty.map(Value::from));
-        set("frequency_penalty", params.frequency_penalty.map(Value::from));
-        set("cache_control", self.wants_cache_control().then(|| json!({"type": "ephemeral"})));
+        set(
+            "frequency_penalty",
+            params.frequency_penalty.map(Value::from),
+        );
+        set(
+            "cache_control",
+            self.wants_cache_control()
+                .then(|| json!({"type": "ephemeral"})),
+        );
         let tools = || context.tools.iter().map(sent_tool).collect();
         set("tools", (!context.tools.is_empty()).then(tools));
         set("response_format", context.output.map(response_format));
@@ -217,7 +254,11 @@ impl WireFormat for ChatFormat {
                 messages.push("user", parts, true);
             }
             Role::Assistant => {
-                messages.push("assistant", self.assistant(message).into_iter().collect(), false);
+                messages.push(
+                    "assistant",
+                    self.assistant(message).into_iter().collect(),
+                    false,
+                );
             }
             Role::Tool => {
                 for result in message.tool_results() {
@@ -261,11 +302,16 @@ fn prepend_thinking(text: &str, sent: &mut JsonObject) {
     let thinking = json!({"type": "thinking", "thinking": [{"type": "text", "text": text}]});
     let content = match sent.get_mut("content") {
         Some(Value::Array(blocks)) => {
-            let texts_begin = blocks.iter().take_while(|block| block["type"] == "thinking").count();
+            let texts_begin = blocks
+                .iter()
+                .take_while(|block| block["type"] == "thinking")
+                .count();
             blocks.insert(texts_begin, thinking);
             return;
         }
-        Some(Value::String(text)) if !text.is_empty() => vec![thinking, json!({"type": "text", "text": text})],
+        Some(Value::String(text)) if !text.is_empty() => {
+            vec![thinking, json!({"type": "text", "text": text})]
+        }
         _ => vec![thinking],
     };
     sent.insert("content".to_owned(), Value::Array(content));
@@ -299,7 +345,9 @@ fn sent_file(file: &Attachment) -> Value {
             json!({"type": "input_audio", "input_audio": {"data": file.data, "format": format}})
         }
         Some(("image", _)) => json!({"type": "image_url", "image_url": {"url": data_url(file)}}),
-        _ => json!({"type": "file", "file": {"filename": file_name(file), "file_data": data_url(file)}}),
+        _ => {
+            json!({"type": "file", "file": {"filename": file_name(file), "file_data": data_url(file)}})
+        }
     }
 }
 
@@ -307,7 +355,10 @@ fn sent_file(file: &Attachment) -> Value {
 fn joined_text(parts: &[Value]) -> Option<String> {
     let mut joined = String::new();
     for part in parts {
-        let text = part.get("text").and_then(Value::as_str).filter(|_| part["type"] == "text")?;
+        let text = part
+            .get("text")
+            .and_then(Value::as_str)
+            .filter(|_| part["type"] == "text")?;
         if !joined.is_empty() {
             joined.push_str(if joined.ends_with('\n') { "\n" } else { "\n\n" });
         }

@@ -27,11 +27,16 @@ pub(crate) struct ChatDecoder {
 
 impl ChatDecoder {
     pub(crate) fn new(reasoning_uncounted: bool) -> Self {
-        ChatDecoder { reasoning_uncounted }
+        ChatDecoder {
+            reasoning_uncounted,
+        }
     }
 
     fn usage(&self, event: &Value) -> Option<TokenUsage> {
-        let usage = [event.get("usage"), event.pointer("/x_groq/usage")].into_iter().flatten().find(|usage| usage.is_object())?;
+        let usage = [event.get("usage"), event.pointer("/x_groq/usage")]
+            .into_iter()
+            .flatten()
+            .find(|usage| usage.is_object())?;
         let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
         let (prompt, mut completion) = (count("/prompt_tokens"), count("/completion_tokens"));
         if self.reasoning_uncounted
@@ -42,7 +47,8 @@ impl ChatDecoder {
         let total = count("/total_tokens");
         prompt.or(completion).or(total)?;
         let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
-        let cached = count("/prompt_tokens_details/cached_tokens").or_else(|| count("/prompt_cache_hit_tokens"));
+        let cached = count("/prompt_tokens_details/cached_tokens")
+            .or_else(|| count("/prompt_cache_hit_tokens"));
         let written = count("/prompt_tokens_details/cache_write_tokens")
             .or_else(|| count("/cache_creation_input_tokens"));
         Some(TokenUsage {
@@ -89,12 +95,21 @@ impl StreamDecoder for ChatDecoder {
 
 fn decode_choice(choice: &Value, answer: &mut AnswerBuilder) {
     // A server that ignores `stream` sends `message` instead of `delta`.
-    let delta = ["delta", "message"].iter().filter_map(|key| choice.get(key)).find(|delta| delta.is_object());
+    let delta = ["delta", "message"]
+        .iter()
+        .filter_map(|key| choice.get(key))
+        .find(|delta| delta.is_object());
     if let Some(delta) = delta {
         decode_delta(delta, answer);
     }
-    let reason = choice.get("finish_reason").and_then(Value::as_str).unwrap_or_default();
-    let native = choice.get("native_finish_reason").and_then(Value::as_str).unwrap_or_default();
+    let reason = choice
+        .get("finish_reason")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let native = choice
+        .get("native_finish_reason")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if let Some(ending) = ending_of(reason, native) {
         answer.end(ending);
     }
@@ -104,31 +119,50 @@ fn decode_delta(delta: &Value, answer: &mut AnswerBuilder) {
     decode_reasoning(delta, answer);
     match delta.get("content") {
         Some(Value::String(text)) => answer.text(TEXT, text),
-        Some(Value::Array(parts)) => parts.iter().for_each(|part| decode_content_part(part, answer)),
+        Some(Value::Array(parts)) => parts
+            .iter()
+            .for_each(|part| decode_content_part(part, answer)),
         _ => {}
     }
     if let Some(refusal) = delta.get("refusal").and_then(Value::as_str) {
         answer.refusal(refusal);
     }
     let calls = delta.get("tool_calls").and_then(Value::as_array);
-    calls.into_iter().flatten().for_each(|call| decode_call(call, answer));
+    calls
+        .into_iter()
+        .flatten()
+        .for_each(|call| decode_call(call, answer));
     // Google's OpenAI-compatible address puts the signature of a text here.
     if let Some(extra) = delta.get("extra_content").filter(|extra| extra.is_object()) {
-        answer.change_metadata(TEXT, |metadata| set_field(metadata, "extra_content", extra.clone()));
+        answer.change_metadata(TEXT, |metadata| {
+            set_field(metadata, "extra_content", extra.clone())
+        });
     }
 }
 
 fn decode_reasoning(delta: &Value, answer: &mut AnswerBuilder) {
-    let details = delta.get("reasoning_details").and_then(Value::as_array).filter(|list| !list.is_empty());
-    let readable = REASONING_FIELDS
-        .iter()
-        .find_map(|field| Some((*field, delta.get(field)?.as_str().filter(|text| !text.is_empty())?)));
+    let details = delta
+        .get("reasoning_details")
+        .and_then(Value::as_array)
+        .filter(|list| !list.is_empty());
+    let readable = REASONING_FIELDS.iter().find_map(|field| {
+        Some((
+            *field,
+            delta.get(field)?.as_str().filter(|text| !text.is_empty())?,
+        ))
+    });
     if let Some((field, text)) = readable {
         answer.reasoning(REASONING, text);
-        answer.change_metadata(REASONING, |metadata| set_default(metadata, "field", field.into()));
+        answer.change_metadata(REASONING, |metadata| {
+            set_default(metadata, "field", field.into())
+        });
     }
     if let Some(details) = details {
-        let text = if readable.is_none() { detail_text(details) } else { String::new() };
+        let text = if readable.is_none() {
+            detail_text(details)
+        } else {
+            String::new()
+        };
         answer.reasoning(REASONING, &text);
         answer.change_metadata(REASONING, |metadata| add_details(metadata, details));
     }
@@ -145,7 +179,9 @@ fn detail_text(details: &[Value]) -> String {
 /// Appends details. Pieces of one readable detail become one, as OpenRouter expects them back.
 fn add_details(metadata: &mut Value, details: &[Value]) {
     set_default(metadata, "reasoning_details", Value::Array(Vec::new()));
-    let Some(known) = metadata["reasoning_details"].as_array_mut() else { return };
+    let Some(known) = metadata["reasoning_details"].as_array_mut() else {
+        return;
+    };
     for detail in details {
         match known.last_mut().filter(|last| continues(last, detail)) {
             Some(last) => extend_detail(last, detail),
@@ -156,7 +192,10 @@ fn add_details(metadata: &mut Value, details: &[Value]) {
 
 fn continues(last: &Value, detail: &Value) -> bool {
     let same = |key: &str| last.get(key) == detail.get(key);
-    let is_readable = matches!(detail["type"].as_str(), Some("reasoning.text" | "reasoning.summary"));
+    let is_readable = matches!(
+        detail["type"].as_str(),
+        Some("reasoning.text" | "reasoning.summary")
+    );
     let same_id = detail["id"].is_null() || same("id");
     is_readable && same("type") && same("index") && same_id && !detail["index"].is_null()
 }
@@ -178,10 +217,14 @@ fn decode_content_part(part: &Value, answer: &mut AnswerBuilder) {
     match part["type"].as_str() {
         Some("thinking") => {
             let inner = part["thinking"].as_array().into_iter().flatten();
-            let text: String =
-                inner.filter_map(|part| part["text"].as_str()).chain(part["thinking"].as_str()).collect();
+            let text: String = inner
+                .filter_map(|part| part["text"].as_str())
+                .chain(part["thinking"].as_str())
+                .collect();
             answer.reasoning(REASONING, &text);
-            answer.change_metadata(REASONING, |metadata| set_default(metadata, "content", "thinking".into()));
+            answer.change_metadata(REASONING, |metadata| {
+                set_default(metadata, "content", "thinking".into())
+            });
         }
         _ => answer.text(TEXT, part["text"].as_str().unwrap_or_default()),
     }
@@ -191,7 +234,9 @@ fn decode_call(call: &Value, answer: &mut AnswerBuilder) {
     let function = call.get("function").filter(|function| function.is_object());
     let arguments = function.and_then(|function| function.get("arguments"));
     // Some servers send the object itself instead of its text.
-    let object = arguments.filter(|arguments| arguments.is_object()).map(Value::to_string);
+    let object = arguments
+        .filter(|arguments| arguments.is_object())
+        .map(Value::to_string);
     let position = answer.call(CallPiece {
         index: call["index"].as_u64(),
         id: call["id"].as_str(),
@@ -200,7 +245,9 @@ fn decode_call(call: &Value, answer: &mut AnswerBuilder) {
     });
     let extra = call.get("extra_content").filter(|extra| extra.is_object());
     if let (Some(position), Some(extra)) = (position, extra) {
-        answer.change_call_metadata(position, |metadata| set_field(metadata, "extra_content", extra.clone()));
+        answer.change_call_metadata(position, |metadata| {
+            set_field(metadata, "extra_content", extra.clone())
+        });
     }
 }
 

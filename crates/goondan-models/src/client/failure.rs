@@ -1,0 +1,452 @@
+//! Errors of model calls, in sentences with a fix. No message contains a key.
+
+use std::time::Duration;
+
+use chrono::Utc;
+use goondan_core::ports::model::{ModelError, ModelErrorKind};
+use goondan_spec::kinds::Model;
+use goondan_spec::sent_schema::Wire;
+use goondan_spec::{Resource, Secret};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, LOCATION};
+use serde_json::Value;
+
+use super::endpoint::bare_host;
+use super::key::ApiKey;
+use super::settings::ClientSettings;
+use crate::errors::{
+    ProviderError, ReportedError, configuration, connection, error_of_any_shape, protocol,
+    retry_after, with_suggestion,
+};
+use crate::provider::Provider;
+use crate::transport::{FramingError, ProbeAnswer, error_chain, limits};
+
+/// Characters of a provider's words that messages contain.
+const MAX_WORDS: usize = 1000;
+
+/// Shortest secret that is masked inside of words.
+const MIN_MASKED_LENGTH: usize = 8;
+
+/// Parts of codes and messages that mean an empty account.
+const QUOTA_WORDS: [&str; 7] = [
+    "insufficient_quota",
+    "exceeded your current quota",
+    "billing",
+    "credit balance",
+    "insufficient balance",
+    "insufficient credits",
+    "payment required",
+];
+
+/// Parts of messages that mean that the schema of a structured answer is not accepted.
+const SCHEMA_WORDS: [&str; 7] = [
+    "response_format",
+    "json_schema",
+    "output_config",
+    "output_format",
+    "responsejsonschema",
+    "response_mime_type",
+    "structured output",
+];
+
+/// Names and secrets of one client, for its error messages.
+pub(crate) struct FailureContext {
+    resource: String,
+    provider: &'static Provider,
+    model: String,
+    key_origin: String,
+    has_own_endpoint: bool,
+    /// The Model's endpoint, if it is a bare host although the format needs a version after it.
+    endpoint_without_version: Option<String>,
+    idle_timeout: Duration,
+    secrets: Vec<Secret>,
+}
+
+impl FailureContext {
+    pub(crate) fn new(
+        model: &Resource<Model>,
+        provider: &'static Provider,
+        wire: Wire,
+        key: &ApiKey,
+        settings: &ClientSettings,
+    ) -> Self {
+        let has_version = matches!(wire, Wire::Anthropic | Wire::Chat | Wire::Responses);
+        let endpoint = model.spec.endpoint.as_deref();
+        let headers = settings.headers.iter().map(|(_, value)| value.clone());
+        FailureContext {
+            resource: model.id.to_string(),
+            provider,
+            model: model.spec.model.clone(),
+            key_origin: key.origin.clone(),
+            has_own_endpoint: endpoint.is_some(),
+            endpoint_without_version: endpoint.filter(|_| has_version).and_then(bare_host),
+            idle_timeout: settings.idle_timeout,
+            secrets: key.value.iter().cloned().chain(headers).collect(),
+        }
+    }
+
+    /// Returns the error of a request or an answer that did not get through.
+    pub(crate) fn transport(&self, host: &str, error: &reqwest::Error) -> ModelError {
+        let reason = error_chain(error);
+        let failure = if error.is_builder() {
+            self.unsendable(host, &reason)
+        } else if error.is_connect() || error.is_timeout() {
+            let kind = match is_refused(error) {
+                true => ModelErrorKind::Starting,
+                false => ModelErrorKind::Connection,
+            };
+            let failure = ModelError::new(kind, format!("{host} is not reachable: {reason}."));
+            with_suggestion(failure, self.reach(host, &reason))
+        } else {
+            connection(format!("The stream from {host} broke off: {reason}."))
+        };
+        self.without_secrets(failure)
+    }
+
+    /// Returns the error of a request that cannot be sent.
+    pub(crate) fn unsendable(&self, host: &str, reason: &str) -> ModelError {
+        self.without_secrets(configuration(
+            format!("The request to {host} cannot be sent: {reason}."),
+            format!(
+                "Check endpoint, apiKey and options.headers of {}.",
+                self.resource
+            ),
+        ))
+    }
+
+    /// Returns the error of an HTTP status.
+    pub(crate) fn status(
+        &self,
+        host: &str,
+        status: StatusCode,
+        body: &str,
+        headers: &HeaderMap,
+        sent_schema: bool,
+    ) -> ModelError {
+        let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
+        let html = is_html(body);
+        if html
+            && is_permanent(status)
+            && !matches!(status.as_u16(), 401 | 403)
+            && !status.is_redirection()
+        {
+            return self.html(host);
+        }
+        let mut reported = match &json {
+            Value::Null if html => ReportedError {
+                message: "a web page".to_owned(),
+                ..ReportedError::default()
+            },
+            Value::Null => ReportedError {
+                message: body.trim().to_owned(),
+                ..ReportedError::default()
+            },
+            json => error_of_any_shape(json),
+        };
+        reported.retry_after = retry_after(headers, Utc::now()).or(reported.retry_after);
+        let location = headers
+            .get(LOCATION)
+            .and_then(|location| location.to_str().ok());
+        self.refused(host, status, &reported, location, sent_schema)
+    }
+
+    /// Returns the error of one answer.
+    pub(crate) fn provider(&self, host: &str, error: ProviderError) -> ModelError {
+        let failure = match error {
+            ProviderError::Reported(reported) => self.reported(host, &reported),
+            ProviderError::Unreadable(error) if error.is_eof() => self.broken(host),
+            ProviderError::Unreadable(error) => {
+                protocol(format!("{host} sent an event that is not JSON: {error}."))
+            }
+            ProviderError::Declined { reason, words } => ModelError::new(
+                ModelErrorKind::Declined,
+                format!(
+                    "The model declined to answer ({reason}){}",
+                    after_colon(&words)
+                ),
+            ),
+            ProviderError::Failed { reason, words } => connection(format!(
+                "{host} gave up in the middle of the answer ({reason}){}",
+                after_colon(&words)
+            )),
+        };
+        self.without_secrets(failure)
+    }
+
+    fn reported(&self, host: &str, reported: &ReportedError) -> ModelError {
+        match reported
+            .status
+            .and_then(|status| StatusCode::from_u16(status).ok())
+        {
+            Some(status) => self.refused(host, status, reported, None, false),
+            None if is_quota(reported) => {
+                let message = format!(
+                    "{host} refused the request{}",
+                    after_colon(&reported.message)
+                );
+                self.quota(402, message)
+            }
+            None => ModelError {
+                retry_after: reported.retry_after,
+                ..connection(format!(
+                    "{host} broke off the answer{}",
+                    after_colon(&reported.message)
+                ))
+            },
+        }
+    }
+
+    fn refused(
+        &self,
+        host: &str,
+        status: StatusCode,
+        reported: &ReportedError,
+        location: Option<&str>,
+        sent_schema: bool,
+    ) -> ModelError {
+        let message = format!(
+            "{host} answered {}{}",
+            named(status),
+            after_colon(&reported.message)
+        );
+        let code = status.as_u16();
+        if is_quota(reported) && matches!(code, 400 | 402 | 403 | 429) || code == 402 {
+            return self.without_secrets(self.quota(code, message));
+        }
+        let words = reported.message.to_lowercase();
+        let is_loading = code == 503 && words.contains("loading");
+        let refuses_schema = sent_schema
+            && matches!(code, 400 | 422)
+            && SCHEMA_WORDS.iter().any(|word| words.contains(word));
+        let kind = match () {
+            () if is_loading => ModelErrorKind::Starting,
+            () if refuses_schema => ModelErrorKind::SchemaRefused(code),
+            () => ModelErrorKind::Status(code),
+        };
+        self.without_secrets(ModelError {
+            suggestion: match refuses_schema {
+                true => Some(format!(
+                    "Write `capabilities: {{structuredOutput: false}}` in {}.",
+                    self.resource
+                )),
+                false => self.after_status(status, location),
+            },
+            retry_after: reported.retry_after,
+            ..ModelError::new(kind, message)
+        })
+    }
+
+    fn quota(&self, status: u16, message: String) -> ModelError {
+        with_suggestion(
+            ModelError::new(ModelErrorKind::Quota(status), message),
+            format!(
+                "Add credit to the account whose key comes from {}, or use another key.",
+                self.key_origin
+            ),
+        )
+    }
+
+    fn after_status(&self, status: StatusCode, location: Option<&str>) -> Option<String> {
+        match status.as_u16() {
+            401 | 403 => Some(format!(
+                "Check the key, which comes from {}.",
+                self.key_origin
+            )),
+            404 if self.provider.name == "ollama" => Some(format!(
+                "Fetch the model with `ollama pull {}`.",
+                self.model
+            )),
+            404 => Some(self.after_not_found()),
+            300..=399 => location.map(|to| {
+                format!(
+                    "The address moved to {to}: write it as `endpoint` of {}.",
+                    self.resource
+                )
+            }),
+            _ => None,
+        }
+    }
+
+    fn after_not_found(&self) -> String {
+        let checks = format!(
+            "Check `model` ({}) and `endpoint` of {}",
+            self.model, self.resource
+        );
+        match &self.endpoint_without_version {
+            Some(endpoint) => format!("{checks}: did you mean `endpoint: {endpoint}/v1`?"),
+            None => format!("{checks}."),
+        }
+    }
+
+    /// Returns the error of a stream that ended before the answer did.
+    pub(crate) fn broken(&self, host: &str) -> ModelError {
+        connection(format!(
+            "The stream broke off: {host} ended it before the answer was complete."
+        ))
+    }
+
+    /// Returns the error of a provider that sends nothing for too long.
+    pub(crate) fn silent(&self, host: &str) -> ModelError {
+        with_suggestion(
+            connection(format!(
+                "{host} sent nothing for {} seconds.",
+                self.idle_timeout.as_secs_f64()
+            )),
+            format!("Raise `options.timeoutSeconds` of {}.", self.resource),
+        )
+    }
+
+    /// Returns the error of an answer that exceeds a limit.
+    pub(crate) fn too_large(&self, host: &str, max_bytes: usize) -> ModelError {
+        let mebibytes = max_bytes / (1024 * 1024);
+        with_suggestion(
+            protocol(format!(
+                "The answer of {host} is larger than {mebibytes} MiB."
+            )),
+            "Limit the answer with `modelConfig.params.maxTokens`.",
+        )
+    }
+
+    /// Returns the error of a body that cannot be divided into events.
+    pub(crate) fn framing(&self, host: &str, error: &FramingError) -> ModelError {
+        match error {
+            FramingError::TooLong => self.too_large(host, limits::MAX_ANSWER_BYTES),
+            FramingError::NotText(error) => {
+                protocol(format!("{host} sent an event that is not text: {error}."))
+            }
+            FramingError::Damaged(reason) => {
+                connection(format!("The stream from {host} is damaged: {reason}."))
+            }
+        }
+    }
+
+    /// Returns the error of a web page instead of an answer.
+    pub(crate) fn html(&self, host: &str) -> ModelError {
+        with_suggestion(
+            protocol(format!(
+                "{host} answered with a web page instead of JSON, so `endpoint` may be wrong."
+            )),
+            format!("Check `endpoint` of {}: most end in /v1.", self.resource),
+        )
+    }
+
+    /// Returns the error of an answer without any event. `probe` is the start of the body, or the answer to a GET.
+    pub(crate) fn without_events(&self, host: &str, probe: Option<ProbeAnswer>) -> ModelError {
+        let failure = match probe {
+            Some(probe) if is_html(&probe.body) => self.html(host),
+            Some(probe) if probe.status == 200 && probe.body.trim_start().starts_with('{') => {
+                with_suggestion(
+                    protocol(format!(
+                        "{host} did not answer with a stream, but with: {}",
+                        clipped(probe.body.trim())
+                    )),
+                    format!("Check `endpoint` of {}.", self.resource),
+                )
+            }
+            _ => with_suggestion(
+                self.broken(host),
+                format!(
+                    "If it happens again, check `endpoint` of {}.",
+                    self.resource
+                ),
+            ),
+        };
+        self.without_secrets(failure)
+    }
+
+    fn reach(&self, host: &str, reason: &str) -> String {
+        if reason.contains("certificate") {
+            return format!(
+                "This machine does not trust the certificate of {host}. Install the package ca-certificates, or the \
+                 certificate of your company's proxy."
+            );
+        }
+        let is_local = matches!(
+            self.provider.name.as_str(),
+            "llamacpp" | "lmstudio" | "vllm"
+        );
+        match self.provider.name.as_str() {
+            "ollama" => format!("Start Ollama at {host} with `ollama serve`."),
+            _ if is_local || self.has_own_endpoint => {
+                format!(
+                    "Start the server at {host}, or check `endpoint` of {}.",
+                    self.resource
+                )
+            }
+            _ => "Check the network and, if there is one, the proxy (HTTPS_PROXY).".to_owned(),
+        }
+    }
+
+    /// Masks the key and the headers. Short values are not masked, because they occur inside of words.
+    fn without_secrets(&self, mut failure: ModelError) -> ModelError {
+        let masked = self
+            .secrets
+            .iter()
+            .map(Secret::expose)
+            .filter(|text| text.len() >= MIN_MASKED_LENGTH);
+        for secret in masked {
+            failure.message = failure.message.replace(secret, "***");
+            failure.suggestion = failure.suggestion.map(|text| text.replace(secret, "***"));
+        }
+        failure
+    }
+}
+
+/// Returns whether the server refused the connection, as it does while it starts.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.kind() == std::io::ErrorKind::ConnectionRefused;
+        }
+        next = error.source();
+    }
+    false
+}
+
+fn is_permanent(status: StatusCode) -> bool {
+    !ModelError::new(ModelErrorKind::Status(status.as_u16()), "").is_transient()
+}
+
+fn is_quota(reported: &ReportedError) -> bool {
+    let code = reported.code.as_deref().unwrap_or_default();
+    let text = format!("{code} {}", reported.message).to_lowercase();
+    QUOTA_WORDS.iter().any(|words| text.contains(words))
+}
+
+/// Returns whether `text` begins like a web page.
+pub(crate) fn is_html(text: &str) -> bool {
+    let start = text
+        .trim_start()
+        .chars()
+        .take(1000)
+        .collect::<String>()
+        .to_lowercase();
+    let tags = ["<!doctype html", "<html", "<head", "<body"];
+    start.starts_with('<') && tags.iter().any(|tag| start.contains(tag))
+}
+
+/// Returns `429 Too Many Requests`, or only the number if it has no name.
+fn named(status: StatusCode) -> String {
+    match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}", status.as_u16()),
+        None => status.as_u16().to_string(),
+    }
+}
+
+/// Returns the end of a sentence that quotes a provider.
+fn after_colon(words: &str) -> String {
+    let words = clipped(words.trim());
+    match words.chars().last() {
+        None => ".".to_owned(),
+        Some('.' | '!' | '?' | '…') => format!(": {words}"),
+        Some(_) => format!(": {words}."),
+    }
+}
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MAX_WORDS) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
+}

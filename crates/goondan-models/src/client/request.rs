@@ -1,0 +1,180 @@
+//! Request bodies: what stays the same in every step is encoded once.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use goondan_core::JsonObject;
+use goondan_core::ports::model::{ModelRequest, ToolDefinition};
+use goondan_spec::kinds::{ModelParams, ReasoningEffort};
+use serde_json::Value;
+
+use crate::formats::{RequestContext, Transcript, TranscriptCache, WireFormat};
+use crate::transport::SharedBody;
+
+/// Encoded heads that are kept: one for each set of tools and params that is in use.
+const MAX_HEADS: usize = 64;
+
+/// Maker of the request bodies of one model.
+pub(crate) struct RequestBuilder {
+    format: Arc<dyn WireFormat>,
+    /// Key of this model's transcripts in a conversation.
+    transcript_key: String,
+    effort: Option<ReasoningEffort>,
+    /// Fields of the Model's `options.body`, which take precedence.
+    own_fields: JsonObject,
+    heads: Mutex<Vec<CachedHead>>,
+}
+
+/// The fields of a body except the system prompt and the messages.
+#[derive(Clone)]
+struct EncodedHead {
+    /// JSON object without its closing brace.
+    json: Bytes,
+    has_messages: bool,
+    has_system: bool,
+}
+
+struct CachedHead {
+    params: Weak<ModelParams>,
+    tools: Weak<[ToolDefinition]>,
+    output: Option<Weak<Value>>,
+    head: EncodedHead,
+}
+
+impl RequestBuilder {
+    pub(crate) fn new(
+        format: Arc<dyn WireFormat>,
+        transcript_key: String,
+        effort: Option<ReasoningEffort>,
+        own_fields: JsonObject,
+    ) -> Self {
+        RequestBuilder {
+            format,
+            transcript_key,
+            effort,
+            own_fields,
+            heads: Mutex::default(),
+        }
+    }
+
+    /// Returns the body of `request`.
+    pub(crate) fn body(&self, request: &ModelRequest) -> SharedBody {
+        let format = &*self.format;
+        self.with_transcript(request, |transcript| {
+            let head = self.head(request, transcript);
+            let mut pieces = vec![head.json.clone()];
+            if !head.has_system {
+                pieces.extend(self.system_field(request, transcript));
+            }
+            if !head.has_messages {
+                pieces.extend(self.messages(request, transcript.bytes(format)));
+            }
+            pieces.push(Bytes::from_static(b"}"));
+            SharedBody::new(pieces)
+        })
+    }
+
+    /// Lets `work` use the conversation in this model's format.
+    pub(crate) fn with_transcript<R>(
+        &self,
+        request: &ModelRequest,
+        work: impl FnOnce(&Transcript) -> R,
+    ) -> R {
+        request.messages.kept(|cache: &mut TranscriptCache| {
+            let transcript = cache.transcript(&self.transcript_key);
+            transcript.catch_up(&request.messages, &*self.format);
+            work(transcript)
+        })
+    }
+
+    fn system_field(&self, request: &ModelRequest, transcript: &Transcript) -> Option<Bytes> {
+        let system = request
+            .system
+            .as_deref()
+            .filter(|system| !system.trim().is_empty());
+        let (key, value) = self
+            .format
+            .system_field(system, &transcript.messages.notes)?;
+        Some(Bytes::from(format!(",{}:{value}", Value::from(key))))
+    }
+
+    fn messages(&self, request: &ModelRequest, encoded: Vec<Bytes>) -> Vec<Bytes> {
+        let key = Value::from(self.format.messages_field());
+        let system = request
+            .system
+            .as_deref()
+            .filter(|system| !system.trim().is_empty());
+        let system = system.and_then(|system| self.format.system_message(system));
+        let mut pieces = vec![Bytes::from(format!(",{key}:["))];
+        let mut rest = encoded.into_iter();
+        match system {
+            Some(system) => pieces.push(Bytes::from(system.to_string())),
+            // Every encoded message follows a comma.
+            None => pieces.extend(rest.next().map(|first| first.slice(1..))),
+        }
+        pieces.extend(rest);
+        pieces.push(Bytes::from_static(b"]"));
+        pieces
+    }
+
+    /// Returns the head of `request`. The same params, tools and output, by identity, have the same head.
+    fn head(&self, request: &ModelRequest, transcript: &Transcript) -> EncodedHead {
+        let called = &transcript.messages.called_tools;
+        if request.tools.is_empty() && !called.is_empty() {
+            return self.encode_head(request, called);
+        }
+        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = heads.iter().find(|known| known.belongs_to(request)) {
+            return known.head.clone();
+        }
+        heads.retain(CachedHead::is_in_use);
+        if heads.len() == MAX_HEADS {
+            heads.remove(0);
+        }
+        let head = self.encode_head(request, &BTreeSet::new());
+        heads.push(CachedHead {
+            params: Arc::downgrade(&request.params),
+            tools: Arc::downgrade(&request.tools),
+            output: request.output.as_ref().map(Arc::downgrade),
+            head: head.clone(),
+        });
+        head
+    }
+
+    fn encode_head(&self, request: &ModelRequest, called_tools: &BTreeSet<String>) -> EncodedHead {
+        let mut fields = self.format.fields(&RequestContext {
+            params: &request.params,
+            effort: request.params.reasoning_effort.or(self.effort),
+            tools: &request.tools,
+            output: request.output.as_deref(),
+            called_tools,
+        });
+        fields.extend(self.own_fields.clone());
+        let has_messages = fields.contains_key(self.format.messages_field());
+        let has_system = self
+            .format
+            .system_field(Some("x"), &[])
+            .is_some_and(|(key, _)| fields.contains_key(key));
+        let mut json = Value::Object(fields).to_string();
+        json.pop();
+        EncodedHead {
+            json: Bytes::from(json),
+            has_messages,
+            has_system,
+        }
+    }
+}
+
+impl CachedHead {
+    fn belongs_to(&self, request: &ModelRequest) -> bool {
+        std::ptr::eq(self.params.as_ptr(), Arc::as_ptr(&request.params))
+            && std::ptr::addr_eq(self.tools.as_ptr(), Arc::as_ptr(&request.tools))
+            && self.output.as_ref().map(Weak::as_ptr) == request.output.as_ref().map(Arc::as_ptr)
+    }
+
+    /// A weak pointer keeps its memory, so no other params or tools can have the same address.
+    fn is_in_use(&self) -> bool {
+        self.params.strong_count() > 0 && self.tools.strong_count() > 0
+    }
+}

@@ -1,0 +1,112 @@
+//! Options of a Model that its client follows. `maxRetries` and `maxRetryWaitMs` belong to the engine.
+
+use std::time::Duration;
+
+use goondan_core::JsonObject;
+use goondan_core::ports::model::ModelError;
+use goondan_spec::kinds::{Model, ModelApi, ReasoningEffort};
+use goondan_spec::sent_schema::Wire;
+use goondan_spec::{Environment, Resource, Secret};
+use reqwest::header::{HeaderName, HeaderValue};
+
+use crate::errors::configuration;
+use crate::provider::Provider;
+
+/// Longest silence of a provider, if `options.timeoutSeconds` is absent.
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Options of a Model that its client follows.
+pub(crate) struct ClientSettings {
+    /// Longest time without an event, before the answer begins and between its pieces.
+    pub(crate) idle_timeout: Duration,
+    pub(crate) headers: Vec<(HeaderName, Secret)>,
+    /// Fields that are merged into every body.
+    pub(crate) body: JsonObject,
+    pub(crate) effort: Option<ReasoningEffort>,
+    pub(crate) prompt_caching: bool,
+    pub(crate) text_tool_calls: bool,
+    api: Option<ModelApi>,
+}
+
+impl ClientSettings {
+    /// Reads the options of `model`.
+    ///
+    /// # Errors
+    /// The variable of a header is not set, or its value is not a valid header.
+    pub(crate) fn of(
+        model: &Resource<Model>,
+        provider: &Provider,
+        environment: &Environment,
+    ) -> Result<Self, ModelError> {
+        let options = &model.spec.options;
+        let idle_timeout = options
+            .timeout_seconds
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Ok(ClientSettings {
+            idle_timeout: idle_timeout.unwrap_or(DEFAULT_IDLE_TIMEOUT),
+            headers: headers(model, environment)?,
+            body: options.body.clone(),
+            effort: options.reasoning_effort,
+            prompt_caching: options.prompt_caching.unwrap_or(true),
+            text_tool_calls: options
+                .text_tool_calls
+                .unwrap_or(provider.quirks.text_tool_calls),
+            api: options.api,
+        })
+    }
+
+    /// Returns the format for `model`.
+    pub(crate) fn wire(&self, model: &Resource<Model>, provider: &Provider) -> Wire {
+        wire_with(model, provider, self.api)
+    }
+}
+
+/// Returns the format for `model`.
+pub(crate) fn wire_of(model: &Resource<Model>, provider: &Provider) -> Wire {
+    wire_with(model, provider, model.spec.options.api)
+}
+
+/// OpenAI's format is chat or responses. A server at another address mostly accepts only chat.
+fn wire_with(model: &Resource<Model>, provider: &Provider, api: Option<ModelApi>) -> Wire {
+    let usual = provider.wire(&model.spec.model).unwrap_or(Wire::Chat);
+    match (usual, api) {
+        (Wire::Chat | Wire::Responses, Some(ModelApi::Chat)) => Wire::Chat,
+        (Wire::Chat | Wire::Responses, Some(ModelApi::Responses)) => Wire::Responses,
+        (Wire::Responses, None) if model.spec.endpoint.is_some() => Wire::Chat,
+        (usual, _) => usual,
+    }
+}
+
+fn headers(
+    model: &Resource<Model>,
+    environment: &Environment,
+) -> Result<Vec<(HeaderName, Secret)>, ModelError> {
+    let mut headers = Vec::new();
+    for (name, value) in &model.spec.options.headers {
+        let field = format!("options.headers.{name}");
+        let secret = environment.resolve_text(value, name).map_err(|names| {
+            configuration(
+                format!(
+                    "`{field}` of {} is missing: {} is not set.",
+                    model.id,
+                    names.join(" or ")
+                ),
+                format!("Set {} in the environment or in a .env file.", names[0]),
+            )
+        })?;
+        let parsed = HeaderName::from_bytes(name.as_bytes());
+        match parsed
+            .ok()
+            .filter(|_| HeaderValue::from_str(secret.expose()).is_ok())
+        {
+            Some(name) => headers.push((name, secret)),
+            None => {
+                return Err(configuration(
+                    format!("`{field}` of {} is not a valid HTTP header.", model.id),
+                    "Use letters, digits and hyphens in the name, and one line of plain characters as the value.",
+                ));
+            }
+        }
+    }
+    Ok(headers)
+}

@@ -1,0 +1,166 @@
+use goondan_core::message::Part;
+use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::ChatFormat;
+use crate::errors::ProviderError;
+use crate::formats::{Framing, ModelTarget};
+use crate::provider::provider;
+use crate::testing::{decode_pieces, decode_stream, messy_bodies};
+
+fn format(name: &str) -> ChatFormat {
+    let provider = provider(name).expect("a provider");
+    ChatFormat::new(ModelTarget {
+        provider,
+        model: "m".to_owned(),
+        prompt_caching: true,
+    })
+}
+
+fn body(events: &[Value]) -> String {
+    events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect::<String>()
+        + "data: [DONE]\n\n"
+}
+
+fn decoded(events: &[Value]) -> Result<CompletedAnswer, ProviderError> {
+    decode_stream(&format("openrouter"), "openrouter", body(events).as_bytes())
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn ends(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+/// A whole answer: reasoning with an encrypted detail, text, two interleaved calls, usage.
+fn whole_answer() -> Vec<Value> {
+    let call = |index: u32, id: &str, name: &str, arguments: &str| {
+        delta(
+            json!({"tool_calls": [{"index": index, "id": id, "function": {"name": name, "arguments": arguments}}]}),
+        )
+    };
+    vec![
+        delta(json!({"role": "assistant", "content": ""})),
+        delta(
+            json!({"reasoning": "I ", "reasoning_details": [{"type": "reasoning.text", "text": "I ", "index": 0}]}),
+        ),
+        delta(json!({"reasoning": "look.", "reasoning_details": [
+            {"type": "reasoning.text", "text": "look.", "index": 0},
+            {"type": "reasoning.encrypted", "data": "ENC", "index": 1}]})),
+        delta(json!({"content": "Grüße 🐝"})),
+        call(0, "a", "t__x", "{\"n\":"),
+        call(1, "b", "t__y", ""),
+        call(0, "", "", "1}"),
+        call(1, "", "", "{}"),
+        ends("tool_calls"),
+        json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4,
+            "prompt_tokens_details": {"cached_tokens": 3}}}),
+    ]
+}
+
+#[test]
+fn a_whole_answer_keeps_everything() {
+    insta::assert_json_snapshot!(decoded(&whole_answer()).expect("an answer"));
+}
+
+proptest! {
+    #[test]
+    fn any_spelling_of_a_stream_gives_the_same_answer(
+        pieces in messy_bodies(Framing::ServerSentEvents, body(&whole_answer())),
+    ) {
+        let pieces = pieces.iter().map(Vec::as_slice);
+        let answer = decode_pieces(&format("openrouter"), "openrouter", pieces).expect("an answer");
+        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+    }
+}
+
+#[test]
+fn reasons_are_classified() {
+    let text = || delta(json!({"content": "half"}));
+    let reason = |word: &str| decoded(&[text(), ends(word)]).map(|answer| answer.finish_reason);
+    assert_eq!(reason("stop").ok(), Some(ModelFinishReason::Stop));
+    assert_eq!(reason("length").ok(), Some(ModelFinishReason::Length));
+    assert_eq!(
+        reason("model_context_window_exceeded").ok(),
+        Some(ModelFinishReason::ContextWindow)
+    );
+    assert_eq!(
+        reason("x").ok(),
+        Some(ModelFinishReason::Other("x".to_owned()))
+    );
+    assert!(matches!(
+        reason("content_filter"),
+        Err(ProviderError::Declined { .. })
+    ));
+    for failed in ["error", "network_error", "insufficient_system_resource"] {
+        assert!(
+            matches!(reason(failed), Err(ProviderError::Failed { .. })),
+            "{failed}"
+        );
+    }
+}
+
+#[test]
+fn refusals_keep_their_words() {
+    let refused = decoded(&[
+        delta(json!({"refusal": "I can't "})),
+        delta(json!({"refusal": "help."})),
+        ends("stop"),
+    ]);
+    let Err(ProviderError::Declined { words, .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(words, "I can't help.");
+}
+
+#[test]
+fn usage_without_choices_ends_an_answer() {
+    let events = [
+        delta(json!({"content": "whole"})),
+        json!({"choices": [], "usage": {"prompt_tokens": 1}}),
+    ];
+    let open: String = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
+    let answer = decode_stream(&format("vllm"), "vllm", open.as_bytes()).expect("an answer");
+    assert_eq!(answer.parts, [Part::text("whole")]);
+}
+
+#[test]
+fn mistral_content_blocks_are_text_and_reasoning() {
+    let content = json!([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}]);
+    let answer = decoded(&[delta(json!({ "content": content })), ends("stop")]).expect("an answer");
+    assert!(
+        matches!(&answer.parts[0], Part::Reasoning { text, .. } if text == "hm"),
+        "{answer:?}"
+    );
+    assert_eq!(answer.parts[1], Part::text("a"));
+}
+
+#[test]
+fn odd_events_are_passed_over() {
+    let odd = [
+        json!([1, 2]),
+        json!(3),
+        json!({"choices": "x"}),
+        json!({"choices": [7]}),
+        json!({"choices": [{"delta": 3}]}),
+        json!({"choices": [{"delta": {"content": null, "tool_calls": null}}], "usage": null}),
+        json!({}),
+    ];
+    for event in odd {
+        let events = [event.clone(), delta(json!({"content": "a"})), ends("stop")];
+        assert_eq!(
+            decoded(&events).expect("an answer").parts,
+            [Part::text("a")],
+            "{event}"
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! Limits on the size of an answer.
+
+/// Largest answer, in bytes of text, reasoning and arguments; and largest event of a stream.
+pub(crate) const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Most bytes on the wire for one answer. Every few characters travel in an envelope of a few hundred bytes.
+pub(crate) const MAX_WIRE_BYTES: usize = 64 * MAX_ANSWER_BYTES;
+
+/// Largest body of an HTTP error that is read, in bytes.
+pub(crate) const MAX_ERROR_BYTES: usize = 1024 * 1024;
