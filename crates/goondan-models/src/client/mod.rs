@@ -16,6 +16,7 @@ use goondan_spec::sent_schema::Wire;
 use goondan_spec::{Environment, Resource};
 
 use crate::formats::chat::ChatFormat;
+use crate::formats::ollama::OllamaFormat;
 use crate::formats::{ModelTarget, WireFormat};
 use crate::provider::Provider;
 use crate::transport::HttpClients;
@@ -59,6 +60,7 @@ pub(crate) fn client(
 
 fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
+        Wire::Ollama => Arc::new(OllamaFormat::new(target)),
         _ => Arc::new(ChatFormat::new(target)),
     }
 }

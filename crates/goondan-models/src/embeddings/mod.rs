@@ -22,14 +22,24 @@ const GEMINI_TASK: &str = "SEMANTIC_SIMILARITY";
 /// formats without embeddings.
 pub(crate) fn request(wire: Wire, model: &str, texts: &[String]) -> Option<(String, Value)> {
     match wire {
-        Wire::Chat | Wire::Responses => {
-            Some(("embeddings".to_owned(), json!({"model": model, "input": texts})))
-        }
-        Wire::Ollama => Some(("api/embed".to_owned(), json!({"model": model, "input": texts}))),
+        Wire::Chat | Wire::Responses => Some((
+            "embeddings".to_owned(),
+            json!({"model": model, "input": texts}),
+        )),
+        Wire::Ollama => Some((
+            "api/embed".to_owned(),
+            json!({"model": model, "input": texts}),
+        )),
         Wire::Gemini => {
             let name = model.strip_prefix("models/").unwrap_or(model);
-            let requests: Vec<Value> = texts.iter().map(|text| gemini_request(name, text)).collect();
-            Some((format!("models/{name}:batchEmbedContents"), json!({"requests": requests})))
+            let requests: Vec<Value> = texts
+                .iter()
+                .map(|text| gemini_request(name, text))
+                .collect();
+            Some((
+                format!("models/{name}:batchEmbedContents"),
+                json!({"requests": requests}),
+            ))
         }
         Wire::Anthropic | Wire::Converse => None,
     }
@@ -85,7 +95,11 @@ pub(crate) fn decode(wire: Wire, body: &Value) -> Result<Vec<Vec<f32>>, Provider
         Wire::Ollama => OllamaAnswer::deserialize(body)?.embeddings,
         Wire::Gemini => {
             let answer = GeminiAnswer::deserialize(body)?;
-            answer.embeddings.into_iter().map(|vector| vector.values).collect()
+            answer
+                .embeddings
+                .into_iter()
+                .map(|vector| vector.values)
+                .collect()
         }
         Wire::Anthropic | Wire::Converse => return Err(ProviderError::reported(NO_EMBEDDINGS)),
     })

@@ -49,7 +49,12 @@ impl OllamaFormat {
             return None;
         }
         let mut sent = json!({"role": "assistant", "content": text});
-        let thinking: String = message.data.content.iter().filter_map(|part| self.own_reasoning(part)).collect();
+        let thinking: String = message
+            .data
+            .content
+            .iter()
+            .filter_map(|part| self.own_reasoning(part))
+            .collect();
         if !thinking.is_empty() {
             sent["thinking"] = thinking.into();
         }
@@ -62,9 +67,12 @@ impl OllamaFormat {
     /// Returns reasoning that came from this provider's family.
     fn own_reasoning<'p>(&self, part: &'p Part) -> Option<&'p str> {
         match part {
-            Part::Reasoning { text, provider_metadata } => {
-                provider_metadata.contains_key(self.target.provider.family()).then_some(text.as_str())
-            }
+            Part::Reasoning {
+                text,
+                provider_metadata,
+            } => provider_metadata
+                .contains_key(self.target.provider.family())
+                .then_some(text.as_str()),
             _ => None,
         }
     }
@@ -104,10 +112,18 @@ impl WireFormat for OllamaFormat {
         let tools = || context.tools.iter().map(sent_tool).collect();
         set("model", Some(self.target.model.as_str().into()));
         set("stream", Some(true.into()));
-        set("options", (!options.is_empty()).then_some(Value::Object(options)));
+        set(
+            "options",
+            (!options.is_empty()).then_some(Value::Object(options)),
+        );
         set("think", context.effort.map(|effort| self.think(effort)));
         set("tools", (!context.tools.is_empty()).then(tools));
-        set("format", context.output.map(|schema| sent_schema(Wire::Ollama, schema)));
+        set(
+            "format",
+            context
+                .output
+                .map(|schema| sent_schema(Wire::Ollama, schema)),
+        );
         fields
     }
 
@@ -124,7 +140,11 @@ impl WireFormat for OllamaFormat {
             Role::System => {
                 let text = message.text();
                 if !text.trim().is_empty() {
-                    messages.push("system", vec![json!({"role": "system", "content": text})], false);
+                    messages.push(
+                        "system",
+                        vec![json!({"role": "system", "content": text})],
+                        false,
+                    );
                 }
             }
             Role::User => {
@@ -132,7 +152,11 @@ impl WireFormat for OllamaFormat {
                 messages.push("user", parts, true);
             }
             Role::Assistant => {
-                messages.push("assistant", self.assistant(message).into_iter().collect(), false);
+                messages.push(
+                    "assistant",
+                    self.assistant(message).into_iter().collect(),
+                    false,
+                );
             }
             Role::Tool => {
                 for result in message.tool_results() {
@@ -172,9 +196,14 @@ fn options(params: &ModelParams) -> JsonObject {
         ("stop", stop),
         ("num_predict", params.max_tokens.map(Value::from)),
         ("presence_penalty", params.presence_penalty.map(Value::from)),
-        ("frequency_penalty", params.frequency_penalty.map(Value::from)),
+        (
+            "frequency_penalty",
+            params.frequency_penalty.map(Value::from),
+        ),
     ];
-    let set = options.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let set = options
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)));
     set.collect()
 }
 
@@ -218,7 +247,8 @@ fn sent_file(file: &Attachment) -> Value {
 
 fn user_message(parts: &[Value]) -> Value {
     let images: Vec<&Value> = parts.iter().filter_map(|part| part.get("image")).collect();
-    let mut message = json!({"role": "user", "content": joined(parts.iter().filter_map(Value::as_str))});
+    let mut message =
+        json!({"role": "user", "content": joined(parts.iter().filter_map(Value::as_str))});
     if !images.is_empty() {
         message["images"] = json!(images);
     }

@@ -52,11 +52,16 @@ impl OllamaDecoder {
         let thinking = message["thinking"].as_str().unwrap_or_default();
         if !thinking.is_empty() {
             answer.reasoning(REASONING, thinking);
-            answer.change_metadata(REASONING, |metadata| *metadata = json!({"field": "thinking"}));
+            answer.change_metadata(REASONING, |metadata| {
+                *metadata = json!({"field": "thinking"})
+            });
         }
         answer.text(TEXT, message["content"].as_str().unwrap_or_default());
         let calls = message["tool_calls"].as_array();
-        calls.into_iter().flatten().for_each(|call| self.decode_call(call, answer));
+        calls
+            .into_iter()
+            .flatten()
+            .for_each(|call| self.decode_call(call, answer));
     }
 
     /// Every entry with a name is a complete call. Its own index does not count: several calls may have the same one.

@@ -20,7 +20,10 @@ const TOOL_CALLS_END: &str = "[/TOOL_CALLS]";
 /// Tags around elements that name a tool.
 pub(super) const WRAPPERS: [(&str, &str); 3] = [
     ("<function_calls>", "</function_calls>"),
-    (concat!("<", "antml:function_calls>"), concat!("</", "antml:function_calls>")),
+    (
+        concat!("<", "antml:function_calls>"),
+        concat!("</", "antml:function_calls>"),
+    ),
     ("<minimax:tool_call>", "</minimax:tool_call>"),
 ];
 
@@ -84,7 +87,11 @@ fn calls(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCa
 }
 
 /// Reads calls up to `close`, which may be missing at the end of the text.
-fn wrapped_calls(cursor: &mut Cursor<'_>, close: &str, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
+fn wrapped_calls(
+    cursor: &mut Cursor<'_>,
+    close: &str,
+    tools: &[ToolDefinition],
+) -> Option<Vec<TextCall>> {
     let mut calls = Vec::new();
     loop {
         cursor.skip_white_space();
@@ -104,7 +111,10 @@ fn mistral_calls(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Ve
     cursor.skip_white_space();
     let calls = if cursor.starts_with("[") {
         let list = cursor.json()?;
-        list.as_array()?.iter().map(|call| json_call(call, tools)).collect::<Option<_>>()?
+        list.as_array()?
+            .iter()
+            .map(|call| json_call(call, tools))
+            .collect::<Option<_>>()?
     } else if cursor.starts_with("{") {
         vec![json_call(&cursor.json()?, tools)?]
     } else {
@@ -118,7 +128,10 @@ fn mistral_calls(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Ve
         }
         cursor.skip_white_space();
         let arguments = cursor.json().filter(Value::is_object)?;
-        vec![TextCall { name: tool.name.clone(), arguments }]
+        vec![TextCall {
+            name: tool.name.clone(),
+            arguments,
+        }]
     };
     eat_after_white_space(cursor, TOOL_CALLS_END);
     Some(calls)
@@ -145,18 +158,27 @@ fn json_call(call: &Value, tools: &[ToolDefinition]) -> Option<TextCall> {
         None if fields.len() == 1 => Value::Object(JsonObject::new()),
         None => return None,
     };
-    Some(TextCall { name: tool.name.clone(), arguments })
+    Some(TextCall {
+        name: tool.name.clone(),
+        arguments,
+    })
 }
 
 fn tagged_call(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<TextCall> {
-    let tags = INVOKES.iter().chain([&FUNCTION]).find(|tags| cursor.starts_with(tags.call))?;
+    let tags = INVOKES
+        .iter()
+        .chain([&FUNCTION])
+        .find(|tags| cursor.starts_with(tags.call))?;
     cursor.eat(tags.call);
     let tool = find(tools, tags.name(cursor.until(">")?)?)?;
     let mut arguments = JsonObject::new();
     loop {
         cursor.skip_white_space();
         if cursor.eat(tags.call_end) || is_end(cursor.rest) {
-            return Some(TextCall { name: tool.name.clone(), arguments: Value::Object(arguments) });
+            return Some(TextCall {
+                name: tool.name.clone(),
+                arguments: Value::Object(arguments),
+            });
         }
         if !cursor.eat(tags.parameter) {
             return None;
@@ -183,7 +205,10 @@ impl Tags {
             let end = from + cursor.rest[from..].find(self.parameter_end)?;
             from = end + self.parameter_end.len();
             let after = cursor.rest[from..].trim_start();
-            if after.starts_with(self.parameter) || after.starts_with(self.call_end) || is_end(after) {
+            if after.starts_with(self.parameter)
+                || after.starts_with(self.call_end)
+                || is_end(after)
+            {
                 let value = &cursor.rest[..end];
                 cursor.rest = &cursor.rest[from..];
                 return Some(value);
@@ -195,15 +220,23 @@ impl Tags {
 /// Returns whether the text or a wrapper ends here, so that a closing tag is missing.
 fn is_end(rest: &str) -> bool {
     let is_wrapper_end = |end: &str| rest.starts_with(end);
-    rest.is_empty() || is_wrapper_end(TOOL_CALL_END) || WRAPPERS.iter().any(|(_, end)| is_wrapper_end(end))
+    rest.is_empty()
+        || is_wrapper_end(TOOL_CALL_END)
+        || WRAPPERS.iter().any(|(_, end)| is_wrapper_end(end))
 }
 
 /// Returns the value of an attribute such as `name="VALUE"`.
 fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
     let is_start = |at: usize| at == 0 || tag.as_bytes()[at - 1].is_ascii_whitespace();
     let (at, _) = tag.match_indices(name).find(|(at, _)| is_start(*at))?;
-    let rest = tag[at + name.len()..].trim_start().strip_prefix('=')?.trim_start();
-    let quote = rest.chars().next().filter(|mark| matches!(mark, '"' | '\''))?;
+    let rest = tag[at + name.len()..]
+        .trim_start()
+        .strip_prefix('=')?
+        .trim_start();
+    let quote = rest
+        .chars()
+        .next()
+        .filter(|mark| matches!(mark, '"' | '\''))?;
     rest[1..].split_once(quote).map(|(value, _)| value)
 }
 

@@ -26,7 +26,11 @@ enum Line {
     /// Marks that may become a fence.
     Marks(Fence),
     /// A fence and text after it.
-    Fence { fence: Fence, is_blank: bool, has_backtick: bool },
+    Fence {
+        fence: Fence,
+        is_blank: bool,
+        has_backtick: bool,
+    },
     Other,
 }
 
@@ -58,7 +62,12 @@ impl CodePosition {
         }
         match &mut self.line {
             Line::Start => match byte {
-                b'`' | b'~' => self.line = Line::Marks(Fence { mark: byte, length: 1 }),
+                b'`' | b'~' => {
+                    self.line = Line::Marks(Fence {
+                        mark: byte,
+                        length: 1,
+                    })
+                }
                 _ if byte.is_ascii_whitespace() => {}
                 _ => self.line = Line::Other,
             },
@@ -66,9 +75,17 @@ impl CodePosition {
             Line::Marks(fence) if fence.length < MIN_MARKS => self.line = Line::Other,
             Line::Marks(fence) => {
                 let is_blank = byte.is_ascii_whitespace();
-                self.line = Line::Fence { fence: *fence, is_blank, has_backtick: byte == b'`' };
+                self.line = Line::Fence {
+                    fence: *fence,
+                    is_blank,
+                    has_backtick: byte == b'`',
+                };
             }
-            Line::Fence { is_blank, has_backtick, .. } => {
+            Line::Fence {
+                is_blank,
+                has_backtick,
+                ..
+            } => {
                 *is_blank &= byte.is_ascii_whitespace();
                 *has_backtick |= byte == b'`';
             }
@@ -80,7 +97,11 @@ impl CodePosition {
     fn end_line(&mut self) {
         let (fence, is_blank, has_backtick) = match std::mem::take(&mut self.line) {
             Line::Marks(fence) if fence.length >= MIN_MARKS => (fence, true, false),
-            Line::Fence { fence, is_blank, has_backtick } => (fence, is_blank, has_backtick),
+            Line::Fence {
+                fence,
+                is_blank,
+                has_backtick,
+            } => (fence, is_blank, has_backtick),
             _ => return,
         };
         match self.open {

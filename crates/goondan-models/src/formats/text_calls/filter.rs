@@ -63,7 +63,11 @@ impl TextCallFilter {
     }
 
     fn text(&mut self, delta: &str) -> Vec<ModelChunk> {
-        let delta = if self.trims { delta.trim_start() } else { delta };
+        let delta = if self.trims {
+            delta.trim_start()
+        } else {
+            delta
+        };
         self.trims &= delta.is_empty();
         self.held.text.push_str(delta);
         let mut chunks = Vec::new();
@@ -91,7 +95,10 @@ impl TextCallFilter {
 
     /// Holds only `rest` from now on, without white space at its beginning.
     fn restart(&mut self, rest: String) {
-        self.held = HeldText { text: rest.trim_start().to_owned(), ..HeldText::default() };
+        self.held = HeldText {
+            text: rest.trim_start().to_owned(),
+            ..HeldText::default()
+        };
         self.trims = self.held.text.is_empty();
     }
 
@@ -122,7 +129,8 @@ impl TextCallFilter {
                 _ if self.code.is_inside() => Opening::No,
                 candidate => opening(candidate, &self.tools),
             };
-            self.held.advance(self.held.checked + plain + usize::from(opening == Opening::No));
+            self.held
+                .advance(self.held.checked + plain + usize::from(opening == Opening::No));
             match opening {
                 Opening::No => self.code.leave_line_start(),
                 Opening::Maybe => break,
@@ -143,7 +151,10 @@ impl TextCallFilter {
             chunks.push(ModelChunk::Reasoning(self.held.text.trim_end().to_owned()));
         }
         let text: String = answer.parts.iter().filter_map(Part::as_text).collect();
-        chunks.extend(text.get(self.shown..).map(|rest| ModelChunk::Text(rest.to_owned())));
+        chunks.extend(
+            text.get(self.shown..)
+                .map(|rest| ModelChunk::Text(rest.to_owned())),
+        );
         chunks.retain(|chunk| !matches!(chunk, ModelChunk::Text(text) | ModelChunk::Reasoning(text) if text.is_empty()));
         chunks.push(ModelChunk::Finish(answer));
         chunks
@@ -152,7 +163,10 @@ impl TextCallFilter {
 
 /// Returns the length of the end of `text` that may become a closing tag.
 fn partial_close(text: &str) -> usize {
-    (1..CLOSE.len()).rev().find(|length| text.ends_with(&CLOSE[..*length])).unwrap_or(0)
+    (1..CLOSE.len())
+        .rev()
+        .find(|length| text.ends_with(&CLOSE[..*length]))
+        .unwrap_or(0)
 }
 
 /// Text that was not shown yet.

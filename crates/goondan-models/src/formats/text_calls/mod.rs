@@ -62,7 +62,10 @@ pub(crate) fn recover(
         return answer;
     }
     let parts = std::mem::take(&mut answer.parts);
-    answer.parts = parts.into_iter().flat_map(|part| with_calls(part, tools, ids)).collect();
+    answer.parts = parts
+        .into_iter()
+        .flat_map(|part| with_calls(part, tools, ids))
+        .collect();
     if answer.finish_reason == ModelFinishReason::Stop && has_calls(&answer) {
         answer.finish_reason = ModelFinishReason::ToolCalls;
     }
@@ -70,14 +73,26 @@ pub(crate) fn recover(
 }
 
 fn has_calls(answer: &CompletedAnswer) -> bool {
-    answer.parts.iter().any(|part| matches!(part, Part::ToolCall(_)))
+    answer
+        .parts
+        .iter()
+        .any(|part| matches!(part, Part::ToolCall(_)))
 }
 
 fn with_calls(part: Part, tools: &[ToolDefinition], ids: &mut CallIds<'_>) -> Vec<Part> {
-    let Part::Text { text, provider_metadata } = part else { return vec![part] };
+    let Part::Text {
+        text,
+        provider_metadata,
+    } = part
+    else {
+        return vec![part];
+    };
     let pieces = pieces(&text, tools);
     if !pieces.iter().any(|piece| matches!(piece, Piece::Call(_))) {
-        return vec![Part::Text { text, provider_metadata }];
+        return vec![Part::Text {
+            text,
+            provider_metadata,
+        }];
     }
     let mut metadata = Some(provider_metadata);
     let part = |piece| match piece {
@@ -103,8 +118,12 @@ fn pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<Piece<'t>> {
     while let Some(found) = memchr2(b'<', b'[', &text.as_bytes()[at..]) {
         let start = at + found;
         code.advance(&text[at..start]);
-        let is_opening = !code.is_inside() && opening::opening(&text[start..], tools) == Opening::Yes;
-        match is_opening.then(|| blocks::calls_at(&text[start..], tools)).flatten() {
+        let is_opening =
+            !code.is_inside() && opening::opening(&text[start..], tools) == Opening::Yes;
+        match is_opening
+            .then(|| blocks::calls_at(&text[start..], tools))
+            .flatten()
+        {
             Some((calls, length)) => {
                 push_text(&mut pieces, text[begin..start].trim_end());
                 pieces.extend(calls.into_iter().map(Piece::Call));

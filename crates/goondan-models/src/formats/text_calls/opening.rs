@@ -51,7 +51,13 @@ fn element(text: &str, tools: &[ToolDefinition]) -> Opening {
         Step::No => Opening::No,
         Step::Maybe => Opening::Maybe,
         Step::Yes(rest) => match tag(rest) {
-            Ok(tag) if tools.iter().any(|tool| tags.name(tag) == Some(tool.name.as_str())) => Opening::Yes,
+            Ok(tag)
+                if tools
+                    .iter()
+                    .any(|tool| tags.name(tag) == Some(tool.name.as_str())) =>
+            {
+                Opening::Yes
+            }
             Ok(_) => Opening::No,
             Err(opening) => opening,
         },
@@ -61,7 +67,10 @@ fn element(text: &str, tools: &[ToolDefinition]) -> Opening {
 
 /// Returns the rest of a tag. A tag that is not complete yet is `Maybe`.
 fn tag(text: &str) -> Result<&str, Opening> {
-    let end = text.bytes().take(MAX_TAG_BYTES).position(|byte| matches!(byte, b'>' | b'<'));
+    let end = text
+        .bytes()
+        .take(MAX_TAG_BYTES)
+        .position(|byte| matches!(byte, b'>' | b'<'));
     match end {
         Some(end) if text.as_bytes()[end] == b'>' => Ok(&text[..end]),
         None if text.len() < MAX_TAG_BYTES => Err(Opening::Maybe),
@@ -74,7 +83,9 @@ fn mistral_name(text: &str, tools: &[ToolDefinition]) -> Opening {
     let named = |tool: &ToolDefinition| match literal(text, &tool.name) {
         Step::No => Opening::No,
         Step::Maybe => Opening::Maybe,
-        Step::Yes(rest) => after_white_space(rest, |rest| starts_with_any(rest, &["[ARGS]", "[CALL_ID]", "{"])),
+        Step::Yes(rest) => after_white_space(rest, |rest| {
+            starts_with_any(rest, &["[ARGS]", "[CALL_ID]", "{"])
+        }),
     };
     tools.iter().map(named).max().unwrap_or(Opening::No)
 }

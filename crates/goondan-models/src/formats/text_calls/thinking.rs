@@ -9,9 +9,15 @@ pub(super) const CLOSE: &str = "</think>";
 /// from a server that separates it.
 pub(super) fn separate(mut parts: Vec<Part>) -> Vec<Part> {
     let is_first = |part: &Part| matches!(part, Part::Text { .. } | Part::Reasoning { .. });
-    let Some(at) = parts.iter().position(is_first) else { return parts };
-    let Part::Text { text, .. } = &mut parts[at] else { return parts };
-    let Some((reasoning, rest)) = split(text) else { return parts };
+    let Some(at) = parts.iter().position(is_first) else {
+        return parts;
+    };
+    let Part::Text { text, .. } = &mut parts[at] else {
+        return parts;
+    };
+    let Some((reasoning, rest)) = split(text) else {
+        return parts;
+    };
     let (reasoning, rest) = (reasoning.to_owned(), rest.to_owned());
     let has_text = !rest.is_empty();
     *text = rest;

@@ -8,8 +8,12 @@ const MAX_REFERENCES: usize = 8;
 
 /// Returns `text` as the type that `parameters` require for the argument `key`. Text of another type stays text.
 pub(super) fn typed(text: &str, key: &str, parameters: &Value) -> Value {
-    let types = parameters.pointer("/properties").and_then(|properties| properties.get(key));
-    let types = types.map(|schema| types_of(schema, parameters)).unwrap_or_default();
+    let types = parameters
+        .pointer("/properties")
+        .and_then(|properties| properties.get(key));
+    let types = types
+        .map(|schema| types_of(schema, parameters))
+        .unwrap_or_default();
     let accepts = |name: &str| types.contains(&name);
     let trimmed = text.trim();
     if accepts("null") && trimmed == "null" {
@@ -23,7 +27,9 @@ pub(super) fn typed(text: &str, key: &str, parameters: &Value) -> Value {
         "False" => Some(false.into()),
         _ => json_text::parse::<Value>(trimmed).ok(),
     };
-    parsed.filter(|value| type_names(value).iter().any(|name| accepts(name))).unwrap_or_else(|| text.into())
+    parsed
+        .filter(|value| type_names(value).iter().any(|name| accepts(name)))
+        .unwrap_or_else(|| text.into())
 }
 
 fn type_names(value: &Value) -> &'static [&'static str] {
@@ -40,9 +46,17 @@ fn type_names(value: &Value) -> &'static [&'static str] {
 /// Returns the types that `schema` accepts, as far as it names them.
 fn types_of<'s>(schema: &'s Value, root: &'s Value) -> Vec<&'s str> {
     let schema = resolved(schema, root);
-    let variants = ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+    let variants = ["anyOf", "oneOf"]
+        .iter()
+        .filter_map(|key| schema.get(key)?.as_array())
+        .flatten();
     let variants = variants.map(|variant| resolved(variant, root));
-    [schema].into_iter().chain(variants).filter_map(|schema| schema.get("type")).flat_map(named).collect()
+    [schema]
+        .into_iter()
+        .chain(variants)
+        .filter_map(|schema| schema.get("type"))
+        .flat_map(named)
+        .collect()
 }
 
 fn named(types: &Value) -> Vec<&str> {
