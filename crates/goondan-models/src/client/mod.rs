@@ -58,7 +58,7 @@ pub(crate) fn client(
     )))
 }
 
-fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
+pub(crate) fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
         Wire::Ollama => Arc::new(OllamaFormat::new(target)),
         _ => Arc::new(ChatFormat::new(target)),

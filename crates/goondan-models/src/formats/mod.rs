@@ -19,6 +19,9 @@ pub(crate) mod gemini;
 pub(crate) mod ollama;
 pub(crate) mod responses;
 
+#[cfg(test)]
+mod fuzz;
+
 use std::collections::BTreeSet;
 
 use goondan_core::JsonObject;
