@@ -20,6 +20,7 @@ use goondan_spec::{Environment, Resource};
 
 use crate::formats::chat::ChatFormat;
 use crate::formats::gemini::GeminiFormat;
+use crate::formats::ollama::OllamaFormat;
 use crate::formats::responses::ResponsesFormat;
 use crate::formats::{ModelTarget, WireFormat};
 use crate::provider::Provider;
@@ -62,10 +63,11 @@ pub(crate) fn client(
     )))
 }
 
-fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
+pub(crate) fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
         Wire::Gemini => Arc::new(GeminiFormat::new(target)),
         Wire::Responses => Arc::new(ResponsesFormat::new(target)),
+        Wire::Ollama => Arc::new(OllamaFormat::new(target)),
         _ => Arc::new(ChatFormat::new(target)),
     }
 }

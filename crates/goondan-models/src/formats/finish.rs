@@ -55,6 +55,7 @@ const CLASSES: &[(&str, EndingClass)] = &[
     ("error", EndingClass::Failed),
     ("failed", EndingClass::Failed),
     ("insufficient_system_resource", EndingClass::Failed),
+    ("load", EndingClass::Failed),
     ("malformed_function_call", EndingClass::Failed),
     ("malformed_model_output", EndingClass::Failed),
     ("malformed_response", EndingClass::Failed),
@@ -64,6 +65,7 @@ const CLASSES: &[(&str, EndingClass)] = &[
     ("no_image", EndingClass::Failed),
     ("too_many_tool_calls", EndingClass::Failed),
     ("unexpected_tool_call", EndingClass::Failed),
+    ("unload", EndingClass::Failed),
 ];
 
 /// Returns the ending for a provider's `reason`, or `None` for an empty one. `words` explain a refusal or a failure.

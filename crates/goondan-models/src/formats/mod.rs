@@ -8,6 +8,7 @@ pub(crate) mod call_ids;
 pub(crate) mod finish;
 mod messages;
 pub(crate) mod results;
+pub(crate) mod text_calls;
 pub(crate) mod tool_calls;
 mod transcript;
 
@@ -19,6 +20,9 @@ pub(crate) mod ollama;
 pub(crate) mod responses;
 #[cfg(test)]
 pub(crate) mod test_bodies;
+
+#[cfg(test)]
+mod fuzz;
 
 use std::collections::BTreeSet;
 
