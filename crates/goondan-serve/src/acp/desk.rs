@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::session::Session;
+use super::updates;
 use super::{Ask, permission, prompt, replay};
 use crate::service::Service;
 
