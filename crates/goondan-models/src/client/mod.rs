@@ -15,7 +15,9 @@ use goondan_spec::kinds::Model;
 use goondan_spec::sent_schema::Wire;
 use goondan_spec::{Environment, Resource};
 
+use crate::formats::anthropic::AnthropicFormat;
 use crate::formats::chat::ChatFormat;
+use crate::formats::converse::ConverseFormat;
 use crate::formats::{ModelTarget, WireFormat};
 use crate::provider::Provider;
 use crate::transport::HttpClients;
@@ -59,6 +61,8 @@ pub(crate) fn client(
 
 fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
+        Wire::Anthropic => Arc::new(AnthropicFormat::new(target)),
+        Wire::Converse => Arc::new(ConverseFormat::new(target)),
         _ => Arc::new(ChatFormat::new(target)),
     }
 }

@@ -14,6 +14,19 @@ pub(crate) struct Draft {
     pub(crate) joins: bool,
 }
 
+/// The turn that the next model call continues, in the eyes of a provider that returns signed reasoning. Tool results
+/// and text after them belong to the turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) enum OpenTurn {
+    /// The model call begins a turn.
+    #[default]
+    None,
+    /// The turn began with reasoning of this provider.
+    WithReasoning,
+    /// The turn began without reasoning, or another provider began it.
+    WithoutReasoning,
+}
+
 /// Place of a cache mark in the JSON of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheMark {
@@ -33,6 +46,8 @@ pub(crate) struct WireMessages {
     files: Vec<Value>,
     /// System messages of a conversation whose format has no place for them among the messages.
     pub(crate) notes: Vec<String>,
+    /// Formats whose requests depend on it keep it up to date.
+    pub(crate) open_turn: OpenTurn,
     pub(crate) call_ids: HashSet<String>,
     pub(crate) called_tools: BTreeSet<String>,
 }
@@ -70,6 +85,16 @@ impl WireMessages {
     /// Returns the attachments that follow the last message, if it is a tool result.
     pub(crate) fn files(&self) -> &[Value] {
         &self.files
+    }
+
+    /// Notes an assistant message, which begins a turn unless one is open.
+    pub(crate) fn continue_turn(&mut self, has_reasoning: bool) {
+        if self.open_turn == OpenTurn::None {
+            self.open_turn = match has_reasoning {
+                true => OpenTurn::WithReasoning,
+                false => OpenTurn::WithoutReasoning,
+            };
+        }
     }
 
     /// Notes the calls of an assistant message.
