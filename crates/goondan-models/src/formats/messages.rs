@@ -21,9 +21,9 @@ pub(crate) enum OpenTurn {
     /// The model call begins a turn.
     #[default]
     None,
-    /// The turn began with reasoning of this provider.
+    /// The turn contains reasoning of this provider.
     WithReasoning,
-    /// The turn began without reasoning, or another provider began it.
+    /// The turn contains no reasoning of this provider, or not where the provider requires it.
     WithoutReasoning,
 }
 
@@ -85,16 +85,6 @@ impl WireMessages {
     /// Returns the attachments that follow the last message, if it is a tool result.
     pub(crate) fn files(&self) -> &[Value] {
         &self.files
-    }
-
-    /// Notes an assistant message, which begins a turn unless one is open.
-    pub(crate) fn continue_turn(&mut self, has_reasoning: bool) {
-        if self.open_turn == OpenTurn::None {
-            self.open_turn = match has_reasoning {
-                true => OpenTurn::WithReasoning,
-                false => OpenTurn::WithoutReasoning,
-            };
-        }
     }
 
     /// Notes the calls of an assistant message.

@@ -14,7 +14,7 @@ use super::blocks::{
 };
 use super::stream::AnthropicDecoder;
 use crate::formats::call_ids::plain_name;
-use crate::formats::claude::{ClaudeModel, ThinkingPlan, max_tokens, sampling};
+use crate::formats::claude::{ClaudeModel, ThinkingPlan, add_step, max_tokens, sampling};
 use crate::formats::output_schema::output_schema;
 use crate::formats::{
     CacheMark, Draft, FORMER_TOOL_DESCRIPTION, ModelTarget, OpenTurn, RequestContext,
@@ -77,14 +77,6 @@ impl AnthropicFormat {
         if self.target.prompt_caching {
             block["cache_control"] = json!({"type": "ephemeral"});
         }
-    }
-
-    fn add_assistant(&self, message: &Message, messages: &mut WireMessages) {
-        let blocks = assistant_blocks(message, self.owner());
-        if let Some(first) = blocks.first() {
-            messages.continue_turn(is_thinking(first));
-        }
-        messages.push("assistant", blocks, true);
     }
 }
 
@@ -186,7 +178,10 @@ impl WireFormat for AnthropicFormat {
                 }
                 messages.push("user", blocks, true);
             }
-            Role::Assistant => self.add_assistant(message, messages),
+            Role::Assistant => {
+                let blocks = assistant_blocks(message, self.owner());
+                add_step(self.claude, blocks, is_thinking, messages);
+            }
             Role::Tool => {
                 let results = message.tool_results().map(result_block).collect();
                 messages.push("user", results, true);

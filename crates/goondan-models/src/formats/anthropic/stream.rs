@@ -105,6 +105,9 @@ impl AnthropicDecoder {
     }
 
     fn begin(&mut self, index: Option<u64>, block: &Value, answer: &mut AnswerBuilder) {
+        if text(block, "type").is_empty() {
+            return;
+        }
         let key = self.count;
         self.count += 1;
         let content = match text(block, "type") {

@@ -4,7 +4,7 @@ mod thinking;
 
 use goondan_spec::kinds::ModelParams;
 
-pub(crate) use thinking::ThinkingPlan;
+pub(crate) use thinking::{ThinkingPlan, add_step};
 
 /// Limit of output tokens for models that are not Claude models.
 const DEFAULT_MAX_TOKENS: u32 = 64_000;

@@ -4,7 +4,7 @@ use goondan_spec::kinds::ReasoningEffort;
 use serde_json::{Value, json};
 
 use super::ClaudeModel;
-use crate::formats::OpenTurn;
+use crate::formats::{OpenTurn, WireMessages};
 
 /// The smallest budget that the API accepts.
 const SMALLEST_BUDGET_TOKENS: u32 = 1024;
@@ -81,6 +81,32 @@ impl ThinkingPlan {
             budget: budget.unwrap_or(0),
         }
     }
+}
+
+/// Adds the blocks of an assistant message, and notes whether the turn contains reasoning. A model that needs a budget
+/// counts only reasoning at the beginning of a turn. [`ThinkingPlan`] turns thinking off for its other turns, so their
+/// reasoning is left out: the API refuses it then.
+pub(crate) fn add_step(
+    model: Option<ClaudeModel>,
+    mut blocks: Vec<Value>,
+    is_reasoning: fn(&Value) -> bool,
+    messages: &mut WireMessages,
+) {
+    let needs_budget = model.is_some_and(|model| !model.thinks_adaptively());
+    let has_reasoning = match needs_budget {
+        true => messages.open_turn == OpenTurn::None && blocks.first().is_some_and(is_reasoning),
+        false => blocks.iter().any(is_reasoning),
+    };
+    if messages.open_turn != OpenTurn::WithReasoning && !blocks.is_empty() {
+        messages.open_turn = match has_reasoning {
+            true => OpenTurn::WithReasoning,
+            false => OpenTurn::WithoutReasoning,
+        };
+    }
+    if needs_budget && messages.open_turn == OpenTurn::WithoutReasoning {
+        blocks.retain(|block| !is_reasoning(block));
+    }
+    messages.push("assistant", blocks, true);
 }
 
 fn adaptive_thinking(model: ClaudeModel) -> Value {

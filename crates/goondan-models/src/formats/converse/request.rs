@@ -16,7 +16,7 @@ use super::blocks::{
 use super::model::{BedrockModel, ModelFamily};
 use super::stream::ConverseDecoder;
 use crate::formats::call_ids::plain_name;
-use crate::formats::claude::{Sampling, ThinkingPlan, max_tokens, sampling};
+use crate::formats::claude::{Sampling, ThinkingPlan, add_step, max_tokens, sampling};
 use crate::formats::output_schema::output_schema;
 use crate::formats::{
     CacheMark, Draft, FORMER_TOOL_DESCRIPTION, Framing, ModelTarget, OpenTurn, RequestContext,
@@ -216,10 +216,7 @@ impl WireFormat for ConverseFormat {
             }
             Role::Assistant => {
                 let blocks = assistant_blocks(message, self.owner());
-                if let Some(first) = blocks.first() {
-                    messages.continue_turn(is_reasoning(first));
-                }
-                messages.push("assistant", blocks, true);
+                add_step(self.model.claude(), blocks, is_reasoning, messages);
             }
             Role::Tool => {
                 let has_status = self.model.takes_result_status();
