@@ -228,7 +228,7 @@ impl ModelClient for LiveClient {
             response,
             EventReader::new(self.format.framing(), MAX_ANSWER_BYTES),
             self.format.decoder(),
-            AnswerBuilder::new(self.target.provider.family()),
+            AnswerBuilder::new(self.target.family()),
             self.completion(&request),
             (&self.failures, &self.host),
             self.settings.idle_timeout,
