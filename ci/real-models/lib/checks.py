@@ -12,7 +12,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 OUTPUT = {"output": {"schema": SCHEMA}}
-ANSWER_TOKENS = 400
+ANSWER_TOKENS = 200
 LONG_TOKENS = 1500
 PIECES_BEFORE_BREAK = 5
 CANCEL_SECONDS = 10
@@ -29,6 +29,8 @@ class Report:
             function(*arguments)
         except Failure as failure:
             self.add(name, str(failure))
+        except Exception as error:
+            self.add(name, f"{type(error).__name__}: {error}")
         else:
             self.add(name, None)
 
@@ -48,9 +50,8 @@ class Report:
 class Asks:
     """The inputs that one kind of model understands.
 
-    `short` gets a short answer and `long` one of several seconds. `call` and `submit` make the model call a tool of `text-transform` and
-    `answer__submit`, and `calls` two tools at once. `answers` returns a part of the answer to an
-    input, for models whose answers are known.
+    `short` gets a short answer and `long` one of several seconds. `call` makes the model call a tool of `text-transform`, `submit` makes it
+    call `answer__submit`, and `calls` makes it call two tools at once. For a model with known answers, `answers` returns a part of each.
     """
 
     def __init__(self, short, long, call, submit, calls=None, answers=None):
@@ -64,8 +65,13 @@ class Format:
         self.name, self.provider, self.path, self.options = name, provider, path, options or {}
 
     def model(self, target, capabilities=None):
-        spec = {"provider": self.provider, "model": target.model, "endpoint": target.server.url + self.path,
-                "apiKey": {"value": target.server.key}, "options": self.options}
+        spec = {
+            "provider": self.provider,
+            "model": target.model,
+            "endpoint": target.server.url + self.path,
+            "apiKey": {"value": target.server.key},
+            "options": self.options,
+        }
         return {**spec, "capabilities": capabilities} if capabilities else spec
 
 
@@ -94,7 +100,7 @@ def plain(target):
     with target.project() as project:
         (result,) = project.ask(target.asks.short).answers()
         target.require_answer(target.asks.short, result)
-        require(result["finishReason"] == "text_response", f"finishReason is {result['finishReason']}")
+        require(result["finishReason"] not in ("max_steps", "cancelled"), f"finishReason is {result['finishReason']}")
         usage = result["usage"]
         require(usage["promptTokens"] > 0 and usage["completionTokens"] > 0, f"usage is {usage}")
 
@@ -109,7 +115,7 @@ def streamed(target):
 
 
 def tool(target):
-    """A call is run, and the server accepts the result, a further input, and all of that again after a restart of gdn."""
+    """A call is run. The server accepts its result, a further input, and the whole conversation after a restart of gdn."""
     with target.project(TOOLS, {"maxStepsPerTurn": 3}) as project:
         run = project.ask(target.asks.call, target.asks.short)
         results = run.answers()
@@ -136,7 +142,7 @@ def two_tools(target):
 def native_output(target):
     """With the schema in the request, the answer fits at the first attempt.
 
-    A server that drops the schema gets corrections; then the turn ends with a fitting answer or with `E_MODEL_OUTPUT`.
+    If a server drops the schema, gdn corrects the model, and the turn ends with a fitting answer or with `E_MODEL_OUTPUT`.
     """
     with target.project(OUTPUT, capabilities={"structuredOutput": True}) as project:
         run = project.ask("Answer with the shelf and the pages.", seconds=120)
@@ -163,7 +169,7 @@ def require_output(run, is_first_attempt):
 
 
 def cancel(target, wait_until_idle):
-    """An interrupt in the middle of an answer ends gdn at once, and the request with it; then the server answers as before."""
+    """An interrupt in the middle of an answer ends gdn and the request at once. Then the server answers as before."""
     with target.project(policy={"shutdown": {"gracePeriodSeconds": 0}}, max_tokens=LONG_TOKENS) as project:
         run = project.start(target.asks.long)
         run.wait_for("text.delta", PIECES_BEFORE_BREAK)
@@ -186,15 +192,19 @@ def all_of(report, targets, idle=lambda: lambda: None):
 
 
 def survive(report, name, targets, seconds, interrupt, resume):
-    """Breaks a server in the middle of one answer of each target, and brings it back: all turns end with whole answers."""
+    """Kills a server in the middle of one answer of each target and restarts it. All turns must end with whole answers."""
     projects = [target.project() for target in targets]
     try:
-        runs = [project.start(target.asks.long) for project, target in zip(projects, targets)]
+        runs = [project.start(target.asks.long) for project, target in zip(projects, targets, strict=True)]
         failures = [begin(run) for run in runs]
+        failures = [failure or is_over(run) for run, failure in zip(runs, failures, strict=True)]
         interrupt()
         time.sleep(seconds)
-        resume()
-        for target, run, failure in zip(targets, runs, failures):
+        try:
+            resume()
+        except RuntimeError as error:
+            failures = [str(error)] * len(runs)
+        for target, run, failure in zip(targets, runs, failures, strict=True):
             report.check(f"{target.name}/{name}", survived, target, run, failure)
     finally:
         for project in projects:
@@ -210,6 +220,10 @@ def begin(run):
     return None
 
 
+def is_over(run):
+    return "The answer was over before the break" if run.results else None
+
+
 def survived(target, run, failure):
     require(failure is None, failure)
     run.finish(120)
@@ -218,4 +232,11 @@ def survived(target, run, failure):
     require(run.text() == result["response"], "the pieces are not the response")
 
 
-CHECKS = {"plain": plain, "streamed": streamed, "tool": tool, "two-tools": two_tools, "output-native": native_output, "output-tool": tool_output}
+CHECKS = {
+    "plain": plain,
+    "streamed": streamed,
+    "tool": tool,
+    "two-tools": two_tools,
+    "output-native": native_output,
+    "output-tool": tool_output,
+}

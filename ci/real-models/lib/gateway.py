@@ -8,6 +8,8 @@ from checks import Format, Target
 from services import Service
 
 KEY = "sk-real-models"
+# Makes LiteLLM use the tables in its package and not download newer ones.
+LOCAL_DATA = ("LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "LITELLM_LOCAL_BLOG_POSTS")
 FORMATS = {
     "chat": Format("chat", "openai-compatible", "/v1"),
     "responses": Format("responses", "openai", "/v1", {"api": "responses"}),
@@ -17,7 +19,14 @@ FORMATS = {
 # LiteLLM sends chat and Gemini to the chat completions of the backend. The model's prefix decides about responses and messages: `openai`
 # sends them to the responses of the backend, `custom_openai` to its chat completions.
 PREFIXES = {"native": "openai", "bridged": "custom_openai"}
-ROUTES = [("chat", "native"), ("gemini", "native"), ("responses", "native"), ("messages", "native"), ("responses", "bridged"), ("messages", "bridged")]
+ROUTES = [
+    ("chat", "native"),
+    ("gemini", "native"),
+    ("responses", "native"),
+    ("messages", "native"),
+    ("responses", "bridged"),
+    ("messages", "bridged"),
+]
 
 
 def gateway(venv, folder, backend, model):
@@ -33,7 +42,7 @@ def gateway(venv, folder, backend, model):
     path = os.path.join(folder, "litellm.yaml")
     with open(path, "w") as file:
         json.dump(config, file)
-    env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "*", "HOME": folder}
+    env = {**os.environ, **dict.fromkeys(LOCAL_DATA, "True"), "NO_PROXY": "*", "HOME": folder}
     command = [os.path.join(venv, "bin", "litellm"), "--config", path, "--host", "127.0.0.1", "--port", "{port}"]
     return Service("LiteLLM", command, "/health/liveliness", os.path.join(folder, "litellm.log"), KEY, env)
 

@@ -27,6 +27,7 @@ class Project:
     """A project with one model and one agent, with a home and a state root of its own."""
 
     def __init__(self, model, agent, policy):
+        self.runs = []
         self.base = tempfile.mkdtemp(prefix="gdn-real-")
         self.path = os.path.join(self.base, "project")
         for name in ("project", "home", "state"):
@@ -43,11 +44,12 @@ class Project:
             file.write("\n---\n".join(json.dumps(document, indent=1) for document in documents) + "\n")
 
     def start(self, *inputs):
-        return Run(self, inputs)
+        self.runs.append(Run(self, inputs))
+        return self.runs[-1]
 
     def ask(self, *inputs, seconds=60):
         """Sends the inputs one after another and returns the finished run."""
-        return Run(self, inputs).finish(seconds)
+        return self.start(*inputs).finish(seconds)
 
     def __enter__(self):
         return self
@@ -56,6 +58,9 @@ class Project:
         self.remove()
 
     def remove(self):
+        for run in self.runs:
+            run.process.kill()
+            run.process.wait()
         shutil.rmtree(self.base, ignore_errors=True)
 
 
@@ -70,15 +75,19 @@ class Run:
         command = [GDN, "run", project.path, "--trust", "--yes", "--input-format", "stream-json", "--output-format", "stream-json"]
         self.events, self.changed, self.is_over = [], threading.Condition(), False
         self.stderr = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(command, env=project.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr,
-                                        preexec_fn=services.end_with_parent)
+        self.process = subprocess.Popen(
+            command, env=project.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr, preexec_fn=services.end_with_parent
+        )
         threading.Thread(target=self.read, daemon=True).start()
         self.process.stdin.write("".join(json.dumps({"input": text}) + "\n" for text in inputs).encode())
         self.process.stdin.close()
 
     def read(self):
         for line in self.process.stdout:
-            event = json.loads(line)
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = {"type": "error", "error": {"code": "UNREADABLE", "message": line.decode(errors="replace")}}
             with self.changed:
                 self.events.append(event)
                 self.changed.notify_all()

