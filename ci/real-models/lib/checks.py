@@ -145,7 +145,7 @@ def native_output(target):
     If a server drops the schema, gdn corrects the model, and the turn ends with a fitting answer or with `E_MODEL_OUTPUT`.
     """
     with target.project(OUTPUT, capabilities={"structuredOutput": True}) as project:
-        run = project.ask("Answer with the shelf and the pages.", seconds=120)
+        run = project.ask("Answer with the shelf and the pages.")
         error = run.results[0].get("error") if run.results else None
         if error and not target.is_schema_obeyed:
             require(error["code"] == "E_MODEL_OUTPUT", run.why())
@@ -226,7 +226,7 @@ def is_over(run):
 
 def survived(target, run, failure):
     require(failure is None, failure)
-    run.finish(120)
+    run.finish()
     (result,) = run.answers()
     target.require_answer(target.asks.long, result)
     require(run.text() == result["response"], "the pieces are not the response")

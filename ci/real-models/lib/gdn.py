@@ -11,6 +11,7 @@ import time
 
 import services
 
+ANSWER_SECONDS = 180
 GDN = os.path.abspath(os.environ["GDN"])
 
 
@@ -47,7 +48,7 @@ class Project:
         self.runs.append(Run(self, inputs))
         return self.runs[-1]
 
-    def ask(self, *inputs, seconds=60):
+    def ask(self, *inputs, seconds=ANSWER_SECONDS):
         """Sends the inputs one after another and returns the finished run."""
         return self.start(*inputs).finish(seconds)
 
@@ -98,16 +99,16 @@ class Run:
     def of(self, kind):
         return [event for event in self.events if event.get("type") == kind]
 
-    def wait_for(self, kind, count, seconds=30):
+    def wait_for(self, kind, count):
         """Waits until so many events of a type have come."""
         with self.changed:
-            self.changed.wait_for(lambda: len(self.of(kind)) >= count or self.is_over, seconds)
+            self.changed.wait_for(lambda: len(self.of(kind)) >= count or self.is_over, ANSWER_SECONDS)
             require(len(self.of(kind)) >= count, f"{len(self.of(kind))} of {count} {kind} came; {self.why()}")
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
 
-    def finish(self, seconds=60):
+    def finish(self, seconds=ANSWER_SECONDS):
         """Waits for the end of the process and kills it when the time is over."""
         begin = time.monotonic()
         try:

@@ -51,7 +51,8 @@ def llama_server(folder, program, libraries, weights):
         "port": "{port}",
         "api-key": KEY,
         "device": "none",
-        "threads": str(os.cpu_count()),
+        # Several threads wait for each other in busy loops, which takes minutes on a machine with other work.
+        "threads": "1",
         "parallel": str(SLOTS),
         "ctx-size": str(SLOTS * SLOT_TOKENS),
         "chat-template-file": os.path.join(HERE, "chatml-tools.jinja"),
