@@ -24,7 +24,7 @@ metadata: {name: bot}
 spec:
   connectorRef: Connector/telegram
   config: {apiBaseUrl: {value: 'http://127.0.0.1:9'}}
-  secrets: {botToken: {value: '123:abc'}}
+  secrets: {botToken: {value: '123:abcdef'}}
 ";
 
 fn project(connections: &str) -> Sandbox {

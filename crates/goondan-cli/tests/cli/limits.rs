@@ -960,9 +960,19 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "LARGEST",
     ),
     (
-        "bytes of a value that is masked in outputs and logs, at least",
+        "characters of a secret that is masked wherever it appears, at least",
+        "goondan-spec/src/value.rs",
+        "ANYWHERE_CHARS",
+    ),
+    (
+        "characters of a secret that is masked as a whole word, at least",
+        "goondan-spec/src/value.rs",
+        "WHOLE_WORD_CHARS",
+    ),
+    (
+        "bytes of a value that is masked for the name of its variable, at least",
         "redact/mod.rs",
-        "SHORTEST",
+        "SHORTEST_GUESS",
     ),
     (
         "results that are remembered, so that an event that comes twice runs once",

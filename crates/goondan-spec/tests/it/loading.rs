@@ -322,7 +322,7 @@ fn options() -> ModelOptions {
             .collect(),
         reasoning_effort: Some(ReasoningEffort::Medium),
         api: Some(ModelApi::Responses),
-        strict: Some(true),
+        strict: Some(false),
         ..ModelOptions::default()
     }
 }
