@@ -157,8 +157,9 @@ impl AnswerBuilder {
         }
     }
 
-    /// Sorts the content by `rank`, for providers that report its order only at the end. `rank` receives the key of a
-    /// block, and for a call its position, which [`AnswerBuilder::call`] returned.
+    /// Sorts the content by `rank`, for providers that report its order only at the end. `rank`
+    /// receives the key of a block, and for a call its position, which [`AnswerBuilder::call`]
+    /// returned.
     pub(crate) fn sort_blocks<R: Ord>(&mut self, rank: impl Fn(BlockKey, Option<usize>) -> R) {
         self.blocks.sort_by_key(|(key, block)| match block {
             Block::Call { at, .. } => rank(*key, Some(*at)),

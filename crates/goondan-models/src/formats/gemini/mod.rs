@@ -1,7 +1,7 @@
 //! Gemini's format, at Google AI and at Vertex AI.
 //!
-//! A thought signature belongs to one part of an answer and returns on the same part. Parts with a signature are
-//! therefore never joined with others.
+//! A thought signature belongs to one part of an answer and returns on the same part. Parts with a
+//! signature are therefore never joined with others.
 
 mod request;
 mod stream;

@@ -21,7 +21,8 @@ const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 /// Header of Google AI that contains the key.
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// Role of drafts that contain tool results. They become messages of the user, but contain nothing else.
+/// Role of drafts that contain tool results. They become messages of the user, but contain nothing
+/// else.
 const RESULTS: &str = "results";
 
 /// Gemini's format for one model.
@@ -117,8 +118,8 @@ impl GeminiFormat {
         json!({ "functionResponse": function })
     }
 
-    /// Adds a call id that a provider made. Without ids, Google matches results by their order. Vertex AI refuses ids
-    /// for models before Gemini 3, which make none.
+    /// Adds a call id that a provider made. Without ids, Google matches results by their order.
+    /// Vertex AI refuses ids for models before Gemini 3, which make none.
     fn add_id(&self, id: &str, function: &mut Value) {
         let number = id.strip_prefix("call_");
         let is_made_up = number.is_some_and(|number| number.bytes().all(|c| c.is_ascii_digit()));
@@ -205,7 +206,8 @@ impl WireFormat for GeminiFormat {
         fields
     }
 
-    /// Returns the system prompt and the system messages of the conversation, which have no place among the messages.
+    /// Returns the system prompt and the system messages of the conversation, which have no place
+    /// among the messages.
     fn system_field(
         &self,
         system: Option<&str>,

@@ -51,7 +51,8 @@ fn signed(mut part: Value, signature: &str) -> Value {
     part
 }
 
-/// A whole answer: thoughts, generated code, text, two parallel calls of which the first has a signature, usage.
+/// A whole answer: thoughts, generated code, text, two parallel calls of which the first has a
+/// signature, usage.
 fn whole_answer() -> Vec<Value> {
     vec![
         json!({"usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9}, "responseId": "r"}),
@@ -190,7 +191,7 @@ fn a_blocked_prompt_is_declined() {
 }
 
 #[test]
-fn errors_are_errors_wherever_they_stand() {
+fn errors_are_found_in_every_shape() {
     let error = json!({"error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}});
     for event in [error.clone(), json!([error])] {
         let Err(ProviderError::Reported(found)) = decoded(&[parts(json!([{"text": "a"}])), event])

@@ -15,14 +15,16 @@ const MEDIA_WORDS: [&str; 5] = ["image", "tts", "audio", "live", "embedding"];
 /// Smallest budget of Gemini 2.5 Pro, which always thinks.
 const MIN_PRO_BUDGET: u32 = 128;
 
-/// Returns whether `model` is older than Gemini 3. Names without a version, such as `gemini-pro-latest`, count as newer.
+/// Returns whether `model` is older than Gemini 3. Names without a version, such as
+/// `gemini-pro-latest`, count as newer.
 pub(super) fn is_older_than_3(model: &str) -> bool {
     let name = bare_name(model);
     let is_latest = name.ends_with("-latest") && !name.contains(|c: char| c.is_ascii_digit());
     !is_latest && OLDER_MODELS.iter().any(|start| name.starts_with(start))
 }
 
-/// Returns the field `thinkingConfig`. Google refuses a request for thoughts if the model does not think.
+/// Returns the field `thinkingConfig`. Google refuses a request for thoughts if the model does not
+/// think.
 pub(super) fn thinking_config(model: &str, effort: Option<ReasoningEffort>) -> Option<Value> {
     let Some(effort) = effort else {
         return thinks_by_default(model).then(|| json!({"includeThoughts": true}));
@@ -56,7 +58,8 @@ fn uses_level(model: &str) -> bool {
     !is_older_than_3(model) || bare_name(model).starts_with("gemma-4")
 }
 
-/// Returns the level for `effort`. Thinking cannot be turned off, and only Flash models have the level `MINIMAL`.
+/// Returns the level for `effort`. Thinking cannot be turned off, and only Flash models have the
+/// level `MINIMAL`.
 fn level(model: &str, effort: ReasoningEffort) -> &'static str {
     match effort {
         ReasoningEffort::None | ReasoningEffort::Minimal if model.contains("flash") => "MINIMAL",

@@ -1,7 +1,7 @@
 //! The output items of one answer, and the events that belong to them.
 //!
-//! Servers name an item by its position, its id, both or neither. Some change the id in each event, and some give all
-//! items the same position.
+//! Servers name an item by its position, its id, both or neither. Some change the id in each event,
+//! and some give all items the same position.
 
 use serde_json::Value;
 
@@ -121,7 +121,8 @@ impl OutputItem {
         fill(&mut self.call_id, name.call_id);
     }
 
-    /// Returns the rest of `whole` that has not arrived yet. A text that differs from the streamed one has no rest.
+    /// Returns the rest of `whole` that has not arrived yet. A text that differs from the streamed
+    /// one has no rest.
     pub(super) fn rest<'t>(&self, whole: &'t str) -> &'t str {
         whole
             .strip_prefix(self.streamed.as_str())
@@ -178,7 +179,8 @@ impl ItemTable {
         at
     }
 
-    /// Returns the place in the complete response of the item with the block `key`, or of the call at `position`.
+    /// Returns the place in the complete response of the item with the block `key`, or of the call
+    /// at `position`.
     pub(super) fn place_of(&self, key: BlockKey, position: Option<usize>) -> Option<usize> {
         let item = match position {
             Some(_) => self.items.iter().find(|item| item.position == position),

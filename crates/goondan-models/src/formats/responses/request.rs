@@ -34,10 +34,11 @@ impl ResponsesFormat {
         ResponsesFormat { target }
     }
 
-    /// Returns whether requests ask for encrypted reasoning. OpenAI refuses the field for models that do not reason.
-    /// Other servers return their reasoning as text, and some refuse unknown fields, so unknown models count as models
-    /// that reason only if the Model belongs to OpenAI and sets an effort.
-    fn wants_encrypted_reasoning(&self, effort: Option<ReasoningEffort>) -> bool {
+    /// Returns whether requests ask for encrypted reasoning. OpenAI refuses the field for models
+    /// that do not reason. Other servers return their reasoning as text, and some refuse unknown
+    /// fields. An unknown model therefore counts as one that reasons only at OpenAI, and only with
+    /// an effort.
+    fn requests_encrypted_reasoning(&self, effort: Option<ReasoningEffort>) -> bool {
         let has_effort = effort.is_some_and(|effort| effort != ReasoningEffort::None);
         is_reasoning_model(&self.target.model)
             || (has_effort && self.target.provider.name == "openai")
@@ -121,11 +122,11 @@ impl WireFormat for ResponsesFormat {
             }
         };
         let include = || json!(["reasoning.encrypted_content"]);
-        let wants_reasoning = self.wants_encrypted_reasoning(context.effort);
+        let has_include = self.requests_encrypted_reasoning(context.effort);
         set("model", Some(self.target.model.as_str().into()));
         set("stream", Some(true.into()));
         set("store", Some(false.into()));
-        set("include", wants_reasoning.then(include));
+        set("include", has_include.then(include));
         set(
             "reasoning",
             context.effort.map(|effort| self.reasoning(effort)),
@@ -228,7 +229,8 @@ fn is_chat_model(model: &str) -> bool {
     CHAT_MODELS.iter().any(|start| name.starts_with(start)) && !name.contains("codex")
 }
 
-/// Returns the name of a model without a vendor, such as `openai/`, and without the mark of a tuned model.
+/// Returns the name of a model without a vendor, such as `openai/`, and without the mark of a tuned
+/// model.
 fn bare_name(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or_default().to_lowercase();
     name.strip_prefix("ft:").unwrap_or(&name).to_owned()
@@ -254,8 +256,8 @@ fn sent_text(text: &str, own: Option<&Value>) -> Value {
     item
 }
 
-/// Returns a reasoning item as the provider accepts it: without empty fields and without the status. An item without
-/// content is only a reference to a stored item.
+/// Returns a reasoning item as the provider accepts it: without empty fields and without the
+/// status. An item without content is only a reference to a stored item.
 fn sent_reasoning(own: &Value) -> Option<Value> {
     let item = own.get("item")?.as_object()?;
     let is_empty = |value: &Value| match value {

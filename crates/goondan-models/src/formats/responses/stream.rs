@@ -156,7 +156,8 @@ impl ResponsesDecoder {
         self.add_call_piece(at, text(&event["name"]), arguments, answer);
     }
 
-    /// Adds a piece to the call at `at`. Its name counts once, because a second name would begin another call.
+    /// Adds a piece to the call at `at`. Its name counts once, because a second name would begin
+    /// another call.
     fn add_call_piece(
         &mut self,
         at: usize,
@@ -288,8 +289,8 @@ impl ResponsesDecoder {
         Ok(Progress::Done)
     }
 
-    /// Adds what no event contained. If the complete response lists all items, its order counts, so that reasoning
-    /// precedes the item that it led to.
+    /// Adds what no event contained. If the complete response lists all items, its order counts, so
+    /// that reasoning precedes the item that it led to.
     fn add_output(&mut self, output: &Value, answer: &mut AnswerBuilder) {
         for (place, item) in output.as_array().into_iter().flatten().enumerate() {
             let kind = ItemKind::of(item);

@@ -280,7 +280,7 @@ fn reasons_are_classified() {
 }
 
 #[test]
-fn errors_are_errors_wherever_they_stand() {
+fn errors_are_found_in_every_shape() {
     let reported = |result: Result<CompletedAnswer, ProviderError>| match result {
         Err(ProviderError::Reported(error)) => (error.status, error.message),
         other => panic!("{other:?}"),
