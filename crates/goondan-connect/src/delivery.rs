@@ -193,7 +193,19 @@ fn answer(result: &TurnResult) -> Option<String> {
         }
         FinishReason::Cancelled => None,
         FinishReason::TextResponse | FinishReason::MaxSteps => {
-            Some(text).filter(|text| !text.trim().is_empty())
+            let note = cut_note(result);
+            Some(text)
+                .filter(|text| !text.trim().is_empty())
+                .map(|text| text + &note)
         }
     }
+}
+
+/// Returns the note that follows an incomplete answer; empty for a complete answer.
+fn cut_note(result: &TurnResult) -> String {
+    result
+        .model_finish_reason
+        .as_ref()
+        .map(|reason| format!(" [incomplete: {}]", reason.as_str()))
+        .unwrap_or_default()
 }

@@ -56,7 +56,7 @@ fn hear(turns: &Turns, event: &SwarmEvent) {
             RuntimeEventKind::StepStarted { turn_id, .. } => (turn_id, None),
             _ => return,
         },
-        SwarmEvent::TurnEnded { .. } => return,
+        SwarmEvent::Reasoning { .. } | SwarmEvent::TurnEnded { .. } => return,
     };
     if let Some(text) = lock(turns).get(turn_id) {
         text.send_modify(|text| match delta {

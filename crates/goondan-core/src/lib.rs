@@ -17,6 +17,7 @@ pub mod layering;
 pub mod limits;
 pub mod message;
 pub mod narrowing;
+pub mod notices;
 pub mod patch;
 pub mod path_style;
 pub mod ports;

@@ -227,6 +227,15 @@ impl Message {
         self.data.content.iter().filter_map(Part::as_text).collect()
     }
 
+    /// Returns the readable reasoning, with an empty line between its parts.
+    pub fn reasoning(&self) -> String {
+        let reasoning = self.data.content.iter().filter_map(|part| match part {
+            Part::Reasoning { text, .. } if !text.is_empty() => Some(text.as_str()),
+            _ => None,
+        });
+        reasoning.collect::<Vec<_>>().join("\n\n")
+    }
+
     /// The calls in it, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.data.content.iter().filter_map(|part| match part {

@@ -157,6 +157,15 @@ impl AnswerBuilder {
         }
     }
 
+    /// Sorts the content by `rank`, for providers that report its order only at the end. `rank` receives the key of a
+    /// block, and for a call its position, which [`AnswerBuilder::call`] returned.
+    pub(crate) fn sort_blocks<R: Ord>(&mut self, rank: impl Fn(BlockKey, Option<usize>) -> R) {
+        self.blocks.sort_by_key(|(key, block)| match block {
+            Block::Call { at, .. } => rank(*key, Some(*at)),
+            _ => rank(*key, None),
+        });
+    }
+
     /// Appends to the words with which the model refuses.
     pub(crate) fn refusal(&mut self, delta: &str) {
         self.bytes += delta.len();

@@ -9,6 +9,7 @@
 
 mod answer;
 mod client;
+mod embeddings;
 mod errors;
 mod files;
 mod formats;

@@ -2,20 +2,28 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use futures::TryStreamExt;
+use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{Message, MessageData, MessageSource, Part, Role};
+use goondan_core::message::{
+    Message, MessageData, MessageSource, Part, ProviderMetadata, Role, ToolResultPart,
+};
 use goondan_core::ports::model::{
     CompletedAnswer, ModelChunk, ModelClient, ModelError, ModelRequest,
 };
-use goondan_spec::kinds::Model;
+use goondan_core::ports::tool::{Attachment, ToolCallError, ToolCallStatus};
+use goondan_spec::kinds::{Model, ReasoningEffort};
 use goondan_spec::{BasePackage, LoadInput, MemoryFiles, Resource, load};
+use http_body::Body;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::answer::AnswerBuilder;
+use crate::client::RequestBuilder;
 use crate::errors::ProviderError;
 use crate::formats::call_ids::CallIds;
 use crate::formats::{Framing, Progress, WireEvent, WireFormat};
@@ -158,5 +166,69 @@ fn with_keep_alives(framing: Framing, body: &str, keep_alives: &[u8]) -> String 
             .next()
             .map_or("", |choice| comments[usize::from(*choice)]);
         text + comment + event
+    })
+}
+
+/// Returns the body of the request that a client of `format` sends.
+pub(crate) fn sent_body(
+    format: Arc<dyn WireFormat>,
+    effort: Option<ReasoningEffort>,
+    request: &ModelRequest,
+) -> Value {
+    let builder = RequestBuilder::new(format, "key".to_owned(), effort, JsonObject::new());
+    let mut body = builder.body(request);
+    let mut frame = || {
+        let context = &mut Context::from_waker(Waker::noop());
+        match Pin::new(&mut body).poll_frame(context) {
+            Poll::Ready(frame) => frame?.ok()?.into_data().ok(),
+            Poll::Pending => None,
+        }
+    };
+    let bytes: Vec<u8> = std::iter::from_fn(&mut frame).flatten().collect();
+    serde_json::from_slice(&bytes).expect("a body of JSON")
+}
+
+/// Returns opaque data of the provider `family`.
+pub(crate) fn opaque_data(family: &str, data: Value) -> ProviderMetadata {
+    [(family.to_owned(), data)].into_iter().collect()
+}
+
+/// Returns the result of a tool call.
+pub(crate) fn result(id: &str, output: Value) -> Part {
+    Part::ToolResult(ToolResultPart {
+        tool_call_id: id.to_owned(),
+        tool_name: "t__x".to_owned(),
+        status: ToolCallStatus::Ok,
+        output: Some(output),
+        error: None,
+        untrusted: false,
+    })
+}
+
+/// Returns the result of a tool call that failed.
+pub(crate) fn failed_result(id: &str) -> Part {
+    let error = ToolCallError {
+        name: None,
+        message: "no such city".to_owned(),
+        code: "E_TOOL".to_owned(),
+        suggestion: None,
+        help_url: None,
+    };
+    Part::ToolResult(ToolResultPart {
+        tool_call_id: id.to_owned(),
+        tool_name: "t__x".to_owned(),
+        status: ToolCallStatus::Error,
+        output: None,
+        error: Some(error),
+        untrusted: false,
+    })
+}
+
+/// Returns an attachment with three bytes.
+pub(crate) fn file(media_type: &str, name: Option<&str>) -> Part {
+    Part::File(Attachment {
+        media_type: media_type.to_owned(),
+        data: "YWJj".to_owned(),
+        name: name.map(str::to_owned),
     })
 }

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::door::Door;
+use crate::hub;
 use crate::wire::{ErrorBody, InputState, ProblemBody, QuestionBody};
 
 /// A client of one server of this machine. Each request has a connection of its own.
@@ -77,9 +78,10 @@ impl ServerEvent {
             "result" => self.parsed().map(Told::Result),
             "approval.request" => self.parsed().map(Told::Asked),
             "approval.closed" => self.parsed().map(|Closed { id }| Told::Closed(id)),
-            "text.delta" | "text.reset" => {
-                self.parsed().map(|text: Text| Told::Happened(text.into()))
-            }
+            hub::TEXT | hub::RESET => self.parsed().map(|text: Text| Told::Happened(text.into())),
+            hub::REASONING => self
+                .parsed()
+                .map(|reasoning: Reasoning| Told::Happened(reasoning.into())),
             _ => self
                 .parsed()
                 .map(|event: RuntimeEvent| Told::Happened(SwarmEvent::Runtime(Arc::new(event)))),
@@ -123,6 +125,25 @@ impl From<Text> for SwarmEvent {
                 delta,
             },
             None => SwarmEvent::TextReset { instance, turn_id },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reasoning {
+    agent_name: String,
+    instance_key: String,
+    turn_id: String,
+    delta: String,
+}
+
+impl From<Reasoning> for SwarmEvent {
+    fn from(reasoning: Reasoning) -> Self {
+        SwarmEvent::Reasoning {
+            instance: InstanceId::new(reasoning.agent_name, reasoning.instance_key),
+            turn_id: reasoning.turn_id,
+            delta: reasoning.delta,
         }
     }
 }

@@ -33,6 +33,15 @@ pub(crate) struct Running {
     pub(crate) turn_id: String,
     pub(crate) trace_id: String,
     pub(crate) text: String,
+    pub(crate) reasoning: String,
+}
+
+impl Running {
+    /// Discards the text and the reasoning of a step.
+    fn clear(&mut self) {
+        self.text.clear();
+        self.reasoning.clear();
+    }
 }
 
 /// Something that happened.
@@ -77,6 +86,7 @@ impl Seen {
         match &self.event {
             SwarmEvent::Runtime(event) => event.instance(),
             SwarmEvent::Text { instance, .. }
+            | SwarmEvent::Reasoning { instance, .. }
             | SwarmEvent::TextReset { instance, .. }
             | SwarmEvent::TurnEnded { instance, .. } => instance.clone(),
         }
@@ -90,16 +100,35 @@ fn written(event: &SwarmEvent) -> Option<Value> {
             instance,
             turn_id,
             delta,
-        } => Some(text(instance, turn_id, Some(delta))),
-        SwarmEvent::TextReset { instance, turn_id } => Some(text(instance, turn_id, None)),
+        } => Some(piece(TEXT, instance, turn_id, Some(delta))),
+        SwarmEvent::Reasoning {
+            instance,
+            turn_id,
+            delta,
+        } => Some(piece(REASONING, instance, turn_id, Some(delta))),
+        SwarmEvent::TextReset { instance, turn_id } => Some(piece(RESET, instance, turn_id, None)),
         SwarmEvent::TurnEnded { .. } => None,
     }
 }
 
-/// A piece of text; without one, what was said in this step so far is void.
-pub(crate) fn text(instance: &InstanceId, turn_id: &str, delta: Option<&str>) -> Value {
+/// Type of an event that adds text to the answer of a step.
+pub(crate) const TEXT: &str = "text.delta";
+
+/// Type of an event that adds reasoning to a step.
+pub(crate) const REASONING: &str = "reasoning.delta";
+
+/// Type of an event that voids the text and the reasoning of a step.
+pub(crate) const RESET: &str = "text.reset";
+
+/// Returns an event about the answer that a model is writing.
+pub(crate) fn piece(
+    kind: &str,
+    instance: &InstanceId,
+    turn_id: &str,
+    delta: Option<&str>,
+) -> Value {
     let mut line = json!({
-        "type": if delta.is_some() { "text.delta" } else { "text.reset" },
+        "type": kind,
         "agentName": instance.agent,
         "instanceKey": instance.instance_key,
         "turnId": turn_id,
@@ -180,19 +209,19 @@ fn note<'a>(
             let trace_id = &event.trace.trace_id;
             match &event.kind {
                 RuntimeEventKind::TurnStarted { turn_id, .. } => {
-                    let (turn_id, text) = (turn_id.clone(), String::new());
                     running.insert(
                         event.instance(),
                         Running {
-                            turn_id,
+                            turn_id: turn_id.clone(),
                             trace_id: trace_id.clone(),
-                            text,
+                            text: String::new(),
+                            reasoning: String::new(),
                         },
                     );
                 }
                 RuntimeEventKind::StepStarted { .. } | RuntimeEventKind::StepCompleted { .. } => {
                     if let Some(turn) = running.get_mut(&event.instance()) {
-                        turn.text.clear();
+                        turn.clear();
                     }
                 }
                 _ => {}
@@ -206,9 +235,16 @@ fn note<'a>(
             turn.text.push_str(delta);
             Some(&turn.trace_id)
         }
+        SwarmEvent::Reasoning {
+            instance, delta, ..
+        } => {
+            let turn = running.get_mut(instance)?;
+            turn.reasoning.push_str(delta);
+            Some(&turn.trace_id)
+        }
         SwarmEvent::TextReset { instance, .. } => {
             let turn = running.get_mut(instance)?;
-            turn.text.clear();
+            turn.clear();
             Some(&turn.trace_id)
         }
         SwarmEvent::TurnEnded {

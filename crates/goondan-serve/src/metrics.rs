@@ -246,10 +246,12 @@ impl Metrics {
                 .inc_by(call.retries.into());
         }
         if let Some(usage) = call.token_usage {
-            let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
+            let in_cache = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+            let fresh = usage.prompt_tokens.saturating_sub(in_cache);
             let kinds = [
                 ("input", fresh),
                 ("cached_input", usage.cached_tokens),
+                ("cache_write_input", usage.cache_write_tokens),
                 ("output", usage.completion_tokens),
             ];
             for (kind, tokens) in kinds.into_iter().filter(|(_, tokens)| *tokens > 0) {

@@ -1,6 +1,7 @@
 //! What is told of a turn while it runs, in a few words.
 
 use goondan::event::{RuntimeEvent, RuntimeEventKind};
+use goondan::notices::retry_notice;
 
 /// The words for an event; `None` for one that is no progress.
 pub(crate) fn words(event: &RuntimeEvent) -> Option<String> {
@@ -16,6 +17,6 @@ pub(crate) fn words(event: &RuntimeEvent) -> Option<String> {
         RuntimeEventKind::ApprovalRequested { tool_name, .. } => {
             Some(format!("{agent}: {tool_name} waits for an approval"))
         }
-        _ => None,
+        kind => retry_notice(kind).map(|notice| format!("{agent}: {notice}")),
     }
 }

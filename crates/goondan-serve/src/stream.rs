@@ -2,7 +2,7 @@
 //!
 //! Each runtime event carries its number as the id of the server-sent event. A client that comes back names the last one that
 //! it has seen, gets what is stored behind it, and then what goes on. Text is not stored while it streams: who comes in the
-//! middle of an answer gets `text.reset` and all of it so far.
+//! middle of an answer gets `text.reset`, and all reasoning and text so far.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc::{self, Sender};
 
-use crate::hub::{Line, Now, Running, Seen, text};
+use crate::hub::{Line, Now, REASONING, RESET, Running, Seen, TEXT, piece};
 use crate::service::Service;
 use crate::wire::{InputState, InputStatus, Interest, QuestionBody};
 
@@ -233,12 +233,18 @@ impl Pump {
     /// What models are saying at this moment.
     async fn say_so_far(&mut self, running: &HashMap<InstanceId, Running>) -> Result<(), Gone> {
         for (instance, turn) in running {
-            if turn.text.is_empty() || !self.wants(instance, Some(&turn.trace_id)) {
+            let so_far = [(REASONING, &turn.reasoning), (TEXT, &turn.text)];
+            let so_far: Vec<_> = so_far
+                .into_iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(kind, text)| (kind, Some(text.as_str())))
+                .collect();
+            if so_far.is_empty() || !self.wants(instance, Some(&turn.trace_id)) {
                 continue;
             }
-            for delta in [None, Some(&*turn.text)] {
-                self.send(&Line::of(&text(instance, &turn.turn_id, delta)), None)
-                    .await?;
+            for (kind, delta) in [(RESET, None)].into_iter().chain(so_far) {
+                let line = Line::of(&piece(kind, instance, &turn.turn_id, delta));
+                self.send(&line, None).await?;
             }
         }
         Ok(())
@@ -287,9 +293,12 @@ impl Pump {
         }
         match (&seen.event, seen.line()) {
             (SwarmEvent::Runtime(event), line) => self.send_runtime(event, line).await?,
-            (SwarmEvent::Text { .. } | SwarmEvent::TextReset { .. }, Some(line)) => {
-                self.send(line, None).await?
-            }
+            (
+                SwarmEvent::Text { .. }
+                | SwarmEvent::Reasoning { .. }
+                | SwarmEvent::TextReset { .. },
+                Some(line),
+            ) => self.send(line, None).await?,
             _ => {}
         }
         Ok(None)

@@ -35,6 +35,10 @@ impl Attributes {
             self.set("gen_ai.usage.input_tokens", usage.prompt_tokens);
             self.set("gen_ai.usage.output_tokens", usage.completion_tokens);
             self.set("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens);
+            self.set(
+                "gen_ai.usage.cache_creation.input_tokens",
+                usage.cache_write_tokens,
+            );
         }
         if let Some(cost) = cost {
             self.set("goondan.cost.amount", cost.amount)

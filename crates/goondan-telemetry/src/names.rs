@@ -1,5 +1,7 @@
 //! Names that the conventions of OpenTelemetry for generative AI lay down.
 
+use goondan_core::ports::model::ModelFinishReason;
+
 /// What the conventions call a provider; where they do not know it, its own name.
 pub(crate) fn provider(name: &str) -> &str {
     match name {
@@ -12,6 +14,15 @@ pub(crate) fn provider(name: &str) -> &str {
         // Others that speak its format.
         "openai-compatible" => "openai",
         other => other,
+    }
+}
+
+/// Returns the name of the reason why a model ended its answer.
+pub(crate) fn finish_reason(reason: &ModelFinishReason) -> &str {
+    match reason {
+        ModelFinishReason::ToolCalls => "tool_calls",
+        ModelFinishReason::Length | ModelFinishReason::ContextWindow => "length",
+        other => other.as_str(),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::attributes::Attributes;
 
 /// Puts the words of a question and of its answer into the attributes of its span.
-pub(crate) fn tell(attributes: &mut Attributes, said: &Said) {
+pub(crate) fn tell(attributes: &mut Attributes, said: &Said, finish_reason: Option<&str>) {
     let system = said
         .system
         .as_ref()
@@ -23,7 +23,11 @@ pub(crate) fn tell(attributes: &mut Attributes, said: &Said) {
             .output
             .iter()
             .any(|part| matches!(part, Part::ToolCall(_)));
-        let reason = if calls { "tool_call" } else { "stop" };
+        // Output messages have `tool_call`, where the attribute of the span has `tool_calls`.
+        let reason = match finish_reason {
+            None | Some("tool_calls") if calls => "tool_call",
+            reason => reason.unwrap_or("stop"),
+        };
         let output =
             json!([{ "role": "assistant", "parts": parts(&said.output), "finish_reason": reason }]);
         attributes.set("gen_ai.output.messages", output.to_string());
@@ -41,16 +45,20 @@ fn message(message: &MessageData) -> Value {
 }
 
 fn parts(parts: &[Part]) -> Vec<Value> {
-    parts.iter().map(part).collect()
+    parts.iter().filter_map(part).collect()
 }
 
-fn part(part: &Part) -> Value {
-    match part {
+fn part(part: &Part) -> Option<Value> {
+    Some(match part {
+        Part::Reasoning { text, .. } if text.is_empty() => return None,
+        Part::Reasoning { text, .. } => json!({ "type": "reasoning", "content": text }),
+        Part::Opaque { .. } => return None,
         Part::Text { text, .. } => json!({ "type": "text", "content": text }),
         Part::ToolCall(ToolCall {
             tool_call_id,
             tool_name,
             input,
+            ..
         }) => {
             json!({ "type": "tool_call", "id": tool_call_id, "name": tool_name, "arguments": input })
         }
@@ -61,7 +69,7 @@ fn part(part: &Part) -> Value {
         Part::File(file) => {
             json!({ "type": "goondan.file", "mime_type": file.media_type, "name": file.name })
         }
-    }
+    })
 }
 
 fn response(result: &ToolResultPart) -> Value {

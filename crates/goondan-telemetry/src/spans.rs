@@ -6,6 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use goondan_core::event::{
     FinishReason, RuntimeEvent, RuntimeEventKind as Kind, ShownError, ShownModelCall, ShownResult,
 };
+use goondan_core::ports::model::ModelFinishReason;
+use goondan_spec::Code;
 use serde_json::Value;
 
 use crate::attributes::{Attributes, nanos};
@@ -178,10 +180,21 @@ impl Assembler {
             "gen_ai.response.time_to_first_chunk",
             call.time_to_first_token.map(seconds),
         );
+        let is_declined = error
+            .as_ref()
+            .is_some_and(|(code, _)| Code::find(code) == Some(Code::MODEL_DECLINED));
+        let reason = match &call.finish_reason {
+            _ if is_declined => Some("content_filter"),
+            reason => reason.as_ref().map(names::finish_reason),
+        };
+        attributes.maybe(
+            "gen_ai.response.finish_reasons",
+            reason.map(|reason| vec![reason]),
+        );
         attributes.usage(call.token_usage, call.cost.as_ref());
         attributes.set("goondan.model.retries", call.retries);
         if let Some(words) = call.said.as_ref().filter(|_| self.content) {
-            said::tell(&mut attributes, words);
+            said::tell(&mut attributes, words, reason);
         }
         self.tell_turn(event, call, provider);
         let kind = if names::is_inside(&call.provider) {
@@ -219,10 +232,13 @@ impl Assembler {
                 step_count,
                 duration,
                 finish_reason,
+                model_finish_reason,
                 token_usage,
                 cost,
             } => {
                 turn(&mut attributes, turn_id, reason(*finish_reason));
+                let cut = model_finish_reason.as_ref().map(ModelFinishReason::as_str);
+                attributes.maybe("goondan.turn.model_finish_reason", cut);
                 attributes
                     .usage(*token_usage, cost.as_ref())
                     .set("goondan.turn.steps", *step_count);

@@ -66,12 +66,12 @@ pub use wants::{Want, folders_to_trust, packages_to_trust, wants, wants_elsewher
 pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};
 
-pub use goondan_core::{ids, message, ports};
+pub use goondan_core::{ids, message, notices, ports};
 
 /// What happens in a swarm, for whoever watches it.
 pub mod event {
     pub use goondan_core::event::{
-        FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall,
+        Cost, FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall,
         ShownResult, SwarmEvent, TurnError, TurnResult,
     };
     pub use goondan_core::inbound::{RESPONSE, turn_id};

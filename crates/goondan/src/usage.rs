@@ -2,21 +2,31 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
+use goondan_core::event::{Cost, RuntimeEvent, RuntimeEventKind, SwarmEvent};
 use goondan_core::ports::model::TokenUsage;
 
 /// Counts what the turns of chosen chains use up, by the events that a swarm publishes. A turn counts once it is over.
 #[derive(Debug, Clone, Default)]
 pub struct UsageLedger {
-    /// By trace, then by turn: whose it was and what it took. A turn whose end is told again counts once.
-    chains: HashMap<String, BTreeMap<String, (String, TokenUsage)>>,
+    /// Turns by trace, then by turn id. A turn that ends twice in the events counts once.
+    chains: HashMap<String, BTreeMap<String, TurnUsage>>,
+}
+
+/// Usage of one turn.
+#[derive(Debug, Clone)]
+struct TurnUsage {
+    agent: String,
+    tokens: TokenUsage,
+    cost: Option<Cost>,
 }
 
 /// What a chain has used up.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChainUsage {
     /// All of it.
     pub total: TokenUsage,
+    /// Cost of all model calls by currency; empty if no Model has `pricing`.
+    pub costs: BTreeMap<String, f64>,
     /// The share of each agent that had a turn.
     pub by_agent: BTreeMap<String, TokenUsage>,
 }
@@ -50,35 +60,45 @@ impl UsageLedger {
             trace,
             ..
         } = &**event;
-        let (turn_id, usage) = match kind {
+        let (turn_id, token_usage, cost) = match kind {
             RuntimeEventKind::TurnCompleted {
                 turn_id,
                 token_usage,
+                cost,
                 ..
             }
             | RuntimeEventKind::TurnFailed {
                 turn_id,
                 token_usage,
+                cost,
                 ..
-            } => (turn_id, token_usage.unwrap_or_default()),
+            } => (turn_id, token_usage, cost),
             _ => return,
         };
         if let Some(turns) = self.chains.get_mut(&trace.trace_id) {
-            turns.insert(turn_id.clone(), (agent_name.clone(), usage));
+            let usage = TurnUsage {
+                agent: agent_name.clone(),
+                tokens: token_usage.unwrap_or_default(),
+                cost: cost.clone(),
+            };
+            turns.insert(turn_id.clone(), usage);
         }
     }
 
     /// What a chain has used up so far; nothing, where it is not counted.
     pub fn of(&self, trace_id: &str) -> ChainUsage {
         let mut usage = ChainUsage::default();
-        for (agent, share) in self
+        for turn in self
             .chains
             .get(trace_id)
             .into_iter()
             .flat_map(BTreeMap::values)
         {
-            usage.total += *share;
-            *usage.by_agent.entry(agent.clone()).or_default() += *share;
+            usage.total += turn.tokens;
+            *usage.by_agent.entry(turn.agent.clone()).or_default() += turn.tokens;
+            if let Some(Cost { amount, currency }) = &turn.cost {
+                *usage.costs.entry(currency.clone()).or_default() += amount;
+            }
         }
         usage
     }
@@ -97,7 +117,7 @@ mod tests {
             prompt_tokens: total - 1,
             completion_tokens: 1,
             total_tokens: total,
-            cached_tokens: 0,
+            ..TokenUsage::default()
         }
     }
 
@@ -107,7 +127,10 @@ mod tests {
             duration: 1,
             error_message: "no".to_owned(),
             error_code: None,
-            cost: None,
+            cost: Some(Cost {
+                amount: 0.5,
+                currency: "USD".to_owned(),
+            }),
             token_usage: Some(tokens(total)),
         };
         SwarmEvent::Runtime(Arc::new(RuntimeEvent {
@@ -142,6 +165,7 @@ mod tests {
             ),
             (13, 5)
         );
+        assert_eq!(usage.costs, BTreeMap::from([("USD".to_owned(), 1.5)]));
         assert_eq!(ledger.of("other"), ChainUsage::default());
         ledger.forget("t");
         assert!(!ledger.follows("t"));

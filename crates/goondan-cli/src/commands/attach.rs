@@ -103,7 +103,7 @@ impl Said {
                 }
                 logs::show(event, output)
             }
-            SwarmEvent::TurnEnded { .. } => Ok(()),
+            SwarmEvent::Reasoning { .. } | SwarmEvent::TurnEnded { .. } => Ok(()),
         }
     }
 

@@ -1,9 +1,9 @@
 //! What a program reads about a turn, and which exit code a turn deserves.
 
 use goondan::ChainUsage;
-use goondan::event::{FinishReason, TurnError, TurnResult};
+use goondan::event::{Cost, FinishReason, TurnError, TurnResult};
 use goondan::ids::InstanceId;
-use goondan::ports::model::TokenUsage;
+use goondan::ports::model::{ModelFinishReason, TokenUsage};
 use goondan::spec::Code;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,6 +29,9 @@ pub(crate) struct TurnReport {
     turn_id: String,
     trace_id: String,
     finish_reason: FinishReason,
+    /// The reason why the model ended its last answer, if that answer is incomplete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_finish_reason: Option<ModelFinishReason>,
     /// The text of the answer; null where there is none.
     response: Option<String>,
     /// The answer as data, where the agent states its output.
@@ -53,6 +56,26 @@ struct Usage {
     usage: TokenUsage,
     /// The share of each agent.
     usage_by_agent: BTreeMap<String, TokenUsage>,
+    /// Cost of all turns, if a Model has `pricing`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<Cost>,
+    /// Costs by currency, if the Models have prices in several currencies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    costs: Vec<Cost>,
+}
+
+impl From<ChainUsage> for Usage {
+    fn from(chain: ChainUsage) -> Self {
+        let cost = |(currency, amount)| Cost { amount, currency };
+        let mut costs: Vec<Cost> = chain.costs.into_iter().map(cost).collect();
+        let only = if costs.len() == 1 { costs.pop() } else { None };
+        Usage {
+            usage: chain.total,
+            usage_by_agent: chain.by_agent,
+            cost: only,
+            costs,
+        }
+    }
 }
 
 /// What belongs to a turn and is not in its result.
@@ -124,16 +147,14 @@ impl TurnReport {
             turn_id: result.turn_id.clone(),
             trace_id,
             finish_reason: result.finish_reason,
+            model_finish_reason: result.model_finish_reason.clone(),
             response: result
                 .response_message
                 .as_ref()
                 .map(|message| message.text()),
             output: result.output.clone(),
             steps: result.step_count,
-            usage: usage.map(|ChainUsage { total, by_agent }| Usage {
-                usage: total,
-                usage_by_agent: by_agent,
-            }),
+            usage: usage.map(Usage::from),
             duration_ms: None,
             error: result.error.clone(),
             later: Vec::new(),

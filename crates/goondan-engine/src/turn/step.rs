@@ -25,6 +25,7 @@ use goondan_core::ids::TraceContext;
 use goondan_core::message::{
     Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart,
 };
+use goondan_core::notices::CutNotice;
 use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
 use goondan_core::ports::model::{
     ModelError, ModelErrorKind, ModelFinishReason, ModelRequest, TokenUsage,
@@ -216,30 +217,17 @@ fn has_content(parts: &[Part], finish_reason: &ModelFinishReason) -> bool {
 
 /// Returns the turn error for an answer that reached a limit before it contained any text.
 fn cut_without_text(finish_reason: &ModelFinishReason) -> Option<TurnError> {
-    let (cause, fix) = cause_of_cut(finish_reason)?;
+    if *finish_reason == ModelFinishReason::Pause {
+        return None;
+    }
+    let CutNotice { cause, fix } = CutNotice::of(finish_reason)?;
     let message = format!("The model's answer was cut off before it contained any text: {cause}.");
     Some(TurnError::new(Code::MODEL_CUT, message).suggest(fix))
 }
 
-/// Returns the cause and the fix for an answer that reached a limit.
-fn cause_of_cut(finish_reason: &ModelFinishReason) -> Option<(&'static str, &'static str)> {
-    match finish_reason {
-        ModelFinishReason::Length => Some((
-            "it reached the limit of output tokens (length)",
-            "Raise `modelConfig.params.maxTokens` of the agent, or lower `options.reasoningEffort` of the Model.",
-        )),
-        ModelFinishReason::ContextWindow => Some((
-            "it reached the context window of the model (contextWindow)",
-            "Shorten the conversation, for example with the extension `message-window`, or use a model with a larger context window.",
-        )),
-        _ => None,
-    }
-}
-
 /// Returns a failed result for each call of a cut answer: its arguments may be incomplete.
 fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCallResult> {
-    let cause = cause_of_cut(finish_reason)
-        .map_or("the provider paused the answer (pause)", |(cause, _)| cause);
+    let cause = CutNotice::of(finish_reason).map_or("it is incomplete", |notice| notice.cause);
     let text = format!("The call did not run: the answer was cut off, because {cause}.");
     let error = || {
         ToolError::new(text.clone())

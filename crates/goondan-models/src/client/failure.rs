@@ -339,6 +339,28 @@ impl FailureContext {
         }
     }
 
+    /// Returns the error of an answer without embeddings.
+    pub(crate) fn embeddings(&self, host: &str, body: &str, error: ProviderError) -> ModelError {
+        match error {
+            _ if is_html(body) => self.html(host),
+            ProviderError::Unreadable(error) if error.is_eof() => {
+                connection(format!("{host} broke off its answer."))
+            }
+            ProviderError::Unreadable(error) => protocol(format!(
+                "The answer of {host} is not a list of embeddings: {error}."
+            )),
+            error => self.provider(host, error),
+        }
+    }
+
+    /// Returns the error of embeddings that take too long.
+    pub(crate) fn no_embeddings_within(&self, host: &str, limit: Duration) -> ModelError {
+        connection(format!(
+            "{host} returned no embeddings within {} seconds.",
+            limit.as_secs()
+        ))
+    }
+
     /// Returns the error of a web page instead of an answer.
     pub(crate) fn html(&self, host: &str) -> ModelError {
         with_suggestion(

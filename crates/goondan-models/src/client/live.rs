@@ -1,11 +1,12 @@
 //! The client of a live provider, for every format.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use goondan_core::caller::Caller;
-use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
+use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelRequest, ModelStream};
 use goondan_spec::Secret;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
@@ -17,10 +18,16 @@ use super::request::RequestBuilder;
 use super::settings::ClientSettings;
 use super::stream::{AnswerStream, Completion};
 use crate::answer::AnswerBuilder;
+use crate::embeddings;
+use crate::errors::{ProviderError, configuration};
 use crate::formats::call_ids::CallIds;
+use crate::formats::text_calls::{TextCallFilter, recover};
 use crate::formats::{ModelTarget, WireFormat};
 use crate::transport::limits::{MAX_ANSWER_BYTES, MAX_ERROR_BYTES};
 use crate::transport::{EventReader, HttpClients};
+
+/// Time for a batch of embeddings.
+const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Client of one model.
 pub(crate) struct LiveClient {
@@ -73,9 +80,20 @@ impl LiveClient {
 
     /// Sends `request` and returns the response, if its status is a success.
     async fn send(&self, url: Url, request: &ModelRequest) -> Result<Response, ModelError> {
-        let client = self.http.client(self.endpoint.is_secure()).await?;
         let headers = self.headers_for(request)?;
         let body = reqwest::Body::wrap(self.requests.body(request));
+        self.post(url, headers, body, request.output.is_some())
+            .await
+    }
+
+    async fn post(
+        &self,
+        url: Url,
+        headers: HeaderMap,
+        body: reqwest::Body,
+        sends_schema: bool,
+    ) -> Result<Response, ModelError> {
+        let client = self.http.client(self.endpoint.is_secure()).await?;
         let sent = client.post(url).headers(headers).body(body).send();
         let response = timeout(self.settings.idle_timeout, sent)
             .await
@@ -86,16 +104,36 @@ impl LiveClient {
             return Ok(response);
         }
         let headers = response.headers().clone();
-        let body = timeout(self.settings.idle_timeout, error_body(response))
-            .await
-            .unwrap_or_default();
-        Err(self.failures.status(
-            &self.host,
-            status,
-            &body,
-            &headers,
-            request.output.is_some(),
-        ))
+        let body = timeout(
+            self.settings.idle_timeout,
+            start_of_body(response, MAX_ERROR_BYTES),
+        )
+        .await
+        .unwrap_or_default();
+        Err(self
+            .failures
+            .status(&self.host, status, &body, &headers, sends_schema))
+    }
+
+    async fn vectors(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let (wire, model) = (self.format.wire(), &self.target.model);
+        let has_embeddings = self.target.provider.name != "vertex";
+        let request = embeddings::request(wire, model, texts).filter(|_| has_embeddings);
+        let (path, body) = request.ok_or_else(|| {
+            let suggestion =
+                "Use a Model of a provider with embeddings, such as openai, gemini or ollama.";
+            configuration(embeddings::NO_EMBEDDINGS, suggestion)
+        })?;
+        let headers = self.headers.clone();
+        let headers = headers.map_err(|reason| self.failures.unsendable(&self.host, &reason))?;
+        let response = self
+            .post(self.url(&path)?, headers, body.to_string().into(), false)
+            .await?;
+        let answer = start_of_body(response, MAX_ANSWER_BYTES).await;
+        serde_json::from_str(&answer)
+            .map_err(ProviderError::from)
+            .and_then(|answer| embeddings::decode(wire, &answer))
+            .map_err(|error| self.failures.embeddings(&self.host, &answer, error))
     }
 
     fn url(&self, path: &str) -> Result<Url, ModelError> {
@@ -125,12 +163,30 @@ impl LiveClient {
     /// Returns the step that turns the pieces of an answer into the answer to `request`.
     fn completion(&self, request: &ModelRequest) -> Completion {
         let (requests, request) = (Arc::clone(&self.requests), request.clone());
+        let recovers = self.settings.text_tool_calls;
         Box::new(move |answer: AnswerBuilder| {
             requests.with_transcript(&request, |transcript| {
-                answer.complete(&mut CallIds::new(&transcript.messages.call_ids))
+                let mut ids = CallIds::new(&transcript.messages.call_ids);
+                let answer = answer.complete(&mut ids)?;
+                Ok(match recovers {
+                    true => recover(answer, &request.tools, &mut ids),
+                    false => answer,
+                })
             })
         })
     }
+}
+
+/// Returns the stream without the text that becomes calls or reasoning.
+fn filtered(
+    chunks: impl Stream<Item = Result<ModelChunk, ModelError>> + Send + 'static,
+    mut filter: TextCallFilter,
+) -> ModelStream {
+    let filtered = chunks.map(move |chunk| match chunk {
+        Ok(chunk) => filter.filter(chunk).into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    });
+    filtered.flat_map(futures::stream::iter).boxed()
 }
 
 /// Returns the headers of every request. The Model's own headers replace the others.
@@ -150,13 +206,13 @@ fn headers(
     Ok(headers)
 }
 
-/// Reads the body of an HTTP error, up to a limit.
-async fn error_body(mut response: Response) -> String {
+/// Reads a body up to a limit. A body that breaks off counts as far as it came.
+async fn start_of_body(mut response: Response, max_bytes: usize) -> String {
     let mut body = Vec::new();
     while let Ok(Some(piece)) = response.chunk().await {
         body.extend_from_slice(&piece);
-        if body.len() >= MAX_ERROR_BYTES {
-            body.truncate(MAX_ERROR_BYTES);
+        if body.len() >= max_bytes {
+            body.truncate(max_bytes);
             break;
         }
     }
@@ -172,7 +228,7 @@ impl ModelClient for LiveClient {
             response,
             EventReader::new(self.format.framing(), MAX_ANSWER_BYTES),
             self.format.decoder(),
-            AnswerBuilder::new(self.target.provider.family()),
+            AnswerBuilder::new(self.target.family()),
             self.completion(&request),
             (&self.failures, &self.host),
             self.settings.idle_timeout,
@@ -185,7 +241,20 @@ impl ModelClient for LiveClient {
         let rest = futures::stream::unfold(answer, |mut answer| async move {
             Some((answer.next().await?, answer))
         });
-        Ok(futures::stream::iter(first).chain(rest).boxed())
+        let chunks = futures::stream::iter(first).chain(rest);
+        Ok(match self.settings.text_tool_calls {
+            true => filtered(chunks, TextCallFilter::new(Arc::clone(&request.tools))),
+            false => chunks.boxed(),
+        })
+    }
+
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        let vectors = timeout(EMBEDDING_TIMEOUT, self.vectors(&texts)).await;
+        vectors.unwrap_or_else(|_| {
+            Err(self
+                .failures
+                .no_embeddings_within(&self.host, EMBEDDING_TIMEOUT))
+        })
     }
 
     fn is_schema_sent(&self) -> bool {

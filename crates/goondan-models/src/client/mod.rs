@@ -8,6 +8,9 @@ mod request;
 mod settings;
 mod stream;
 
+#[cfg(test)]
+pub(crate) use request::RequestBuilder;
+
 use std::sync::Arc;
 
 use goondan_core::ports::model::{ModelClient, ModelError};
@@ -15,7 +18,12 @@ use goondan_spec::kinds::Model;
 use goondan_spec::sent_schema::Wire;
 use goondan_spec::{Environment, Resource};
 
+use crate::formats::anthropic::AnthropicFormat;
 use crate::formats::chat::ChatFormat;
+use crate::formats::converse::ConverseFormat;
+use crate::formats::gemini::GeminiFormat;
+use crate::formats::ollama::OllamaFormat;
+use crate::formats::responses::ResponsesFormat;
 use crate::formats::{ModelTarget, WireFormat};
 use crate::provider::Provider;
 use crate::transport::HttpClients;
@@ -24,6 +32,9 @@ use endpoint::Endpoint;
 use failure::FailureContext;
 use live::LiveClient;
 use settings::ClientSettings;
+
+#[cfg(test)]
+pub(crate) use request::RequestBuilder;
 
 /// Returns a client for `model`. It connects to nothing yet.
 ///
@@ -57,9 +68,14 @@ pub(crate) fn client(
     )))
 }
 
-fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
+pub(crate) fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
-        _ => Arc::new(ChatFormat::new(target)),
+        Wire::Gemini => Arc::new(GeminiFormat::new(target)),
+        Wire::Responses => Arc::new(ResponsesFormat::new(target)),
+        Wire::Ollama => Arc::new(OllamaFormat::new(target)),
+        Wire::Anthropic => Arc::new(AnthropicFormat::new(target)),
+        Wire::Converse => Arc::new(ConverseFormat::new(target)),
+        Wire::Chat => Arc::new(ChatFormat::new(target)),
     }
 }
 

@@ -9,7 +9,7 @@ use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use serde_json::Value;
 
-use crate::formats::{RequestContext, Transcript, TranscriptCache, WireFormat};
+use crate::formats::{OpenTurn, RequestContext, Transcript, TranscriptCache, WireFormat};
 use crate::transport::SharedBody;
 
 /// Encoded heads that are kept: one for each set of tools and params that is in use.
@@ -39,6 +39,7 @@ struct CachedHead {
     params: Weak<ModelParams>,
     tools: Weak<[ToolDefinition]>,
     output: Option<Weak<Value>>,
+    open_turn: OpenTurn,
     head: EncodedHead,
 }
 
@@ -121,34 +122,44 @@ impl RequestBuilder {
     /// Returns the head of `request`. The same params, tools and output, by identity, have the same head.
     fn head(&self, request: &ModelRequest, transcript: &Transcript) -> EncodedHead {
         let called = &transcript.messages.called_tools;
+        let open_turn = transcript.messages.open_turn;
         if request.tools.is_empty() && !called.is_empty() {
-            return self.encode_head(request, called);
+            return self.encode_head(request, called, open_turn);
         }
         let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = heads.iter().find(|known| known.belongs_to(request)) {
+        let is_same =
+            |known: &&CachedHead| known.open_turn == open_turn && known.belongs_to(request);
+        if let Some(known) = heads.iter().find(is_same) {
             return known.head.clone();
         }
         heads.retain(CachedHead::is_in_use);
         if heads.len() == MAX_HEADS {
             heads.remove(0);
         }
-        let head = self.encode_head(request, &BTreeSet::new());
+        let head = self.encode_head(request, &BTreeSet::new(), open_turn);
         heads.push(CachedHead {
             params: Arc::downgrade(&request.params),
             tools: Arc::downgrade(&request.tools),
             output: request.output.as_ref().map(Arc::downgrade),
+            open_turn,
             head: head.clone(),
         });
         head
     }
 
-    fn encode_head(&self, request: &ModelRequest, called_tools: &BTreeSet<String>) -> EncodedHead {
+    fn encode_head(
+        &self,
+        request: &ModelRequest,
+        called_tools: &BTreeSet<String>,
+        open_turn: OpenTurn,
+    ) -> EncodedHead {
         let mut fields = self.format.fields(&RequestContext {
             params: &request.params,
             effort: request.params.reasoning_effort.or(self.effort),
             tools: &request.tools,
             output: request.output.as_deref(),
             called_tools,
+            open_turn,
         });
         fields.extend(self.own_fields.clone());
         let has_messages = fields.contains_key(self.format.messages_field());

@@ -5,7 +5,7 @@ mod retry_after;
 
 use goondan_core::ports::model::{ModelError, ModelErrorKind};
 
-pub(crate) use reported::{ReportedError, error_in, error_of_any_shape};
+pub(crate) use reported::{ReportedError, error_in, error_of_any_shape, status_of_code};
 pub(crate) use retry_after::retry_after;
 
 /// Failure of one answer, without the names of server and Model.

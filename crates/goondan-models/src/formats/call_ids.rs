@@ -61,7 +61,6 @@ pub(crate) fn short_id(id: &str) -> String {
 /// Returns `id` in letters, digits, hyphens and underscores, as Anthropic and Bedrock require. A changed id ends with
 /// a digest, so that two ids never become the same.
 pub(crate) fn plain_id(id: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !id.is_empty() && id.len() <= MAX_ID_LENGTH && id.chars().all(is_plain) {
         return id.to_owned();
     }
@@ -72,6 +71,22 @@ pub(crate) fn plain_id(id: &str) -> String {
         .collect();
     let digest: String = digest(id).chars().take(DIGEST_LENGTH).collect();
     format!("{kept}_{digest}")
+}
+
+/// Returns `name` in the characters that Anthropic and Bedrock accept for tools. Models of other providers sometimes
+/// call tools whose names are not valid there.
+pub(crate) fn plain_name(name: &str) -> String {
+    match name {
+        "" => "_".to_owned(),
+        name => name
+            .chars()
+            .map(|c| if is_plain(c) { c } else { '_' })
+            .collect(),
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
 fn digest(text: &str) -> String {
@@ -105,5 +120,9 @@ mod tests {
         assert_eq!(plain_id("toolu_01-x"), "toolu_01-x");
         assert_ne!(plain_id("a.b"), plain_id("a:b"));
         assert!(plain_id(&"x".repeat(200)).len() <= MAX_ID_LENGTH);
+        assert_eq!(
+            (plain_name("a__b.c"), plain_name("")),
+            ("a__b_c".to_owned(), "_".to_owned())
+        );
     }
 }

@@ -30,6 +30,7 @@ const CLASSES: &[(&str, EndingClass)] = &[
     ("length", EndingClass::Length),
     ("max_tokens", EndingClass::Length),
     ("max_output_tokens", EndingClass::Length),
+    ("incomplete", EndingClass::Length),
     ("model_length", EndingClass::ContextWindow),
     ("model_context_window_exceeded", EndingClass::ContextWindow),
     ("context_length_exceeded", EndingClass::ContextWindow),
@@ -39,8 +40,10 @@ const CLASSES: &[(&str, EndingClass)] = &[
     ("content_filtered", EndingClass::Declined),
     ("guardrail_intervened", EndingClass::Declined),
     ("image_prohibited_content", EndingClass::Declined),
+    ("image_recitation", EndingClass::Declined),
     ("image_safety", EndingClass::Declined),
     ("language", EndingClass::Declined),
+    ("model_armor", EndingClass::Declined),
     ("prohibited_content", EndingClass::Declined),
     ("recitation", EndingClass::Declined),
     ("refusal", EndingClass::Declined),
@@ -48,8 +51,11 @@ const CLASSES: &[(&str, EndingClass)] = &[
     ("sensitive", EndingClass::Declined),
     ("spii", EndingClass::Declined),
     ("abort", EndingClass::Failed),
+    ("cancelled", EndingClass::Failed),
     ("error", EndingClass::Failed),
+    ("failed", EndingClass::Failed),
     ("insufficient_system_resource", EndingClass::Failed),
+    ("load", EndingClass::Failed),
     ("malformed_function_call", EndingClass::Failed),
     ("malformed_model_output", EndingClass::Failed),
     ("malformed_response", EndingClass::Failed),
@@ -59,6 +65,7 @@ const CLASSES: &[(&str, EndingClass)] = &[
     ("no_image", EndingClass::Failed),
     ("too_many_tool_calls", EndingClass::Failed),
     ("unexpected_tool_call", EndingClass::Failed),
+    ("unload", EndingClass::Failed),
 ];
 
 /// Returns the ending for a provider's `reason`, or `None` for an empty one. `words` explain a refusal or a failure.

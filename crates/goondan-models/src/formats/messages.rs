@@ -14,6 +14,19 @@ pub(crate) struct Draft {
     pub(crate) joins: bool,
 }
 
+/// The turn that the next model call continues, in the eyes of a provider that returns signed reasoning. Tool results
+/// and text after them belong to the turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) enum OpenTurn {
+    /// The model call begins a turn.
+    #[default]
+    None,
+    /// The turn contains reasoning of this provider.
+    WithReasoning,
+    /// The turn contains no reasoning of this provider, or not where the provider requires it.
+    WithoutReasoning,
+}
+
 /// Place of a cache mark in the JSON of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheMark {
@@ -33,6 +46,8 @@ pub(crate) struct WireMessages {
     files: Vec<Value>,
     /// System messages of a conversation whose format has no place for them among the messages.
     pub(crate) notes: Vec<String>,
+    /// Formats whose requests depend on it keep it up to date.
+    pub(crate) open_turn: OpenTurn,
     pub(crate) call_ids: HashSet<String>,
     pub(crate) called_tools: BTreeSet<String>,
 }

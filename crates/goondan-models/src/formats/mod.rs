@@ -7,16 +7,24 @@ pub(crate) mod attachments;
 pub(crate) mod call_ids;
 pub(crate) mod finish;
 mod messages;
+pub(crate) mod output_schema;
 pub(crate) mod results;
+pub(crate) mod text_calls;
 pub(crate) mod tool_calls;
 mod transcript;
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
+pub(crate) mod claude;
 pub(crate) mod converse;
 pub(crate) mod gemini;
 pub(crate) mod ollama;
 pub(crate) mod responses;
+#[cfg(test)]
+pub(crate) mod test_bodies;
+
+#[cfg(test)]
+mod fuzz;
 
 use std::collections::BTreeSet;
 
@@ -30,10 +38,13 @@ use serde_json::Value;
 
 use crate::answer::AnswerBuilder;
 use crate::errors::ProviderError;
-use crate::provider::Provider;
+use crate::provider::{Provider, ProviderFormat};
 
-pub(crate) use messages::{CacheMark, Draft, WireMessages};
+pub(crate) use messages::{CacheMark, Draft, OpenTurn, WireMessages};
 pub(crate) use transcript::{Transcript, TranscriptCache};
+
+/// Description of a tool that the conversation has called and that the agent no longer has.
+pub(crate) const FORMER_TOOL_DESCRIPTION: &str = "Not available any more.";
 
 /// A model behind a provider, as a format needs it.
 #[derive(Debug, Clone)]
@@ -45,6 +56,17 @@ pub(crate) struct ModelTarget {
     pub(crate) prompt_caching: bool,
 }
 
+impl ModelTarget {
+    /// Returns the key under which messages keep opaque data of this model. Signatures of Claude models are valid on
+    /// Vertex AI and at Anthropic.
+    pub(crate) fn family(&self) -> &str {
+        match (self.provider.format(), self.provider.wire(&self.model)) {
+            (ProviderFormat::Vertex, Some(Wire::Anthropic)) => "anthropic",
+            _ => self.provider.family(),
+        }
+    }
+}
+
 /// Everything that a request contains besides its messages.
 pub(crate) struct RequestContext<'a> {
     pub(crate) params: &'a ModelParams,
@@ -54,6 +76,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) output: Option<&'a Value>,
     /// Tools that the conversation has called. Empty unless `tools` is empty.
     pub(crate) called_tools: &'a BTreeSet<String>,
+    /// State of [`WireMessages::open_turn`].
+    pub(crate) open_turn: OpenTurn,
 }
 
 /// Division of the response body into events.

@@ -21,6 +21,9 @@ pub(crate) struct OpenCall {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
+    /// Id of a piece that repeated the name of this complete call. If arguments follow, they belong to another call of
+    /// the same tool.
+    repeated: Option<String>,
 }
 
 /// The tool calls of one answer, in the order in which they began.
@@ -32,19 +35,19 @@ pub(crate) struct CallAssembler {
 impl CallAssembler {
     /// Adds a piece and returns the position of the call to which it belongs, or `None` for a piece without content.
     pub(crate) fn add(&mut self, piece: CallPiece<'_>) -> Option<usize> {
-        let is_empty = |text: Option<&str>| text.is_none_or(str::is_empty);
         let known = self.find(&piece);
         if known.is_none()
-            && is_empty(piece.id)
-            && is_empty(piece.name)
-            && is_empty(piece.arguments)
+            && piece.id().is_empty()
+            && piece.name().is_empty()
+            && piece.text().is_empty()
         {
             return None;
         }
         let at = match known {
             Some(at) if !self.calls[at].ends_before(&piece) => at,
             _ => {
-                self.calls.push(OpenCall::default());
+                let repeated = known.and_then(|at| self.calls[at].next_of_same_tool(&piece));
+                self.calls.push(repeated.unwrap_or_default());
                 self.calls.len() - 1
             }
         };
@@ -54,26 +57,29 @@ impl CallAssembler {
 
     /// Finds the call of `piece`: by its index, else by its id, else the last call.
     fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
-        let id = piece.id.filter(|id| !id.is_empty());
-        let by_id = || id.and_then(|id| self.calls.iter().rposition(|call| call.id == id));
+        let last = self.calls.len().checked_sub(1)?;
+        let is_later_piece = piece.name().is_empty();
+        let by_id = || {
+            let id = Some(piece.id()).filter(|id| !id.is_empty())?;
+            self.calls.iter().rposition(|call| call.id == id)
+        };
         if let Some(index) = piece.index {
             let by_index = self
                 .calls
                 .iter()
                 .rposition(|call| call.index == Some(index));
             // Some servers add the index only to later pieces.
-            return by_index.or_else(|| by_id().filter(|at| self.calls[*at].index.is_none()));
+            let by_late_index =
+                || by_id().or(Some(last).filter(|_| is_later_piece && piece.id().is_empty()));
+            return by_index
+                .or_else(|| by_late_index().filter(|at| self.calls[*at].index.is_none()));
         }
-        if id.is_some() {
-            // Some servers add the id only to later pieces.
-            let last_without_id = || {
-                let last = self.calls.len().checked_sub(1)?;
-                (self.calls[last].id.is_empty() && piece.name.is_none_or(str::is_empty))
-                    .then_some(last)
-            };
-            return by_id().or_else(last_without_id);
+        if piece.id().is_empty() {
+            return Some(last);
         }
-        self.calls.len().checked_sub(1)
+        // Some servers add the id only to later pieces.
+        let has_late_id = is_later_piece && self.calls[last].id.is_empty();
+        by_id().or(Some(last).filter(|_| has_late_id))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -85,59 +91,100 @@ impl CallAssembler {
     }
 }
 
+impl CallPiece<'_> {
+    fn id(&self) -> &str {
+        self.id.unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        self.name.unwrap_or_default()
+    }
+
+    fn text(&self) -> &str {
+        self.arguments.unwrap_or_default()
+    }
+
+    fn has_arguments(&self) -> bool {
+        !self.text().trim().is_empty()
+    }
+}
+
 impl OpenCall {
     /// Returns whether this call is complete and `piece` begins another one.
     fn ends_before(&self, piece: &CallPiece<'_>) -> bool {
-        let name = piece.name.filter(|name| !name.is_empty());
-        let has_arguments = piece
-            .arguments
-            .is_some_and(|arguments| !arguments.trim().is_empty());
-        let has_other_id = piece
-            .id
-            .is_some_and(|id| !id.is_empty() && !self.id.is_empty() && id != self.id);
-        if name.is_none() || self.name.is_empty() {
+        if self.name.is_empty() {
             return false;
         }
-        match self.arguments.trim() {
-            // A call without arguments ends when another id and name come.
-            "" => {
-                has_other_id
-                    || (has_arguments && name != Some(self.name.as_str()) && piece.index.is_none())
-            }
-            // An empty object may precede the real one.
-            "{}" => has_other_id || (has_arguments && piece.id.is_none() && piece.index.is_none()),
-            text => has_arguments && is_json(text),
+        if piece.name().is_empty() {
+            return self.repeated.is_some() && piece.has_arguments();
         }
+        let has_other_name = piece.name() != self.name;
+        let has_other_id = !piece.id().is_empty() && !self.id.is_empty() && piece.id() != self.id;
+        let has_key = piece.index.is_some() || !piece.id().is_empty();
+        match self.arguments.trim() {
+            // Without arguments, the call may still miss a part of its name.
+            "" => has_other_id || (has_other_name && piece.has_arguments() && !has_key),
+            // An empty object may precede the real one.
+            "{}" | "null" => has_other_id || has_other_name || (piece.has_arguments() && !has_key),
+            text if is_complete(text) => has_other_name || piece.has_arguments(),
+            _ => false,
+        }
+    }
+
+    /// Returns the call that begins if `piece` continues a repetition of this call's name.
+    fn next_of_same_tool(&self, piece: &CallPiece<'_>) -> Option<OpenCall> {
+        let id = self.repeated.clone().filter(|_| piece.name().is_empty())?;
+        Some(OpenCall {
+            index: self.index,
+            id,
+            name: self.name.clone(),
+            ..OpenCall::default()
+        })
     }
 
     fn add(&mut self, piece: &CallPiece<'_>) {
         self.index = self.index.or(piece.index);
         if self.id.is_empty() {
-            self.id = piece.id.unwrap_or_default().to_owned();
+            self.id = piece.id().to_owned();
         }
-        self.add_name(piece.name.unwrap_or_default());
-        self.arguments.push_str(piece.arguments.unwrap_or_default());
+        if !piece.name().is_empty() {
+            self.add_name(piece);
+        }
+        self.arguments.push_str(piece.text());
     }
 
     /// Names come whole, in pieces, or whole in every piece.
-    fn add_name(&mut self, name: &str) {
-        if self.name.is_empty() || name.starts_with(&self.name) {
+    fn add_name(&mut self, piece: &CallPiece<'_>) {
+        let name = piece.name();
+        if name.starts_with(&self.name) {
             self.name = name.to_owned();
-        } else if self.arguments.is_empty() && !self.name.ends_with(name) {
+        } else if self.arguments.is_empty() {
             self.name.push_str(name);
+        }
+        if is_complete(&self.arguments) {
+            self.repeated = Some(piece.id().to_owned());
         }
     }
 }
 
-fn is_json(text: &str) -> bool {
-    serde_json::from_str::<IgnoredAny>(text).is_ok()
+/// Returns whether `arguments` are whole. After an empty object, the real one may follow.
+fn is_complete(arguments: &str) -> bool {
+    let text = without_empty(arguments).unwrap_or(arguments).trim();
+    text.ends_with(['}', ']', '"']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Returns the text after an empty object, which some bridges put before the real arguments.
+fn without_empty(arguments: &str) -> Option<&str> {
+    let text = arguments.trim_start();
+    text.strip_prefix("{}")
+        .or_else(|| text.strip_prefix("null"))
 }
 
 /// Parses the arguments of a call. Text that is not JSON stays a string, so that the model reads what it wrote.
 pub(crate) fn parse_arguments(text: &str) -> Value {
     let parsed = match json_text::parse(text) {
         Ok(value) => value,
-        Err(_) => match after_empty_object(text) {
+        Err(_) => match without_empty(text).and_then(|rest| json_text::parse(rest).ok()) {
             Some(value) => value,
             None if text.trim().is_empty() => Value::Null,
             None => return Value::String(text.to_owned()),
@@ -155,8 +202,5 @@ pub(crate) fn parse_arguments(text: &str) -> Value {
     }
 }
 
-/// Returns the value after an empty object: some bridges put `{}` before the real arguments.
-fn after_empty_object(text: &str) -> Option<Value> {
-    let rest = text.trim_start().strip_prefix("{}")?;
-    json_text::parse(rest).ok()
-}
+#[cfg(test)]
+mod tests;

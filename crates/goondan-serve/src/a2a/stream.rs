@@ -4,7 +4,7 @@ use goondan::Question;
 use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult, turn_id};
 use serde_json::{Value, json};
 
-use super::dialect::{Dialect, Piece, Shape, State};
+use super::dialect::{Dialect, Piece, Shape, State, set};
 use super::rpc::{self, RpcError};
 use super::send::Begun;
 use super::task::{Status, Task, TaskId, answer_of, artifact, words_of_agent};
@@ -156,9 +156,9 @@ impl Telling {
                 let message = Some(words_of_agent(&id, words));
                 let since = Some(json!(event.timestamp));
                 self.update(&Status {
-                    state: State::Working,
                     message,
                     since,
+                    ..Status::of(State::Working)
                 })
                 .await
             }
@@ -200,6 +200,7 @@ impl Telling {
             "contextId": self.id.context(),
             "status": status.write(&self.id, dialect),
         });
+        set(&mut update, "metadata", status.metadata());
         if dialect == Dialect::V03 {
             let is_asked =
                 status.state == State::InputRequired && self.asked.until == Until::Question;

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use goondan::event::{FinishReason, TurnResult, turn_id};
 use goondan::ids::{InstanceId, derived_id, is_message_of};
 use goondan::message::{Message, Part, Role};
+use goondan::ports::model::ModelFinishReason;
 use goondan::{Found, Question};
 use serde_json::{Value, json};
 
@@ -90,6 +91,8 @@ pub(super) struct Status {
     pub(super) message: Option<Said>,
     /// Since when, where that is known.
     pub(super) since: Option<Value>,
+    /// The reason why the answer is incomplete; none for a complete answer.
+    pub(super) finish_reason: Option<ModelFinishReason>,
 }
 
 impl Status {
@@ -99,7 +102,14 @@ impl Status {
             state,
             message: None,
             since: None,
+            finish_reason: None,
         }
+    }
+
+    /// Returns the `metadata` of a task and of its status update; none for a complete answer.
+    pub(super) fn metadata(&self) -> Option<Value> {
+        let reason = self.finish_reason.as_ref()?;
+        Some(json!({"finishReason": reason.as_str()}))
     }
 
     /// How the task of an event stands.
@@ -127,6 +137,7 @@ impl Status {
         let message = failure.map(|failure| words_of_agent(&result.turn_id, failure.words()));
         Status {
             message,
+            finish_reason: result.model_finish_reason.clone(),
             ..Status::of(state)
         }
     }
@@ -221,6 +232,7 @@ impl Task {
         if artifacts && !self.answer.is_empty() {
             task["artifacts"] = json!([artifact(dialect, &self.answer)]);
         }
+        set(&mut task, "metadata", self.status.metadata());
         let skipped = history.map_or(0, |most| self.history.len().saturating_sub(most));
         let history: Vec<Value> = self.history[skipped..]
             .iter()

@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::session::Session;
+use super::updates;
 use super::{Ask, permission, prompt, replay};
 use crate::service::Service;
 
@@ -281,6 +282,7 @@ impl Desk {
         let instance = match event {
             SwarmEvent::Runtime(event) => event.instance(),
             SwarmEvent::Text { instance, .. }
+            | SwarmEvent::Reasoning { instance, .. }
             | SwarmEvent::TextReset { instance, .. }
             | SwarmEvent::TurnEnded { instance, .. } => instance.clone(),
         };
@@ -355,9 +357,13 @@ fn refusal(error: SendError) -> Error {
 /// What the editor hears of a turn that is over.
 fn outcome(result: &TurnResult) -> Result<wire::PromptResponse, Error> {
     let reason = match result.finish_reason {
+        FinishReason::TextResponse if result.model_finish_reason.is_some() => {
+            wire::StopReason::MaxTokens
+        }
         FinishReason::TextResponse => wire::StopReason::EndTurn,
         FinishReason::MaxSteps => wire::StopReason::MaxTurnRequests,
         FinishReason::Cancelled => wire::StopReason::Cancelled,
+        FinishReason::Error if updates::refusal(result).is_some() => wire::StopReason::Refusal,
         FinishReason::Error => {
             let Some(error) = &result.error else {
                 return Err(Error::internal_error());

@@ -29,6 +29,12 @@ fn update(message: &Message, part: &Part, session: &Session) -> Option<wire::Ses
     match part {
         Part::Text { text, .. } if text.is_empty() => None,
         Part::Text { text, .. } => said(message.data.role, updates::text(text, Some(step_id))),
+        Part::Reasoning { text, .. } => {
+            let id = updates::reasoning_id(step_id);
+            (!text.is_empty())
+                .then(|| wire::SessionUpdate::AgentThoughtChunk(updates::text(text, Some(&id))))
+        }
+        Part::Opaque { .. } => None,
         Part::File(file) => said(
             message.data.role,
             picture(file)?.message_id(wire::MessageId::new(&**step_id)),

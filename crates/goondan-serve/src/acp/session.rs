@@ -8,6 +8,7 @@ use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema as wire;
 use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
+use goondan::notices::retry_notice;
 
 use super::updates::{self, Call};
 
@@ -71,13 +72,15 @@ impl Session {
         match event {
             SwarmEvent::Runtime(event) => self.runtime(event),
             SwarmEvent::Text { delta, .. } => self.say(delta),
+            SwarmEvent::Reasoning { delta, .. } => {
+                let id = updates::reasoning_id(&self.message);
+                self.think(delta, Some(&id).filter(|_| !self.message.is_empty()));
+            }
             SwarmEvent::TextReset { .. } => {
                 if self.has_spoken {
                     // What was said can't be taken back.
                     let words = "The connection to the model broke. The answer begins again.";
-                    self.tell(wire::SessionUpdate::AgentThoughtChunk(updates::text(
-                        words, None,
-                    )));
+                    self.think(words, None);
                 }
                 self.begin(format!("{}+", self.message));
             }
@@ -93,6 +96,11 @@ impl Session {
         )));
     }
 
+    fn think(&self, text: &str, id: Option<&String>) {
+        let chunk = updates::text(text, id.map(String::as_str));
+        self.tell(wire::SessionUpdate::AgentThoughtChunk(chunk));
+    }
+
     fn begin(&mut self, message: String) {
         (self.message, self.has_spoken) = (message, false);
     }
@@ -103,6 +111,10 @@ impl Session {
         if !self.has_spoken && !text.is_empty() {
             self.say(&text);
         }
+        if let Some(words) = updates::refusal(result) {
+            self.begin(format!("{}-refusal", result.turn_id));
+            self.say(words);
+        }
         self.calls.clear();
         self.begin(String::new());
     }
@@ -110,6 +122,11 @@ impl Session {
     fn runtime(&mut self, event: &RuntimeEvent) {
         match &event.kind {
             RuntimeEventKind::StepStarted { step_id, .. } => self.begin(step_id.clone()),
+            kind @ RuntimeEventKind::ModelRetrying { .. } => {
+                if let Some(notice) = retry_notice(kind) {
+                    self.think(&notice, None);
+                }
+            }
             RuntimeEventKind::ToolCalled {
                 tool_call_id,
                 tool_name,

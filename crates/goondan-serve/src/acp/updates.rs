@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use agent_client_protocol::v1::schema as wire;
-use goondan::event::ShownResult;
+use goondan::event::{ShownResult, TurnResult};
 use goondan::ports::tool::ToolCallStatus;
-use goondan::spec::JsonObject;
+use goondan::spec::{Code, JsonObject};
 use serde_json::Value;
 
 /// Characters of a title that was made from arguments.
@@ -18,6 +18,18 @@ pub(super) fn text(text: &str, message: Option<&str>) -> wire::ContentChunk {
         Some(id) => chunk.message_id(wire::MessageId::new(id)),
         None => chunk,
     }
+}
+
+/// Returns the id of the reasoning that belongs to a message.
+pub(super) fn reasoning_id(message: &str) -> String {
+    format!("{message}-reasoning")
+}
+
+/// Returns the error message of a turn whose model declined to answer.
+pub(super) fn refusal(result: &TurnResult) -> Option<&str> {
+    let error = result.error.as_ref()?;
+    let is_refusal = Code::find(&error.code) == Some(Code::MODEL_DECLINED);
+    is_refusal.then_some(&*error.message)
 }
 
 /// The id of a call that is unique in its session.

@@ -1,8 +1,10 @@
 //! How AG-UI writes things down.
 
 use goondan::Question;
-use goondan::event::{ShownResult, TurnResult};
+use goondan::event::{RuntimeEventKind, ShownResult, TurnResult};
 use goondan::message::{Message, MessageSource, Part, Role};
+use goondan::notices::{CutNotice, retry_notice};
+use goondan::ports::model::ModelFinishReason;
 use serde_json::{Value, json};
 
 use crate::wire::{CLIENT_MESSAGE_ID, QuestionBody};
@@ -66,6 +68,35 @@ pub(super) fn interrupt(question: &Question, call: Option<&String>) -> Value {
         interrupt["toolCallId"] = call.as_str().into();
     }
     interrupt
+}
+
+/// Returns the events that begin reasoning.
+pub(super) fn reasoning_start(id: &str) -> [Value; 2] {
+    [
+        json!({"type": "REASONING_START", "messageId": id}),
+        json!({"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}),
+    ]
+}
+
+/// Returns the events that end reasoning.
+pub(super) fn reasoning_end(id: &str) -> [Value; 2] {
+    [
+        json!({"type": "REASONING_MESSAGE_END", "messageId": id}),
+        json!({"type": "REASONING_END", "messageId": id}),
+    ]
+}
+
+/// Returns the event for an incomplete answer.
+pub(super) fn cut(reason: &ModelFinishReason) -> Value {
+    let message = CutNotice::of(reason).map(|notice| notice.sentences());
+    let value = json!({"reason": reason.as_str(), "message": message});
+    json!({"type": "CUSTOM", "name": "modelFinishReason", "value": value})
+}
+
+/// Returns the event for a model call that is retried.
+pub(super) fn retrying(kind: &RuntimeEventKind) -> Value {
+    let value = json!({"message": retry_notice(kind)});
+    json!({"type": "CUSTOM", "name": "modelRetrying", "value": value})
 }
 
 /// The end of a run that has come to an answer.

@@ -31,6 +31,10 @@ struct Telling {
     step: Option<(String, String)>,
     /// The message that is being said.
     message: Option<String>,
+    /// Id of the reasoning that is open.
+    reasoning: Option<String>,
+    /// Number of reasoning messages in the step.
+    reasoning_count: u32,
     /// What was said in the last message.
     said: String,
     /// How often the text of the step was begun again.
@@ -72,6 +76,8 @@ pub(super) fn respond(service: &Service, input: &RunInput, run: Run) -> Events {
         out,
         step: None,
         message: None,
+        reasoning: None,
+        reasoning_count: 0,
         said: String::new(),
         resets: 0,
         calls: HashMap::new(),
@@ -108,6 +114,9 @@ impl Teller for Telling {
         match &seen.event {
             SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
                 self.say(delta).await?
+            }
+            SwarmEvent::Reasoning { turn_id, delta, .. } if *turn_id == self.turn_id => {
+                self.reason(delta).await?
             }
             SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
                 self.begin_again().await?
@@ -155,6 +164,9 @@ impl Teller for Telling {
                 .send(&events::snapshot(messages.iter().map(|message| &**message)))
                 .await?;
         }
+        if let Some(reason) = &result.model_finish_reason {
+            self.out.send(&events::cut(reason)).await?;
+        }
         let end = match Failure::of(result) {
             None => events::finished(&self.thread, &self.run, result),
             Some(why) => events::failed(why.code, why.message, why.suggestion),
@@ -196,7 +208,7 @@ impl Telling {
                     .send(&json!({"type": "STEP_STARTED", "stepName": name}))
                     .await?;
                 self.step = Some((step_id.clone(), name));
-                (self.resets, self.said) = (0, String::new());
+                (self.resets, self.reasoning_count, self.said) = (0, 0, String::new());
                 Ok(())
             }
             RuntimeEventKind::StepCompleted { turn_id, .. }
@@ -243,6 +255,9 @@ impl Telling {
                 let id = events::call_id(step_id, tool_call_id);
                 self.out.send(&events::result(&id, error_message)).await
             }
+            kind @ RuntimeEventKind::ModelRetrying { turn_id, .. } if *turn_id == self.turn_id => {
+                self.out.send(&events::retrying(kind)).await
+            }
             _ => Ok(()),
         }
     }
@@ -251,6 +266,7 @@ impl Telling {
         if delta.is_empty() {
             return Ok(());
         }
+        self.end_reasoning().await?;
         let id = match &self.message {
             Some(id) => id.clone(),
             None => {
@@ -276,6 +292,38 @@ impl Telling {
             .await
     }
 
+    async fn reason(&mut self, delta: &str) -> Result<(), Gone> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        let id = match &self.reasoning {
+            Some(id) => id.clone(),
+            None => {
+                let step = self.step.as_ref();
+                let step = step.map_or(&self.turn_id, |(step_id, _)| step_id);
+                let id = format!("{step}/reasoning-{}", self.reasoning_count);
+                self.reasoning_count += 1;
+                for event in events::reasoning_start(&id) {
+                    self.out.send(&event).await?;
+                }
+                self.reasoning = Some(id.clone());
+                id
+            }
+        };
+        self.out
+            .send(&json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": id, "delta": delta}))
+            .await
+    }
+
+    async fn end_reasoning(&mut self) -> Result<(), Gone> {
+        if let Some(id) = self.reasoning.take() {
+            for event in events::reasoning_end(&id) {
+                self.out.send(&event).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The text of the step so far is void.
     async fn begin_again(&mut self) -> Result<(), Gone> {
         if self.message.is_some() {
@@ -286,6 +334,7 @@ impl Telling {
     }
 
     async fn end_message(&mut self) -> Result<(), Gone> {
+        self.end_reasoning().await?;
         match self.message.take() {
             Some(id) => {
                 self.out

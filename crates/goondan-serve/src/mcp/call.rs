@@ -2,6 +2,7 @@
 
 use axum::http::request::Parts;
 use goondan::event::{FinishReason, TurnResult};
+use goondan::notices::CutNotice;
 use goondan::spec::Code;
 use goondan::telemetry::Caller;
 use goondan::{Found, Input, SendError, Turn};
@@ -138,9 +139,16 @@ fn told(result: &TurnResult, conversation: Option<String>) -> CallToolResult {
     let text = result.response_text();
     match Failure::of(result) {
         None => {
-            let mut told = CallToolResult::success(vec![ContentBlock::text(text.clone())]);
-            told.structured_content =
-                Some(json!({"answer": text, "conversation": conversation.unwrap_or_default()}));
+            let mut content = vec![ContentBlock::text(text.clone())];
+            let mut data =
+                json!({"answer": text, "conversation": conversation.unwrap_or_default()});
+            if let Some(reason) = &result.model_finish_reason {
+                let notice = CutNotice::of(reason);
+                content.extend(notice.map(|notice| ContentBlock::text(notice.sentences())));
+                data["finishReason"] = reason.as_str().into();
+            }
+            let mut told = CallToolResult::success(content);
+            told.structured_content = Some(data);
             told
         }
         Some(why) if result.finish_reason == FinishReason::MaxSteps => {

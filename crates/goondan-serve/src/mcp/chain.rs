@@ -180,7 +180,7 @@ impl Progress {
     fn told(&mut self, event: &SwarmEvent) -> Option<ProgressNotificationParam> {
         let words = match event {
             SwarmEvent::Runtime(event) => progress::words(event)?,
-            SwarmEvent::Text { instance, .. } => {
+            SwarmEvent::Text { instance, .. } | SwarmEvent::Reasoning { instance, .. } => {
                 if self
                     .spoke
                     .is_some_and(|spoke| spoke.elapsed() < BETWEEN_WORDS)
@@ -188,7 +188,9 @@ impl Progress {
                     return None;
                 }
                 self.spoke = Some(Instant::now());
-                format!("{}: writes", instance.agent)
+                let is_text = matches!(event, SwarmEvent::Text { .. });
+                let what = if is_text { "writes" } else { "reasons" };
+                format!("{}: {what}", instance.agent)
             }
             SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => return None,
         };

@@ -80,6 +80,10 @@ fn output() -> Arc<JsonObject> {
         "properties": {
             "answer": {"type": "string", "description": "The answer of the agent."},
             "conversation": {"type": "string", "description": "The name under which the conversation goes on."},
+            "finishReason": {
+                "type": "string",
+                "description": "The reason why the answer is incomplete: length, contextWindow or pause. Absent for a complete answer.",
+            },
         },
         "required": ["answer", "conversation"],
     }))

@@ -18,8 +18,9 @@ use super::error::ApiError;
 use super::history::History;
 use super::memory::{Entered, Fingerprint, Hold, Memory, Reading};
 use super::message::{Said, Talk};
+use super::outcome::Outcome;
 use super::response_id::ResponseId;
-use super::track::{End, Reader, Track, said_in};
+use super::track::{End, Item, Reader, Track, items_of, said_in};
 use crate::hub::Seen;
 use crate::problem::Problem;
 use crate::service::Service;
@@ -179,8 +180,8 @@ impl Run {
             Some(Found::Over(result)) => {
                 let instance = self.where_it_was().await;
                 self.track.accepted(&instance);
-                let parts = self.said(&result, &instance).await;
-                self.track.end(End::of(&result, parts), false);
+                let items = self.said(&result, &instance).await;
+                self.track.end(End::of(&result, items), false);
             }
             None => return false,
         }
@@ -278,17 +279,16 @@ impl Run {
             self.track.end(End::Failed(ApiError::stopped()), false);
             return None;
         };
-        let heard = self.track.said();
-        let is_complete = is_exact && heard.last() == Some(&result.response_text());
-        let parts = if is_complete {
-            heard
+        let is_complete = is_exact && self.track.said().last() == Some(&result.response_text());
+        let items = if is_complete {
+            self.track.items()
         } else {
             self.said(&result, instance).await
         };
-        let end = End::of(&result, parts);
+        let end = End::of(&result, items);
         let text = match &end {
-            End::Over(answer) => Some(answer.text()),
-            End::Failed(_) => None,
+            End::Over(answer) if answer.outcome != Outcome::Declined => Some(answer.text()),
+            _ => None,
         };
         self.track.end(end, is_exact);
         // What was sent counts: that is what the client will send back.
@@ -334,8 +334,8 @@ impl Run {
         }
     }
 
-    /// What the agent has said in a turn that is over.
-    async fn said(&self, result: &TurnResult, instance: &InstanceId) -> Vec<String> {
+    /// Returns the reasoning and the texts of a turn that is over.
+    async fn said(&self, result: &TurnResult, instance: &InstanceId) -> Vec<Item> {
         if result.step_count > 1
             && let Ok(messages) = self.service.swarm().conversation(instance).await
         {
@@ -344,10 +344,11 @@ impl Run {
                 return said;
             }
         }
-        Some(result.response_text())
-            .filter(|text| !text.is_empty())
-            .into_iter()
-            .collect()
+        result
+            .response_message
+            .as_ref()
+            .map(items_of)
+            .unwrap_or_default()
     }
 
     async fn place(&self) -> Result<Place, ApiError> {

@@ -12,7 +12,6 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::Stream;
-use goondan::event::FinishReason;
 use goondan::ports::model::TokenUsage;
 use serde_json::{Value, json};
 
@@ -21,8 +20,9 @@ use super::bodies::{ChatBody, Refusals};
 use super::error::ApiError;
 use super::memory::Reading;
 use super::message::Talk;
+use super::outcome::Outcome;
 use super::request::{Request, Rule};
-use super::track::{BETWEEN, End, News, Reader};
+use super::track::{Answer, BETWEEN, End, News, Reader};
 use super::{format, headers};
 use crate::service::Service;
 
@@ -144,6 +144,7 @@ pub(super) async fn create(
                 has_usage,
                 is_begun: false,
                 part: 0,
+                entry: 0,
             };
             Sse::new(events(chunks))
                 .keep_alive(KeepAlive::default())
@@ -153,10 +154,7 @@ pub(super) async fn create(
             let end = reader.end().await;
             reading.delivered();
             match &*end {
-                End::Over(answer) => {
-                    Json(head.completion(&answer.text(), answer.finish, answer.usage))
-                        .into_response()
-                }
+                End::Over(answer) => Json(head.completion(answer)).into_response(),
                 End::Failed(error) => error.clone().into_response(),
             }
         }
@@ -165,7 +163,17 @@ pub(super) async fn create(
 }
 
 impl Head {
-    fn completion(&self, text: &str, finish: FinishReason, usage: TokenUsage) -> Value {
+    fn completion(&self, answer: &Answer) -> Value {
+        let mut message = json!({
+            "role": "assistant",
+            "content": answer.text(),
+            "refusal": answer.refusal(),
+            "annotations": [],
+        });
+        let reasoning = answer.reasoning();
+        if !reasoning.is_empty() {
+            message["reasoning_content"] = reasoning.into();
+        }
         json!({
             "id": self.id,
             "object": "chat.completion",
@@ -173,17 +181,18 @@ impl Head {
             "model": self.model,
             "choices": [{
                 "index": 0,
-                "message": {"role": "assistant", "content": text, "refusal": null, "annotations": []},
+                "message": message,
                 "logprobs": null,
-                "finish_reason": finish_reason(finish),
+                "finish_reason": answer.outcome.finish_reason(),
             }],
-            "usage": usage_body(usage),
+            "usage": usage_body(answer.usage),
         })
     }
 
-    fn chunk(&self, delta: &Value, finish: Option<FinishReason>) -> Value {
+    fn chunk(&self, delta: &Value, outcome: Option<Outcome>) -> Value {
+        let finish_reason = outcome.map(Outcome::finish_reason);
         let choice = json!({
-            "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish.map(finish_reason),
+            "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason,
         });
         self.raw_chunk(json!([choice]))
     }
@@ -196,13 +205,6 @@ impl Head {
             "model": self.model,
             "choices": choices,
         })
-    }
-}
-
-fn finish_reason(finish: FinishReason) -> &'static str {
-    match finish {
-        FinishReason::MaxSteps => "length",
-        _ => "stop",
     }
 }
 
@@ -225,6 +227,8 @@ struct Chunks {
     is_begun: bool,
     /// What the last piece was part of.
     part: usize,
+    /// Index of the last entry of reasoning.
+    entry: usize,
 }
 
 fn events(chunks: Chunks) -> impl Stream<Item = Result<Event, Infallible>> {
@@ -257,7 +261,12 @@ impl Chunks {
             News::Text { part, delta } => {
                 let between = if part == self.part { "" } else { BETWEEN };
                 self.part = part;
-                vec![self.content(&format!("{between}{delta}"))]
+                vec![self.delta("content", &format!("{between}{delta}"))]
+            }
+            News::Reasoning { entry, delta } => {
+                let between = if entry == self.entry { "" } else { BETWEEN };
+                self.entry = entry;
+                vec![self.delta("reasoning_content", &format!("{between}{delta}"))]
             }
             News::PartOver => Vec::new(),
             News::Void => self.fail(&ApiError::begun_again()),
@@ -265,8 +274,8 @@ impl Chunks {
         })
     }
 
-    fn content(&self, text: &str) -> String {
-        self.with_usage(self.head.chunk(&json!({"content": text}), None), None)
+    fn delta(&self, field: &str, text: &str) -> String {
+        self.with_usage(self.head.chunk(&json!({field: text}), None), None)
     }
 
     /// Where usage was asked for, every chunk has the field, and the last one has its value.
@@ -283,10 +292,21 @@ impl Chunks {
             End::Over(answer) => answer,
         };
         let mut chunks = Vec::new();
-        if !self.reader.has_begun() && !answer.parts.is_empty() {
-            chunks.push(self.content(&answer.text()));
+        let reasoning = Some(answer.reasoning()).filter(|_| !self.reader.has_reasoning());
+        let text = Some(answer.text()).filter(|_| !self.reader.has_begun());
+        let refusal = answer.refusal().map(str::to_owned);
+        let missing = [
+            ("reasoning_content", reasoning),
+            ("content", text),
+            ("refusal", refusal),
+        ];
+        for (field, text) in missing {
+            if let Some(text) = text.filter(|text| !text.is_empty()) {
+                chunks.push(self.delta(field, &text));
+            }
         }
-        chunks.push(self.with_usage(self.head.chunk(&json!({}), Some(answer.finish)), None));
+        let last = self.head.chunk(&json!({}), Some(answer.outcome));
+        chunks.push(self.with_usage(last, None));
         if self.has_usage {
             chunks.push(self.with_usage(self.head.raw_chunk(json!([])), Some(answer.usage)));
         }

@@ -12,6 +12,7 @@ mod history;
 mod memory;
 mod message;
 mod models;
+mod outcome;
 mod request;
 mod response_events;
 mod response_id;

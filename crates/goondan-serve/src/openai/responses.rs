@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use goondan::Found;
-use goondan::event::{FinishReason, TurnResult, turn_id};
+use goondan::event::{TurnResult, turn_id};
 use goondan::ids::is_message_of;
 use goondan::message::Message;
 use goondan::ports::model::TokenUsage;
@@ -17,10 +17,11 @@ use super::begin::{Begun, begin};
 use super::bodies::{Refusals, ResponseBody};
 use super::error::ApiError;
 use super::message::{Said, Talk, joined};
+use super::outcome::{Outcome, refusal};
 use super::request::{Request, Rule};
 use super::response_events::Events;
 use super::response_id::ResponseId;
-use super::track::{End, said_in};
+use super::track::{End, Item, said_in};
 use super::{format, headers};
 use crate::problem::Problem;
 use crate::service::Service;
@@ -78,7 +79,7 @@ pub(super) struct Head {
 pub(super) enum Status<'a> {
     InProgress,
     Over {
-        finish: FinishReason,
+        outcome: Outcome,
         usage: Option<TokenUsage>,
     },
     Failed(&'a ApiError),
@@ -147,10 +148,10 @@ pub(super) async fn create(
         match &*end {
             End::Over(answer) => {
                 let status = Status::Over {
-                    finish: answer.finish,
+                    outcome: answer.outcome,
                     usage: Some(answer.usage),
                 };
-                Json(head.body(&answer.parts, &status)).into_response()
+                Json(head.body(&answer.items, &status)).into_response()
             }
             End::Failed(error) => error.clone().into_response(),
         }
@@ -197,10 +198,10 @@ pub(super) async fn show(
         return Err(unknown());
     }
     let head = Head::told(&id, &own, asked);
-    let parts = said_in(own.iter().copied(), &turn_id);
+    let items = said_in(own.iter().copied(), &turn_id);
     Ok(Json(match result {
         None => head.body(&[], &Status::InProgress),
-        Some(result) => head.over(&parts, result.as_ref()),
+        Some(result) => head.over(items, result.as_ref()),
     }))
 }
 
@@ -255,34 +256,28 @@ impl Head {
     }
 
     /// A response that is over. Without a result, which is kept for a while alone, its messages tell how it ended.
-    fn over(&self, parts: &[String], result: Option<&TurnResult>) -> Value {
-        match result {
-            Some(TurnResult {
-                error: Some(error), ..
-            }) => self.body(parts, &Status::Failed(&error.into())),
-            Some(result) => self.body(
-                parts,
-                &Status::Over {
-                    finish: result.finish_reason,
-                    usage: Some(result.usage),
-                },
-            ),
-            None => self.body(
-                parts,
-                &Status::Over {
-                    finish: FinishReason::TextResponse,
-                    usage: None,
-                },
-            ),
+    fn over(&self, mut items: Vec<Item>, result: Option<&TurnResult>) -> Value {
+        let Some(result) = result else {
+            let status = Status::Over {
+                outcome: Outcome::Complete,
+                usage: None,
+            };
+            return self.body(&items, &status);
+        };
+        items.extend(refusal(result).map(|words| Item::Refusal(words.to_owned())));
+        match Outcome::of(result) {
+            Ok(outcome) => {
+                let usage = Some(result.usage);
+                self.body(&items, &Status::Over { outcome, usage })
+            }
+            Err(error) => self.body(&items, &Status::Failed(&error.into())),
         }
     }
 
     /// The response as it stands.
-    pub(super) fn body(&self, parts: &[String], status: &Status<'_>) -> Value {
-        let output: Vec<Value> = parts
-            .iter()
-            .enumerate()
-            .map(|(index, text)| self.item(index, Some(text), "completed"))
+    pub(super) fn body(&self, items: &[Item], status: &Status<'_>) -> Value {
+        let output: Vec<Value> = (0..items.len())
+            .map(|index| self.item(items, index, true))
             .collect();
         let mut body = json!({
             "id": self.id.encode(),
@@ -306,9 +301,9 @@ impl Head {
             body[name] = value.clone();
         }
         match status {
-            Status::Over { finish, usage } => {
-                if *finish == FinishReason::MaxSteps {
-                    body["incomplete_details"] = json!({"reason": "max_output_tokens"});
+            Status::Over { outcome, usage } => {
+                if let Some(reason) = outcome.incomplete_reason() {
+                    body["incomplete_details"] = json!({"reason": reason});
                 }
                 body["usage"] = usage.map_or(Value::Null, usage_body);
             }
@@ -318,37 +313,61 @@ impl Head {
         body
     }
 
-    /// What the agent has said in one step; without a text, as it begins.
-    pub(super) fn item(&self, index: usize, text: Option<&str>, status: &str) -> Value {
-        let content: Vec<Value> = text.map(part).into_iter().collect();
-        json!({"id": self.item_id(index), "type": "message", "role": "assistant", "status": status, "content": content})
+    /// Returns an item of the output, either complete or as it begins.
+    pub(super) fn item(&self, items: &[Item], index: usize, is_complete: bool) -> Value {
+        let (id, item) = (self.item_id(items, index), &items[index]);
+        let status = if is_complete {
+            "completed"
+        } else {
+            "in_progress"
+        };
+        let content: Vec<Value> = is_complete.then(|| part(item)).into_iter().collect();
+        match item {
+            Item::Reasoning(_) => {
+                json!({"id": id, "type": "reasoning", "summary": [], "content": content, "status": status})
+            }
+            Item::Text(_) | Item::Refusal(_) => {
+                json!({"id": id, "type": "message", "role": "assistant", "status": status, "content": content})
+            }
+        }
     }
 
-    pub(super) fn item_id(&self, index: usize) -> String {
-        format!("msg_{}_{index}", super::suffix(&self.id.event_id))
+    /// Returns the id of an item: messages and reasoning are counted separately.
+    pub(super) fn item_id(&self, items: &[Item], index: usize) -> String {
+        let is_reasoning = |item: &Item| matches!(item, Item::Reasoning(_));
+        let kind = is_reasoning(&items[index]);
+        let number = items[..index]
+            .iter()
+            .filter(|item| is_reasoning(item) == kind)
+            .count();
+        let prefix = if kind { "rs" } else { "msg" };
+        format!("{prefix}_{}_{number}", super::suffix(&self.id.event_id))
     }
 }
 
-/// A text inside an item.
-pub(super) fn part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+/// Returns the content of an item.
+pub(super) fn part(item: &Item) -> Value {
+    match item {
+        Item::Reasoning(text) => json!({"type": "reasoning_text", "text": text}),
+        Item::Text(text) => {
+            json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+        }
+        Item::Refusal(words) => json!({"type": "refusal", "refusal": words}),
+    }
 }
 
 impl Status<'_> {
     fn name(&self) -> &'static str {
         match self {
             Status::InProgress => "in_progress",
-            Status::Over {
-                finish: FinishReason::MaxSteps,
-                ..
-            } => "incomplete",
+            Status::Over { outcome, .. } if outcome.incomplete_reason().is_some() => "incomplete",
             Status::Over { .. } => "completed",
             Status::Failed(_) => "failed",
         }
     }
 }
 
-/// All details are part of the format; how many tokens went into reasoning nobody tells here.
+/// Returns the usage with all fields of the format. The number of reasoning tokens is not known.
 fn usage_body(usage: TokenUsage) -> Value {
     json!({
         "input_tokens": usage.prompt_tokens,

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use goondan::event::{FinishReason, RuntimeEventKind, SwarmEvent, TurnResult, turn_id};
+use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult, turn_id};
 use goondan::ids::InstanceId;
 use goondan::message::{Message, MessageSource};
 use goondan::ports::model::TokenUsage;
 use tokio::sync::watch;
 
 use super::error::ApiError;
+use super::outcome::{Outcome, refusal};
 
 /// A turn.
 pub(super) struct Track {
@@ -24,6 +25,10 @@ struct State {
     instance: Option<InstanceId>,
     /// What the agent has said so far.
     parts: Vec<Saying>,
+    /// Reasoning so far, one entry a step.
+    reasoning: Vec<Reasoned>,
+    /// Whether the step of the last entry still runs.
+    is_reasoning: bool,
     /// The text of the step is being said again; so much of it is known.
     again: Option<String>,
     /// What was said can't be taken back, and something else is said now.
@@ -35,6 +40,24 @@ struct State {
 struct Saying {
     text: String,
     is_over: bool,
+}
+
+/// Reasoning of one step.
+struct Reasoned {
+    text: String,
+    /// Index of the text that it precedes.
+    before: usize,
+}
+
+/// An item of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Item {
+    /// Reasoning of one step.
+    Reasoning(String),
+    /// Text of one step.
+    Text(String),
+    /// Words of a model or a content filter that declined to answer.
+    Refusal(String),
 }
 
 /// How a turn has ended.
@@ -49,16 +72,41 @@ pub(super) enum End {
 /// What came of a turn.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// What the agent has said: one text a step.
-    pub(super) parts: Vec<String>,
-    pub(super) finish: FinishReason,
+    /// Reasoning and texts, at most one of each a step; then a refusal if there is one.
+    pub(super) items: Vec<Item>,
+    pub(super) outcome: Outcome,
     pub(super) usage: TokenUsage,
 }
 
 impl Answer {
-    /// As one text.
+    /// Returns all texts as one.
     pub(super) fn text(&self) -> String {
-        self.parts.join(BETWEEN)
+        self.texts().join(BETWEEN)
+    }
+
+    /// Returns all reasoning as one text.
+    pub(super) fn reasoning(&self) -> String {
+        let reasoning = self.items.iter().filter_map(|item| match item {
+            Item::Reasoning(text) => Some(text.as_str()),
+            _ => None,
+        });
+        reasoning.collect::<Vec<_>>().join(BETWEEN)
+    }
+
+    /// Returns the words of a declined answer.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.items.iter().find_map(|item| match item {
+            Item::Refusal(words) => Some(words.as_str()),
+            _ => None,
+        })
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let texts = self.items.iter().filter_map(|item| match item {
+            Item::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
     }
 }
 
@@ -82,7 +130,10 @@ impl Track {
             track: Arc::clone(self),
             part: 0,
             offset: 0,
+            entry: 0,
+            entry_offset: 0,
             is_begun: false,
+            has_reasoning: false,
         }
     }
 
@@ -97,6 +148,9 @@ impl Track {
         match event {
             SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
                 self.state.send_modify(|state| state.say(delta));
+            }
+            SwarmEvent::Reasoning { turn_id, delta, .. } if *turn_id == self.turn_id => {
+                self.state.send_modify(|state| state.reason(delta));
             }
             SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
                 self.state.send_if_modified(State::say_again);
@@ -121,6 +175,19 @@ impl Track {
             .collect()
     }
 
+    /// Returns the reasoning and the texts so far: all of them where nothing was missed.
+    pub(super) fn items(&self) -> Vec<Item> {
+        let state = self.state.borrow();
+        let mut items = Vec::new();
+        for index in 0..=state.parts.len() {
+            let reasoning = state.reasoning.iter().filter(|entry| entry.before == index);
+            items.extend(reasoning.map(|entry| Item::Reasoning(entry.text.clone())));
+            let part = state.parts.get(index);
+            items.extend(part.map(|saying| Item::Text(saying.text.clone())));
+        }
+        items
+    }
+
     /// Whoever has followed it is gone, and it has no end.
     pub(super) fn end_unless_over(&self) {
         self.state.send_if_modified(|state| {
@@ -135,8 +202,10 @@ impl Track {
     /// It has ended. Where `is_exact`, nothing of what was said was missed, and who has read it has read all of it.
     pub(super) fn end(&self, end: End, is_exact: bool) {
         self.state.send_modify(|state| {
-            if let End::Over(answer) = &end {
-                state.complete(&answer.parts, is_exact);
+            if let End::Over(answer) = &end
+                && answer.outcome != Outcome::Declined
+            {
+                state.complete(&answer.texts(), is_exact);
             }
             state.end = Some(Arc::new(end));
         });
@@ -163,8 +232,24 @@ impl State {
         }
     }
 
+    fn reason(&mut self, delta: &str) {
+        let is_open = std::mem::replace(&mut self.is_reasoning, true);
+        match self.reasoning.last_mut() {
+            Some(entry) if is_open => entry.text.push_str(delta),
+            _ => {
+                let has_text = self.parts.last().is_some_and(|saying| !saying.is_over);
+                self.reasoning.push(Reasoned {
+                    text: delta.to_owned(),
+                    before: self.parts.len() - usize::from(has_text),
+                });
+            }
+        }
+    }
+
     /// The model is asked again in the same step.
     fn say_again(&mut self) -> bool {
+        // Reasoning that was sent stays, and the reasoning of the next attempt is a second entry.
+        self.is_reasoning = false;
         if self.parts.last().is_some_and(|saying| !saying.is_over) {
             self.again = Some(String::new());
         }
@@ -174,6 +259,7 @@ impl State {
     fn step(&mut self) -> bool {
         self.is_void |= self.is_cut();
         self.again = None;
+        self.is_reasoning = false;
         let Some(last) = self.parts.last_mut() else {
             return false;
         };
@@ -190,7 +276,7 @@ impl State {
     }
 
     /// Adds what was missed.
-    fn complete(&mut self, parts: &[String], is_exact: bool) {
+    fn complete(&mut self, parts: &[&str], is_exact: bool) {
         self.is_void |= self.is_cut();
         let known = self.parts.len();
         let fits = known <= parts.len()
@@ -206,8 +292,8 @@ impl State {
             true => {
                 self.parts = parts
                     .iter()
-                    .map(|part| Saying {
-                        text: part.clone(),
+                    .map(|&part| Saying {
+                        text: part.to_owned(),
                         is_over: true,
                     })
                     .collect()
@@ -227,6 +313,13 @@ pub(super) enum News {
         /// The new piece.
         delta: String,
     },
+    /// More reasoning, of the entry with that index.
+    Reasoning {
+        /// Index of the entry.
+        entry: usize,
+        /// The new piece.
+        delta: String,
+    },
     /// That part is complete.
     PartOver,
     /// The rest of the answer does not fit to what was read.
@@ -241,13 +334,22 @@ pub(super) struct Reader {
     state: watch::Receiver<State>,
     part: usize,
     offset: usize,
+    /// Position in the reasoning.
+    entry: usize,
+    entry_offset: usize,
     is_begun: bool,
+    has_reasoning: bool,
 }
 
 impl Reader {
-    /// Whether anything was read.
+    /// Returns whether any text was read.
     pub(super) fn has_begun(&self) -> bool {
         self.is_begun
+    }
+
+    /// Returns whether any reasoning was read.
+    pub(super) fn has_reasoning(&self) -> bool {
+        self.has_reasoning
     }
 
     /// Waits until the event is accepted, or never will be.
@@ -290,6 +392,25 @@ impl Reader {
         if state.is_void && self.is_begun {
             return Some(News::Void);
         }
+        while let Some(reasoned) = state.reasoning.get(self.entry)
+            && reasoned.before <= self.part
+        {
+            let (entry, offset) = (self.entry, self.entry_offset);
+            self.entry_offset = reasoned.text.len();
+            if let Some(delta) = reasoned
+                .text
+                .get(offset..)
+                .filter(|delta| !delta.is_empty())
+            {
+                self.has_reasoning = true;
+                let delta = delta.to_owned();
+                return Some(News::Reasoning { entry, delta });
+            }
+            if entry + 1 == state.reasoning.len() {
+                break;
+            }
+            (self.entry, self.entry_offset) = (entry + 1, 0);
+        }
         if let (Some(saying), false) = (state.parts.get(self.part), state.is_void) {
             let part = self.part;
             let delta = saying.text.get(self.offset..).unwrap_or_default();
@@ -310,17 +431,29 @@ impl Reader {
     }
 }
 
-/// What an agent has said in a turn, as its conversation tells: one text a step.
+/// Returns the reasoning and the texts of a turn, as its conversation contains them.
 pub(super) fn said_in<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     turn_id: &str,
-) -> Vec<String> {
+) -> Vec<Item> {
     let own = messages
         .into_iter()
         .filter(|message| is_said_in(message, turn_id));
-    own.map(Message::text)
-        .filter(|text| !text.is_empty())
-        .collect()
+    own.flat_map(items_of).collect()
+}
+
+/// Returns the reasoning and the text of a message, without those that are empty.
+pub(super) fn items_of(message: &Message) -> Vec<Item> {
+    let mut items = Vec::new();
+    let reasoning = message.reasoning();
+    if !reasoning.is_empty() {
+        items.push(Item::Reasoning(reasoning));
+    }
+    let text = message.text();
+    if !text.is_empty() {
+        items.push(Item::Text(text));
+    }
+    items
 }
 
 fn is_said_in(message: &Message, turn_id: &str) -> bool {
@@ -336,14 +469,15 @@ fn is_said_in(message: &Message, turn_id: &str) -> bool {
 
 impl End {
     /// The end of a turn that says so itself.
-    pub(super) fn of(result: &TurnResult, parts: Vec<String>) -> End {
-        match (&result.error, result.finish_reason) {
-            (Some(error), _) => End::Failed(error.into()),
-            (None, finish) => End::Over(Answer {
-                parts,
-                finish,
+    pub(super) fn of(result: &TurnResult, mut items: Vec<Item>) -> End {
+        items.extend(refusal(result).map(|words| Item::Refusal(words.to_owned())));
+        match Outcome::of(result) {
+            Ok(outcome) => End::Over(Answer {
+                items,
+                outcome,
                 usage: result.usage,
             }),
+            Err(error) => End::Failed(error.into()),
         }
     }
 }
@@ -388,21 +522,24 @@ mod tests {
     }
 
     fn over(parts: &[&str]) -> End {
-        let parts = parts.iter().map(|&part| part.to_owned()).collect();
+        let text = |&part: &&str| Item::Text(part.to_owned());
         End::Over(Answer {
-            parts,
-            finish: FinishReason::TextResponse,
+            items: parts.iter().map(text).collect(),
+            outcome: Outcome::Complete,
             usage: TokenUsage::default(),
         })
     }
 
-    /// What a reader gets that has nothing to wait for: texts, `/` between steps, `!` for what does not fit, `.` for the end.
+    /// Reads without waiting. Reasoning is in angle brackets, `/` ends a step, `!` is an answer that does not fit, `.` is the end.
     fn read(reader: &mut Reader) -> String {
         let mut seen = String::new();
         loop {
             match reader.next().now_or_never() {
                 None => return seen,
                 Some(News::Text { delta, .. }) => seen.push_str(&delta),
+                Some(News::Reasoning { entry, delta }) => {
+                    seen.push_str(&format!("<{entry}:{delta}>"));
+                }
                 Some(News::PartOver) => seen.push('/'),
                 Some(News::Void) => return format!("{seen}!"),
                 Some(News::End(_)) => return format!("{seen}."),
@@ -431,6 +568,68 @@ mod tests {
             (read(&mut early), read(&mut track.read())),
             ("/c/.".to_owned(), "ab/c/.".to_owned())
         );
+    }
+
+    fn reasoning(delta: &str) -> SwarmEvent {
+        SwarmEvent::Reasoning {
+            instance: InstanceId::new("a", "main"),
+            turn_id: "turn-1".to_owned(),
+            delta: delta.to_owned(),
+        }
+    }
+
+    #[test]
+    fn reasoning_precedes_the_text_of_its_step() {
+        let track = track();
+        let (mut early, mut late) = (track.read(), track.read());
+        let events = [
+            step("turn-1"),
+            reasoning("r"),
+            reasoning("0"),
+            step("turn-1"),
+            reasoning("r1"),
+            text("turn-1", "a"),
+            step("turn-1"),
+            reasoning("r2"),
+            text("turn-1", "b"),
+        ];
+        let mut seen = String::new();
+        for event in &events {
+            track.take(event);
+            seen += &read(&mut early);
+        }
+        track.end(over(&["a", "b"]), true);
+        seen += &read(&mut early);
+        assert_eq!(seen, "<0:r><0:0><1:r1>a/<2:r2>b/.");
+        assert_eq!(read(&mut late), "<0:r0><1:r1>a/<2:r2>b/.");
+        let reasoned = |text: &str| Item::Reasoning(text.to_owned());
+        let said = |text: &str| Item::Text(text.to_owned());
+        assert_eq!(
+            track.items(),
+            [
+                reasoned("r0"),
+                reasoned("r1"),
+                said("a"),
+                reasoned("r2"),
+                said("b")
+            ]
+        );
+    }
+
+    #[test]
+    fn reasoning_of_an_attempt_that_broke_off_stays() {
+        let track = track();
+        let mut reader = track.read();
+        for event in [
+            reasoning("one"),
+            reset(),
+            reasoning("two"),
+            text("turn-1", "a"),
+        ] {
+            track.take(&event);
+        }
+        track.end(over(&["a"]), true);
+        assert_eq!(read(&mut reader), "<0:one><1:two>a/.");
     }
 
     #[test]

@@ -110,6 +110,22 @@ async fn a_message_that_is_sent_again_finds_its_task_also_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_task_states_why_its_answer_is_incomplete() {
+    let state_root = tempfile::tempdir().unwrap();
+    let running = Running::start(state_root.path()).await;
+    let cut = json!({"finishReason": "length"});
+    let task = send(&running, message("m", "half")).await.unwrap();
+    assert_eq!((answer(&task), &task["metadata"]), (&json!("a half"), &cut));
+    let params = json!({"message": message("n", "half")});
+    let pieces = pieces(stream(&running, "SendStreamingMessage", params).await).await;
+    let last = &pieces.last().unwrap()["statusUpdate"];
+    assert_eq!(
+        (&last["status"]["state"], &last["metadata"]),
+        (&json!("TASK_STATE_COMPLETED"), &cut)
+    );
+}
+
+#[tokio::test]
 async fn a_context_is_a_conversation() {
     let state_root = tempfile::tempdir().unwrap();
     let running = Running::start(state_root.path()).await;

@@ -88,6 +88,36 @@ async fn a_run_is_a_turn_and_the_same_run_is_the_same_turn() {
     assert_eq!(said(&running, Role::User).await, ["hi"]);
 }
 
+#[tokio::test]
+async fn a_run_shows_reasoning_and_why_its_answer_is_incomplete() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path()).await;
+    let events = run(&running, input("1", "half")).await;
+    let mut seen = kinds(&events);
+    seen.dedup();
+    let wanted = [
+        "RUN_STARTED",
+        "STEP_STARTED",
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_END",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "STEP_FINISHED",
+        "CUSTOM",
+        "RUN_FINISHED",
+    ];
+    assert_eq!(seen, wanted);
+    let custom = &events[events.len() - 2];
+    assert_eq!(
+        (&custom["name"], &custom["value"]["reason"]),
+        (&json!("modelFinishReason"), &json!("length"))
+    );
+}
+
 /// Pages send a run twice where they are drawn twice.
 #[tokio::test]
 async fn a_run_that_is_sent_twice_at_once_ends_for_both() {

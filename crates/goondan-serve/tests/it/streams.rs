@@ -1,6 +1,7 @@
 //! Streams: complete, in order, and taken up again where they were left.
 
-use goondan_serve::client::ServerEvent;
+use goondan::event::SwarmEvent;
+use goondan_serve::client::{ServerEvent, Told};
 use goondan_serve::wire::{InputBody, InputState};
 use serde_json::Value;
 
@@ -54,6 +55,33 @@ async fn a_turn_is_told_from_its_beginning_to_its_end() {
     );
     assert_eq!(text(&events), "hello one two");
     assert!(sequences(&events).is_sorted_by(|a, b| a < b));
+}
+
+#[tokio::test]
+async fn reasoning_and_the_end_of_an_incomplete_answer_are_told() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path()).await;
+    let events = all(running
+        .client
+        .follow("/api/inputs", &input("half"))
+        .await
+        .unwrap())
+    .await;
+    let names: Vec<_> = names(&events);
+    let place = |name| names.iter().position(|seen| *seen == name).unwrap();
+    assert!(place("reasoning.delta") < place("text.delta"), "{names:?}");
+    assert_eq!(text(&events), "a half");
+    let data = |place: usize| serde_json::from_str::<Value>(&events[place].data).unwrap();
+    assert_eq!(data(place("model.completed"))["finishReason"], "length");
+    assert_eq!(data(place("turn.completed"))["modelFinishReason"], "length");
+    assert_eq!(
+        data(place("result"))["result"]["modelFinishReason"],
+        "length"
+    );
+    let told = events[place("reasoning.delta")].told().unwrap();
+    assert!(
+        matches!(told, Told::Happened(SwarmEvent::Reasoning { delta, .. }) if delta == "Let me see.")
+    );
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ spec:
       - {when: {role: user, contains: write}, reply: {calls: [{id: w, tool: file-system__write, args: {path: note.txt, content: hi}}]}}
       - {when: {contains: slow}, reply: {text: late, delayMs: 600000}}
       - {when: {contains: break}, reply: {error: {status: 400, message: no}}}
+      - {when: {contains: half}, reply: {reasoning: Let me see., text: a half, finishReason: length}}
     default: {text: "{{ last }} one two", chunks: 3, usage: {promptTokens: 3, completionTokens: 2}}
 ---
 apiVersion: goondan.ai/v1

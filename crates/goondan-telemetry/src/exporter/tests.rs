@@ -38,6 +38,7 @@ fn ended(turn: &str) -> SwarmEvent {
         step_count: 1,
         duration: 1,
         finish_reason: FinishReason::TextResponse,
+        model_finish_reason: None,
         token_usage: None,
         cost: None,
     };

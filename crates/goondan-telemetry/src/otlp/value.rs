@@ -86,6 +86,17 @@ impl From<String> for Value {
     }
 }
 
+impl From<Vec<&str>> for Value {
+    fn from(texts: Vec<&str>) -> Self {
+        let any = |text| AnyValue {
+            value: Some(Value::from(text)),
+        };
+        Value::Array(ArrayValue {
+            values: texts.into_iter().map(any).collect(),
+        })
+    }
+}
+
 impl From<bool> for Value {
     fn from(value: bool) -> Self {
         Value::Bool(value)

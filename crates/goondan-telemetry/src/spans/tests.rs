@@ -1,9 +1,12 @@
 use std::time::Duration;
 
+use goondan_core::JsonObject;
 use goondan_core::event::Cost;
 use goondan_core::ids::TraceContext;
+use goondan_core::message::Part;
 use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::tool::ToolCallStatus;
+use goondan_core::said::Said;
 use serde_json::json;
 
 use super::*;
@@ -42,6 +45,7 @@ fn turn_completed() -> Kind {
         step_count: 1,
         duration: 30,
         finish_reason: FinishReason::TextResponse,
+        model_finish_reason: None,
         token_usage: Some(usage()),
         cost: Some(Cost {
             amount: 0.5,
@@ -56,6 +60,7 @@ fn usage() -> TokenUsage {
         completion_tokens: 5,
         total_tokens: 15,
         cached_tokens: 4,
+        cache_write_tokens: 3,
     }
 }
 
@@ -68,6 +73,7 @@ fn model_completed() -> Kind {
         duration: 5,
         time_to_first_token: Some(2),
         retries: 1,
+        finish_reason: Some(ModelFinishReason::Stop),
         token_usage: Some(usage()),
         cost: None,
         said: None,
@@ -171,6 +177,10 @@ fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step()
         value(&chat.attributes, "gen_ai.usage.cache_read.input_tokens"),
         Some(Attribute::Int(4))
     );
+    assert_eq!(
+        value(&chat.attributes, "gen_ai.usage.cache_creation.input_tokens"),
+        Some(Attribute::Int(3))
+    );
 
     assert_eq!(
         (
@@ -246,6 +256,95 @@ fn a_failed_call_has_its_code_and_the_questions_that_were_asked_about_it() {
     assert_eq!(
         value(&span.events[1].attributes, "goondan.approval.answer"),
         Some(Attribute::Text("deny".into()))
+    );
+}
+
+/// Returns the finish reasons of the span of a model call.
+fn finish_reasons(
+    change: impl FnOnce(&mut ShownModelCall),
+    is_declined: bool,
+) -> Option<Vec<String>> {
+    let Kind::ModelCompleted { turn_id, mut call } = model_completed() else {
+        unreachable!("a model call is complete");
+    };
+    change(&mut call);
+    let kind = if is_declined {
+        Kind::ModelFailed {
+            turn_id,
+            error_message: "No.".into(),
+            error_code: Code::MODEL_DECLINED.to_string(),
+            call,
+        }
+    } else {
+        Kind::ModelCompleted { turn_id, call }
+    };
+    let span = Assembler::new(true)
+        .note(&event(15, &turn().child("model"), kind))
+        .unwrap();
+    let Attribute::Array(reasons) = value(&span.attributes, "gen_ai.response.finish_reasons")?
+    else {
+        panic!("the reasons are a list");
+    };
+    let text = |value: Option<Attribute>| match value {
+        Some(Attribute::Text(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    Some(
+        reasons
+            .values
+            .into_iter()
+            .map(|value| text(value.value))
+            .collect(),
+    )
+}
+
+#[test]
+fn a_model_call_states_why_its_answer_ended() {
+    let cases = [
+        (ModelFinishReason::Stop, "stop"),
+        (ModelFinishReason::ToolCalls, "tool_calls"),
+        (ModelFinishReason::Length, "length"),
+        (ModelFinishReason::ContextWindow, "length"),
+        (ModelFinishReason::Pause, "pause"),
+        (ModelFinishReason::Other("odd".into()), "odd"),
+    ];
+    for (reason, name) in cases {
+        let reasons = finish_reasons(|call| call.finish_reason = Some(reason), false);
+        assert_eq!(reasons.unwrap(), [name]);
+    }
+    let declined = finish_reasons(|call| call.finish_reason = None, true);
+    assert_eq!(declined.unwrap(), ["content_filter"]);
+    assert_eq!(
+        finish_reasons(|call| call.finish_reason = None, false),
+        None
+    );
+}
+
+#[test]
+fn reasoning_is_a_part_of_its_own() {
+    let said = Said {
+        output: vec![
+            Part::reasoning("why"),
+            Part::Opaque {
+                provider_metadata: JsonObject::new(),
+            },
+            Part::text("because"),
+        ],
+        ..Said::default()
+    };
+    let mut attributes = Attributes::default();
+    said::tell(&mut attributes, &said, Some("length"));
+    let Some(Attribute::Text(output)) = value(&attributes.done(), "gen_ai.output.messages") else {
+        panic!("there is an output");
+    };
+    let output: Value = serde_json::from_str(&output).unwrap();
+    let parts = json!([
+        {"type": "reasoning", "content": "why"},
+        {"type": "text", "content": "because"},
+    ]);
+    assert_eq!(
+        output,
+        json!([{"role": "assistant", "parts": parts, "finish_reason": "length"}])
     );
 }
 

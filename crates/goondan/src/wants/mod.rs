@@ -222,7 +222,7 @@ fn reach(model: &Resource<Model>) -> Option<Want> {
     if !is_live(spec) {
         return None;
     }
-    let custom = provider(&spec.provider).and_then(|provider| provider.key_variable);
+    let custom = provider(&spec.provider).and_then(|provider| provider.key_variable.as_deref());
     let key = spec.api_key.as_ref().and_then(name);
     let what = match (&spec.endpoint, key) {
         (Some(endpoint), Some(key)) => {

@@ -150,6 +150,9 @@ fn show(message: &Message, output: &Output) -> Result<(), CliError> {
     let (name, role) = (style::NAME, role(message.data.role));
     for part in &message.data.content {
         let text = match part {
+            Part::Opaque { .. } => continue,
+            Part::Reasoning { text, .. } if text.is_empty() => continue,
+            Part::Reasoning { text, .. } => format!("(reasoning) {text}"),
             Part::Text { text, .. } => text.clone(),
             Part::ToolCall(call) => format!("→ {} {}", call.tool_name, call.input),
             Part::ToolResult(result) => format!("← {} {}", result.tool_name, outcome(result)),

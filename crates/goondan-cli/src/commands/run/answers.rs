@@ -68,7 +68,9 @@ impl<'e> Unasked<'e> {
             || self.result.response_text(),
             |(code, message)| format!("[{code}] {message}"),
         );
-        (!said.is_empty()).then_some(said)
+        let cut = self.result.model_finish_reason.as_ref();
+        let note = cut.map(|reason| format!(" [incomplete: {}]", reason.as_str()));
+        (!said.is_empty()).then(|| said + &note.unwrap_or_default())
     }
 }
 

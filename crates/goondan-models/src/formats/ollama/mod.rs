@@ -1,1 +1,8 @@
-//! Stub.
+//! Ollama's own chat.
+
+mod request;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use request::OllamaFormat;

@@ -1,6 +1,7 @@
 //! The OpenAI-compatible door. What the official clients make of it is tested by `.ci/openai`.
 
 mod conversations;
+mod endings;
 mod errors;
 mod format;
 mod streams;
@@ -10,10 +11,10 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use goondan::message::{Message, Role};
+use goondan::message::{Message, Part, Role, ToolCall};
 use goondan::ports::model::{
-    ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelFactory, ModelRequest, ModelStream,
-    TokenUsage,
+    CompletedAnswer, ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelFactory,
+    ModelFinishReason, ModelRequest, ModelStream, TokenUsage,
 };
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
@@ -115,8 +116,18 @@ impl ModelClient for Teller {
             prompt_tokens: 1,
             completion_tokens: 2,
             total_tokens: 3,
-            cached_tokens: 0,
+            cached_tokens: 1,
+            ..TokenUsage::default()
         });
+        if text.contains("decline") {
+            let words = "The model declined to answer: not this.";
+            let error = ModelError::new(ModelErrorKind::Declined, words);
+            let chunks = [Ok(ModelChunk::Text("Half an".to_owned())), Err(error)];
+            return Ok(futures::stream::iter(chunks).boxed());
+        }
+        if text.contains("reason") || text.contains("cut") {
+            return Ok(reasoned(&text, usage));
+        }
         // Where answers are data, what the first user says is the answer.
         if request
             .tools
@@ -130,31 +141,25 @@ impl ModelClient for Teller {
                 .unwrap()
                 .text();
             let arguments = serde_json::from_str(&said).unwrap();
-            let call = ModelChunk::ToolCall {
-                id: String::new(),
-                name: "answer__submit".to_owned(),
-                arguments,
-            };
-            return Ok(futures::stream::iter([call, ModelChunk::Finish { usage }].map(Ok)).boxed());
+            let call = Part::ToolCall(ToolCall::new("", "answer__submit", arguments));
+            let answer = ModelChunk::finish(vec![call], usage);
+            return Ok(futures::stream::iter([Ok(answer)]).boxed());
         }
         let is_first_step = request
             .messages
             .last()
             .is_some_and(|message| message.data.role == Role::User);
         if text.contains("shout") && is_first_step {
-            let call = ModelChunk::ToolCall {
-                id: String::new(),
-                name: "text-transform__case".to_owned(),
-                arguments: json!({"text": "x", "to": "upper"}),
-            };
+            let arguments = json!({"text": "x", "to": "upper"});
+            let call = Part::ToolCall(ToolCall::new("", "text-transform__case", arguments));
             let chunks = [
                 ModelChunk::Text("One moment.".to_owned()),
-                call,
-                ModelChunk::Finish { usage },
+                ModelChunk::finish(vec![Part::text("One moment."), call], usage),
             ];
             return Ok(futures::stream::iter(chunks.map(Ok)).boxed());
         }
         let go_on = text.contains("hold").then(|| Arc::clone(&self.go_on));
+        let whole = Part::text(format!("{count}: {text}"));
         let begin = futures::stream::iter([Ok(ModelChunk::Text(format!("{count}: ")))]);
         let rest = futures::stream::once(async move {
             if let Some(go_on) = go_on {
@@ -164,9 +169,30 @@ impl ModelClient for Teller {
         });
         Ok(begin
             .chain(rest)
-            .chain(futures::stream::iter([Ok(ModelChunk::Finish { usage })]))
+            .chain(futures::stream::iter([Ok(ModelChunk::finish(
+                vec![whole],
+                usage,
+            ))]))
             .boxed())
     }
+}
+
+/// Returns an answer with reasoning, which is cut off if the input says so.
+fn reasoned(text: &str, usage: Option<TokenUsage>) -> ModelStream {
+    let mut answer = CompletedAnswer::of_parts(
+        vec![Part::reasoning("Let me see."), Part::text("Seen.")],
+        usage,
+    );
+    if text.contains("cut") {
+        answer.finish_reason = ModelFinishReason::Length;
+    }
+    let chunks = [
+        ModelChunk::Reasoning("Let me ".to_owned()),
+        ModelChunk::Reasoning("see.".to_owned()),
+        ModelChunk::Text("Seen.".to_owned()),
+        ModelChunk::Finish(Box::new(answer)),
+    ];
+    futures::stream::iter(chunks.map(Ok)).boxed()
 }
 
 /// A server with that model behind it.

@@ -12,14 +12,25 @@ pub(super) const HELP: &str = "\
 /cancel          cancel the turn that runs
 /reload          reload the project
 /usage           what models have taken in this chat
+/reasoning       show the last reasoning in full
 /export [FILE]   write the conversation to a file
 /quit            leave
 Enter sends, also while a turn runs: the input waits for its end. Alt-Enter begins a new line. Tab completes.
 Ctrl-C cancels the turn, then clears the line, then leaves. Ctrl-D leaves. Ctrl-Z stops the chat until `fg`.";
 
-const NAMES: [&str; 11] = [
-    "/agent", "/agents", "/cancel", "/clear", "/exit", "/export", "/help", "/key", "/quit",
-    "/reload", "/usage",
+const NAMES: [&str; 12] = [
+    "/agent",
+    "/agents",
+    "/cancel",
+    "/clear",
+    "/exit",
+    "/export",
+    "/help",
+    "/key",
+    "/quit",
+    "/reasoning",
+    "/reload",
+    "/usage",
 ];
 
 /// What a line asks for.
@@ -30,6 +41,7 @@ pub(super) enum Command<'l> {
     Clear,
     Reload,
     Usage,
+    Reasoning,
     Export(Option<&'l str>),
     /// What every chat knows.
     Plain(Typed<'l>),
@@ -47,6 +59,7 @@ pub(super) fn read(line: &str) -> Command<'_> {
         ("/clear", "") => Command::Clear,
         ("/reload", "") => Command::Reload,
         ("/usage", "") => Command::Usage,
+        ("/reasoning", "") => Command::Reasoning,
         ("/export", file) => Command::Export((!file.is_empty()).then_some(file)),
         _ => Command::Plain(understand(line)),
     }

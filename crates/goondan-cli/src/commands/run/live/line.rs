@@ -150,6 +150,11 @@ impl<P: Partner> Chat<P> {
                     .for_each(|line| self.pane.tell(line)),
                 None => self.pane.tell("No model has said yet what it took."),
             },
+            Command::Reasoning => {
+                let reasoning = self.pane.last_reasoning();
+                let none = || "No model has reasoned in this chat.".to_owned();
+                self.pane.tell(&reasoning.unwrap_or_else(none));
+            }
             Command::Export(file) => self.export(file).await?,
             Command::Plain(typed) => return self.plain(typed).await,
         }

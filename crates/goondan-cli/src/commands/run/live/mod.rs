@@ -13,6 +13,7 @@ mod line;
 mod markdown;
 mod os;
 mod pane;
+mod reasoning;
 mod stage;
 
 use std::collections::VecDeque;

@@ -10,11 +10,14 @@ use goondan::ports::model::TokenUsage;
 use goondan::ports::tool::ToolCallStatus;
 
 use super::markdown::Answer;
+use super::reasoning::Reasoning;
 use crate::commands::run::Unasked;
 use crate::commands::run::answers::resumed;
 use crate::commands::run::view::calls;
 use crate::commands::run::view::running::Running;
-use crate::commands::run::view::text::{BROKEN_OFF, failed_call, goes_on, is_work, remembered};
+use crate::commands::run::view::text::{
+    BROKEN_OFF, cut_warning, failed_call, goes_on, is_work, remembered, retry_line,
+};
 use crate::exit::CliError;
 use crate::output::screen::{self, Stream, Words};
 use crate::output::width::{fit, rows};
@@ -38,6 +41,7 @@ pub(super) struct Pane {
     answer: Answer,
     /// What came of the current step, as the model wrote it.
     said: String,
+    reasoning: Reasoning,
     running: Running,
     used: Used,
     /// Lines that wait to be written.
@@ -66,6 +70,7 @@ impl Pane {
             mine,
             answer: Answer::new(Output::stdout_has_colour()),
             said: String::new(),
+            reasoning: Reasoning::default(),
             running: Running::default(),
             used: Used::default(),
             lines: String::new(),
@@ -75,6 +80,11 @@ impl Pane {
 
     pub(super) fn used(&self) -> &Used {
         &self.used
+    }
+
+    /// Returns the last reasoning in full.
+    pub(super) fn last_reasoning(&self) -> Option<String> {
+        self.reasoning.last()
     }
 
     /// Whether anything goes on.
@@ -119,13 +129,21 @@ impl Pane {
             SwarmEvent::Text {
                 instance, delta, ..
             } if *instance == self.mine => {
+                self.fold_reasoning();
                 self.said.push_str(delta);
                 let lines = self.answer.push(delta);
                 self.lines.push_str(&lines);
             }
+            SwarmEvent::Reasoning {
+                instance, delta, ..
+            } if *instance == self.mine => self.reasoning.push(delta),
             SwarmEvent::TextReset { instance, .. } if *instance == self.mine => {
+                self.reasoning.clear();
+                let was_shown = !self.said.is_empty();
                 self.end_answer();
-                self.tell(BROKEN_OFF);
+                if was_shown {
+                    self.tell(BROKEN_OFF);
+                }
             }
             SwarmEvent::Runtime(event) => self.runtime_event(event),
             _ => {}
@@ -147,6 +165,9 @@ impl Pane {
             self.lines.push_str(&lines);
         }
         self.end_answer();
+        if let Some(warning) = cut_warning(result) {
+            self.tell(&warning);
+        }
     }
 
     fn unasked(&mut self, unasked: &Unasked<'_>) {
@@ -174,6 +195,11 @@ impl Pane {
                     .for_each(|what| self.tell(&format!("{faint}{what}{faint:#}")));
             }
             RuntimeEventKind::StepStarted { .. } if is_mine => self.end_answer(),
+            RuntimeEventKind::ModelRetrying { .. } => {
+                retry_line(event, is_mine)
+                    .into_iter()
+                    .for_each(|line| self.tell(&line));
+            }
             RuntimeEventKind::ModelCompleted { call, .. }
             | RuntimeEventKind::ModelFailed { call, .. } => {
                 let agent = self
@@ -248,7 +274,13 @@ impl Pane {
         self.tell(&format!("{who}{}", lines.join("\n")));
     }
 
+    fn fold_reasoning(&mut self) {
+        let lines = self.reasoning.fold(self.output.verbose > 0);
+        lines.into_iter().for_each(|lines| self.tell(&lines));
+    }
+
     fn end_answer(&mut self) {
+        self.fold_reasoning();
         let last = self.answer.end();
         self.lines.push_str(&last);
         self.said.clear();
@@ -279,10 +311,12 @@ impl Pane {
             rows(&coming, columns)
         };
         let room = MOST_COMING.min(most / 2);
-        let mut shown: Vec<String> = coming[coming.len().saturating_sub(room)..]
-            .iter()
-            .map(|row| (*row).to_owned())
-            .collect();
+        let mut shown = self.reasoning.rows(columns, room);
+        shown.extend(
+            coming[coming.len().saturating_sub(room)..]
+                .iter()
+                .map(|row| (*row).to_owned()),
+        );
         let tree = self.running.tree(Utc::now());
         let spinner = SPINNER[self.turns % SPINNER.len()];
         let room = MOST_DOINGS.min(most.saturating_sub(shown.len()));

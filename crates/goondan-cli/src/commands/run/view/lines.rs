@@ -22,6 +22,16 @@ pub(crate) fn event_line(event: &SwarmEvent) -> Option<Value> {
             turn_id,
             json!({ "delta": delta }),
         )),
+        SwarmEvent::Reasoning {
+            instance,
+            turn_id,
+            delta,
+        } => Some(text_line(
+            "reasoning.delta",
+            instance,
+            turn_id,
+            json!({ "delta": delta }),
+        )),
         SwarmEvent::TextReset { instance, turn_id } => {
             Some(text_line("text.reset", instance, turn_id, json!({})))
         }
@@ -55,6 +65,13 @@ mod tests {
             delta: "Hi".to_owned(),
         };
         let expected = json!({"type": "text.delta", "agentName": "writer", "instanceKey": "main", "turnId": "t1", "delta": "Hi"});
+        assert_eq!(event_line(&event), Some(expected));
+        let event = SwarmEvent::Reasoning {
+            instance: InstanceId::new("writer", "main"),
+            turn_id: "t1".to_owned(),
+            delta: "Hm".to_owned(),
+        };
+        let expected = json!({"type": "reasoning.delta", "agentName": "writer", "instanceKey": "main", "turnId": "t1", "delta": "Hm"});
         assert_eq!(event_line(&event), Some(expected));
     }
 }

@@ -38,7 +38,7 @@ struct Work {
     since: DateTime<Utc>,
     /// Since when somebody is asked about it.
     asked: Option<DateTime<Utc>>,
-    /// Until when it waits for the limit of a model, and how that is said.
+    /// Until when it waits for the limit of a model or for a retry, and how that is said.
     limited: Option<(DateTime<Utc>, String)>,
 }
 
@@ -84,21 +84,22 @@ impl Running {
                 wait,
                 ..
             } => {
-                let is_it =
-                    |work: &&mut Work| work.step_id == *step_id && work.tool_call_id.is_none();
-                if let Some(work) = self.works.iter_mut().find(is_it) {
-                    let until = now
-                        + chrono::Duration::milliseconds(
-                            i64::try_from(*wait).unwrap_or(i64::MAX).min(60_000),
-                        );
-                    let whose = if *scope == RateScope::Swarm {
-                        "the swarm"
-                    } else {
-                        model
-                    };
-                    work.limited =
-                        Some((until, format!("{who} waits for the rate limit of {whose}")));
-                }
+                let whose = if *scope == RateScope::Swarm {
+                    "the swarm"
+                } else {
+                    model
+                };
+                let words = format!("{who} waits for the rate limit of {whose}");
+                self.limit(step_id, now, *wait, words);
+            }
+            RuntimeEventKind::ModelRetrying {
+                step_id: Some(step_id),
+                model,
+                wait_ms,
+                ..
+            } => {
+                let words = format!("{who} waits to retry {model}");
+                self.limit(step_id, now, *wait_ms, words);
             }
             RuntimeEventKind::ToolProgress {
                 tool_call_id,
@@ -212,6 +213,15 @@ impl Running {
             asked: None,
             limited: None,
         });
+    }
+
+    /// Shows other words for a step until `wait` milliseconds after `now`.
+    fn limit(&mut self, step_id: &str, now: DateTime<Utc>, wait: u64, words: String) {
+        let is_it = |work: &&mut Work| work.step_id == step_id && work.tool_call_id.is_none();
+        if let Some(work) = self.works.iter_mut().find(is_it) {
+            let wait = i64::try_from(wait).unwrap_or(i64::MAX).min(60_000);
+            work.limited = Some((now + chrono::Duration::milliseconds(wait), words));
+        }
     }
 
     fn call(&mut self, tool_call_id: &str, turn_id: &str) -> Option<&mut Work> {

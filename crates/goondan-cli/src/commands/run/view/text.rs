@@ -9,6 +9,7 @@ use goondan::event::{
 };
 use goondan::ids::InstanceId;
 use goondan::inside::shown;
+use goondan::notices::{CutNotice, retry_notice};
 use goondan::ports::approval::Scope;
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Code;
@@ -32,6 +33,10 @@ pub(crate) struct TextView {
     instance: Option<InstanceId>,
     /// What was written of the current step.
     written: String,
+    /// Whether reasoning is shown.
+    shows_reasoning: bool,
+    /// Reasoning of the current step that was not shown.
+    reasoning: String,
     /// Whether the cursor stands at the beginning of a line.
     fresh_line: bool,
     /// What goes on.
@@ -47,6 +52,8 @@ impl TextView {
             shows_tools: output.verbose > 0 || (Output::stderr_is_terminal() && !output.quiet),
             instance: None,
             written: String::new(),
+            shows_reasoning: output.verbose > 0,
+            reasoning: String::new(),
             fresh_line: true,
             running: Running::default(),
         }
@@ -58,6 +65,7 @@ impl TextView {
             .show(format!("{} is thinking", instance.agent));
         self.instance = Some(instance.clone());
         self.written.clear();
+        self.reasoning.clear();
         self.fresh_line = true;
     }
 
@@ -76,7 +84,14 @@ impl TextView {
                 self.resume();
                 Ok(())
             }
+            SwarmEvent::Reasoning {
+                instance, delta, ..
+            } if self.shows_reasoning && self.is_mine(instance) => {
+                self.reasoning.push_str(delta);
+                Ok(())
+            }
             SwarmEvent::Text { .. }
+            | SwarmEvent::Reasoning { .. }
             | SwarmEvent::TextReset { .. }
             | SwarmEvent::TurnEnded { .. } => Ok(()),
         }
@@ -104,7 +119,11 @@ impl TextView {
             self.end_line()?;
             self.write(&answer)?;
         }
-        self.end_line()
+        self.end_line()?;
+        match cut_warning(result) {
+            Some(warning) => self.output.note(&warning),
+            None => Ok(()),
+        }
     }
 
     /// The answer of a turn that no input of this run began. In the conversation that is followed it is part of the result
@@ -142,8 +161,11 @@ impl TextView {
             RuntimeEventKind::StepStarted { .. } if is_mine => {
                 self.end_line()?;
                 self.written.clear();
+                self.reasoning.clear();
                 Ok(())
             }
+            RuntimeEventKind::StepCompleted { .. } if is_mine => self.show_reasoning(),
+            RuntimeEventKind::ModelRetrying { .. } => self.retrying(event, is_mine),
             RuntimeEventKind::ToolCalled {
                 tool_name,
                 arguments,
@@ -217,10 +239,35 @@ impl TextView {
         ))
     }
 
+    /// Writes a line about a model call that is retried.
+    fn retrying(&mut self, event: &RuntimeEvent, is_mine: bool) -> Result<(), CliError> {
+        let Some(notice) = retry_line(event, is_mine) else {
+            return Ok(());
+        };
+        self.pause();
+        self.end_line()?;
+        self.output.note(&notice)
+    }
+
+    /// Writes the reasoning of the step to standard error.
+    fn show_reasoning(&mut self) -> Result<(), CliError> {
+        let reasoning = std::mem::take(&mut self.reasoning);
+        if reasoning.trim().is_empty() {
+            return Ok(());
+        }
+        self.activity.hide();
+        self.end_line()?;
+        let faint = style::FAINT;
+        let lines = shown::lines(reasoning.trim()).to_string();
+        self.output
+            .trace(&format!("{faint}{}{faint:#}", lines.replace('\n', "\n  ")))
+    }
+
     fn write(&mut self, text: &str) -> Result<(), CliError> {
         if text.is_empty() {
             return Ok(());
         }
+        self.show_reasoning()?;
         self.activity.hide();
         self.output.foreign(text)?;
         self.written.push_str(text);
@@ -238,14 +285,36 @@ impl TextView {
 
     fn reset(&mut self) -> Result<(), CliError> {
         self.end_line()?;
-        self.written.clear();
+        self.reasoning.clear();
+        if std::mem::take(&mut self.written).is_empty() {
+            return Ok(());
+        }
         self.output.note(BROKEN_OFF)
     }
 }
 
-/// What is said where an answer begins anew.
-pub(in crate::commands::run) const BROKEN_OFF: &str =
-    "The answer broke off; the model is asked again.";
+/// Note about an answer that broke off after some of it was shown.
+pub(in crate::commands::run) const BROKEN_OFF: &str = "The answer broke off and begins again.";
+
+/// Returns the line about a model call that is retried; none for other events. Other agents are named.
+pub(in crate::commands::run) fn retry_line(event: &RuntimeEvent, is_mine: bool) -> Option<String> {
+    let notice = retry_notice(&event.kind)?;
+    Some(match is_mine {
+        true => shown::line(notice).to_string(),
+        false => format!(
+            "{}: {}",
+            shown::line(&event.agent_name),
+            shown::line(notice)
+        ),
+    })
+}
+
+/// Returns the warning about an incomplete answer; none for a complete answer.
+pub(in crate::commands::run) fn cut_warning(result: &TurnResult) -> Option<String> {
+    let notice = CutNotice::of(result.model_finish_reason.as_ref()?)?;
+    let yellow = style::WARNING;
+    Some(format!("{yellow}warning{yellow:#}: {}", notice.sentences()))
+}
 
 /// What other agents than `mine` say without anybody waiting for it belongs to their work, as their calls do.
 pub(in crate::commands::run) fn is_work(mine: &InstanceId, unasked: &Unasked<'_>) -> bool {

@@ -1,0 +1,113 @@
+//! Reasoning of the current step: dim rows while it streams, then one line.
+
+use goondan::inside::shown::{Escaper, Kept};
+
+use crate::output::style;
+use crate::output::width::rows;
+
+/// Most rows of reasoning that streams.
+const MAX_ROWS: usize = 6;
+
+/// Reasoning that streams, and the last reasoning that was folded.
+#[derive(Debug, Default)]
+pub(super) struct Reasoning {
+    streaming: String,
+    folded: String,
+}
+
+impl Reasoning {
+    pub(super) fn push(&mut self, delta: &str) {
+        self.streaming.push_str(delta);
+    }
+
+    /// Discards reasoning of an attempt that broke off.
+    pub(super) fn clear(&mut self) {
+        self.streaming.clear();
+    }
+
+    /// Returns the lines that replace reasoning that streamed: one line, or all lines if `is_full`.
+    pub(super) fn fold(&mut self, is_full: bool) -> Option<String> {
+        let reasoning = std::mem::take(&mut self.streaming);
+        if reasoning.trim().is_empty() {
+            return None;
+        }
+        self.folded = escaped(reasoning.trim());
+        if is_full {
+            return self.last();
+        }
+        let faint = style::FAINT;
+        let lines = match self.folded.lines().count() {
+            1 => "1 line".to_owned(),
+            count => format!("{count} lines"),
+        };
+        Some(format!("{faint}reasoning ({lines}){faint:#}"))
+    }
+
+    /// Returns the last folded reasoning in full.
+    pub(super) fn last(&self) -> Option<String> {
+        let faint = style::FAINT;
+        let line = |line: &str| format!("{faint}{line}{faint:#}");
+        let lines: Vec<String> = self.folded.lines().map(line).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// Returns the last rows of reasoning that streams.
+    pub(super) fn rows(&self, columns: usize, most: usize) -> Vec<String> {
+        let room = MAX_ROWS.min(most);
+        // No more of long reasoning is looked at than can be seen.
+        let begin = self
+            .streaming
+            .len()
+            .saturating_sub(columns.saturating_mul(4 * MAX_ROWS));
+        let tail = escaped(&self.streaming[self.streaming.ceil_char_boundary(begin)..]);
+        let faint = style::FAINT;
+        let shown: Vec<String> = tail
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .flat_map(|line| rows(line, columns))
+            .map(|row| format!("{faint}{row}{faint:#}"))
+            .collect();
+        shown[shown.len().saturating_sub(room)..].to_vec()
+    }
+}
+
+/// Returns text of a model without control characters.
+fn escaped(text: &str) -> String {
+    Escaper::new(Kept::Writing)
+        .escape(text)
+        .replace('\t', "    ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn reasoning_is_folded_into_one_line() {
+        let mut reasoning = Reasoning::default();
+        assert_eq!(reasoning.fold(false), None);
+        for delta in ["one\n", "two\nthree \u{1b}[2J"] {
+            reasoning.push(delta);
+        }
+        let rows = reasoning.rows(40, 2);
+        assert_eq!(plain(&rows[0]), "two");
+        assert_eq!(rows.len(), 2);
+        let folded = reasoning.fold(false).unwrap();
+        assert_eq!(plain(&folded), "reasoning (3 lines)");
+        let full = plain(&reasoning.last().unwrap());
+        assert!(full.starts_with("one\ntwo\nthree "), "{full:?}");
+        assert!(!full.contains('\u{1b}'), "{full:?}");
+        assert!(reasoning.rows(40, 6).is_empty());
+    }
+
+    #[test]
+    fn verbose_output_has_all_lines() {
+        let mut reasoning = Reasoning::default();
+        reasoning.push("one\ntwo\n");
+        assert_eq!(plain(&reasoning.fold(true).unwrap()), "one\ntwo");
+    }
+}

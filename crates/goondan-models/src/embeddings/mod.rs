@@ -1,0 +1,114 @@
+//! Embeddings: the requests of a batch of texts and the vectors in its answer.
+
+#[cfg(test)]
+mod tests;
+
+use goondan_spec::sent_schema::Wire;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::errors::{ProviderError, error_in};
+
+/// Message for providers without embeddings.
+pub(crate) const NO_EMBEDDINGS: &str = "This provider has no embeddings.";
+
+/// Text that replaces an empty one: Gemini refuses empty texts.
+const BLANK: &str = " ";
+
+/// Purpose of the vectors, which Gemini needs to know.
+const GEMINI_TASK: &str = "SEMANTIC_SIMILARITY";
+
+/// Returns the path, relative to the base URL, and the body of a request for one vector a text. Returns `None` for
+/// formats without embeddings.
+pub(crate) fn request(wire: Wire, model: &str, texts: &[String]) -> Option<(String, Value)> {
+    match wire {
+        Wire::Chat | Wire::Responses => Some((
+            "embeddings".to_owned(),
+            json!({"model": model, "input": texts}),
+        )),
+        Wire::Ollama => Some((
+            "api/embed".to_owned(),
+            json!({"model": model, "input": texts}),
+        )),
+        Wire::Gemini => {
+            let name = model.strip_prefix("models/").unwrap_or(model);
+            let requests: Vec<Value> = texts
+                .iter()
+                .map(|text| gemini_request(name, text))
+                .collect();
+            Some((
+                format!("models/{name}:batchEmbedContents"),
+                json!({"requests": requests}),
+            ))
+        }
+        Wire::Anthropic | Wire::Converse => None,
+    }
+}
+
+fn gemini_request(model: &str, text: &str) -> Value {
+    let text = if text.trim().is_empty() { BLANK } else { text };
+    json!({
+        "model": format!("models/{model}"),
+        "content": {"parts": [{"text": text}]},
+        "taskType": GEMINI_TASK,
+    })
+}
+
+/// Answer in OpenAI's shape.
+#[derive(Deserialize)]
+struct OpenaiAnswer {
+    data: Vec<OpenaiVector>,
+}
+
+#[derive(Deserialize)]
+struct OpenaiVector {
+    /// Position of the text. Some servers leave it out.
+    index: Option<usize>,
+    embedding: Vec<f32>,
+}
+
+#[derive(Deserialize)]
+struct GeminiAnswer {
+    embeddings: Vec<GeminiVector>,
+}
+
+#[derive(Deserialize)]
+struct GeminiVector {
+    values: Vec<f32>,
+}
+
+#[derive(Deserialize)]
+struct OllamaAnswer {
+    embeddings: Vec<Vec<f32>>,
+}
+
+/// Returns the vectors in an answer, in the order of the texts.
+///
+/// # Errors
+/// The answer reports an error, or has another shape.
+pub(crate) fn decode(wire: Wire, body: &Value) -> Result<Vec<Vec<f32>>, ProviderError> {
+    if let Some(error) = error_in(body) {
+        return Err(ProviderError::Reported(error));
+    }
+    Ok(match wire {
+        Wire::Chat | Wire::Responses => openai_vectors(OpenaiAnswer::deserialize(body)?),
+        Wire::Ollama => OllamaAnswer::deserialize(body)?.embeddings,
+        Wire::Gemini => {
+            let answer = GeminiAnswer::deserialize(body)?;
+            answer
+                .embeddings
+                .into_iter()
+                .map(|vector| vector.values)
+                .collect()
+        }
+        Wire::Anthropic | Wire::Converse => return Err(ProviderError::reported(NO_EMBEDDINGS)),
+    })
+}
+
+fn openai_vectors(answer: OpenaiAnswer) -> Vec<Vec<f32>> {
+    let mut vectors = answer.data;
+    if vectors.iter().all(|vector| vector.index.is_some()) {
+        vectors.sort_by_key(|vector| vector.index);
+    }
+    vectors.into_iter().map(|vector| vector.embedding).collect()
+}

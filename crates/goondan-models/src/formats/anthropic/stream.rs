@@ -1,0 +1,339 @@
+//! Answers of Anthropic's messages.
+
+use goondan_core::json_text;
+use goondan_core::ports::model::ModelFinishReason;
+use serde_json::{Map, Value};
+
+use super::usage::UsageCounts;
+use crate::answer::{AnswerBuilder, BlockKey, Ending};
+use crate::errors::{ProviderError, error_in, error_of_any_shape};
+use crate::formats::finish::ending_of;
+use crate::formats::tool_calls::CallPiece;
+use crate::formats::{Progress, StreamDecoder, WireEvent};
+
+/// Data of the last event of some servers that copy the format.
+const DONE: &str = "[DONE]";
+
+/// Key of a thinking block's signature in its metadata.
+pub(super) const SIGNATURE: &str = "signature";
+
+/// Key of encrypted thinking in its metadata.
+pub(super) const REDACTED: &str = "redacted";
+
+/// Fields of a tool call that messages keep themselves.
+const CALL_FIELDS: [&str; 4] = ["type", "id", "name", "input"];
+
+/// Decoder of one answer.
+pub(crate) struct AnthropicDecoder {
+    /// Thinking without a signature is kept for the next request.
+    keeps_unsigned: bool,
+    open: Vec<OpenBlock>,
+    /// Number of blocks that began, which is the key of the next one: some servers use an index twice.
+    count: BlockKey,
+    usage: UsageCounts,
+}
+
+/// A block whose end has not come.
+struct OpenBlock {
+    index: Option<u64>,
+    key: BlockKey,
+    content: OpenContent,
+}
+
+enum OpenContent {
+    Text,
+    Thinking,
+    /// A tool call, and the input at its start, which counts if no other comes.
+    Call {
+        input: String,
+        has_deltas: bool,
+    },
+    /// A block that only the provider understands, and the JSON text of its input.
+    Opaque {
+        block: Value,
+        input: String,
+    },
+}
+
+impl AnthropicDecoder {
+    pub(crate) fn new(keeps_unsigned: bool) -> Self {
+        AnthropicDecoder {
+            keeps_unsigned,
+            open: Vec::new(),
+            count: 0,
+            usage: UsageCounts::default(),
+        }
+    }
+
+    fn event(&mut self, kind: &str, data: &Value, answer: &mut AnswerBuilder) -> Progress {
+        match kind {
+            "message_start" => self.message(&data["message"], answer),
+            "content_block_start" => {
+                self.begin(data["index"].as_u64(), &data["content_block"], answer);
+            }
+            "content_block_delta" => {
+                self.delta(data["index"].as_u64(), &data["delta"], answer);
+            }
+            "content_block_stop" => self.end_block(data["index"].as_u64(), answer),
+            "message_delta" => {
+                self.count_tokens(&data["usage"], answer);
+                self.stop(&data["delta"], answer);
+            }
+            "message_stop" => {
+                self.end_blocks(answer);
+                answer.end(Ending::Finished(ModelFinishReason::Stop));
+                return Progress::Done;
+            }
+            // A server that ignores `stream` sends the whole message.
+            "message" => {
+                self.message(data, answer);
+                return Progress::Done;
+            }
+            _ => {}
+        }
+        Progress::More
+    }
+
+    /// Takes the start of a message, which usually has no content yet, or a whole message.
+    fn message(&mut self, message: &Value, answer: &mut AnswerBuilder) {
+        self.count_tokens(&message["usage"], answer);
+        for block in message["content"].as_array().into_iter().flatten() {
+            self.begin(None, block, answer);
+            self.end_block(None, answer);
+        }
+        self.stop(message, answer);
+    }
+
+    fn begin(&mut self, index: Option<u64>, block: &Value, answer: &mut AnswerBuilder) {
+        if text(block, "type").is_empty() {
+            return;
+        }
+        let key = self.count;
+        self.count += 1;
+        let content = match text(block, "type") {
+            "text" => {
+                answer.text(key, text(block, "text"));
+                OpenContent::Text
+            }
+            "thinking" => {
+                answer.reasoning(key, text(block, "thinking"));
+                if self.keeps_unsigned {
+                    set_metadata(answer, key, SIGNATURE, "");
+                }
+                sign(answer, key, text(block, "signature"));
+                OpenContent::Thinking
+            }
+            "redacted_thinking" => {
+                answer.reasoning(key, "");
+                set_metadata(answer, key, REDACTED, text(block, "data"));
+                OpenContent::Thinking
+            }
+            "tool_use" => begin_call(key, block, answer),
+            _ => OpenContent::Opaque {
+                block: block.clone(),
+                input: String::new(),
+            },
+        };
+        self.open.push(OpenBlock {
+            index,
+            key,
+            content,
+        });
+    }
+
+    fn delta(&mut self, index: Option<u64>, delta: &Value, answer: &mut AnswerBuilder) {
+        let found = self.find(index).and_then(|at| self.open.get_mut(at));
+        let Some(OpenBlock { key, content, .. }) = found else {
+            // A text may come without its start.
+            if let Some(text) = delta["text"].as_str() {
+                self.begin(
+                    index,
+                    &serde_json::json!({"type": "text", "text": text}),
+                    answer,
+                );
+            }
+            return;
+        };
+        match (content, text(delta, "type")) {
+            (OpenContent::Text, "text_delta") => answer.text(*key, text(delta, "text")),
+            (OpenContent::Thinking, "thinking_delta") => {
+                answer.reasoning(*key, text(delta, "thinking"));
+            }
+            (OpenContent::Thinking, "signature_delta") => {
+                sign(answer, *key, text(delta, "signature"));
+            }
+            (OpenContent::Call { has_deltas, .. }, "input_json_delta") => {
+                let arguments = text(delta, "partial_json");
+                *has_deltas |= !matches!(arguments.trim(), "" | "{}");
+                answer.call(CallPiece {
+                    index: Some(*key),
+                    arguments: Some(arguments),
+                    ..CallPiece::default()
+                });
+            }
+            (OpenContent::Opaque { input, .. }, "input_json_delta") => {
+                input.push_str(text(delta, "partial_json"));
+            }
+            (OpenContent::Opaque { block, .. }, _) => extend_opaque(block, delta),
+            _ => {}
+        }
+    }
+
+    /// Finds an open block. Without an index, the last one counts.
+    fn find(&self, index: Option<u64>) -> Option<usize> {
+        match index {
+            Some(_) => self.open.iter().rposition(|block| block.index == index),
+            None => self.open.len().checked_sub(1),
+        }
+    }
+
+    fn end_block(&mut self, index: Option<u64>, answer: &mut AnswerBuilder) {
+        if let Some(at) = self.find(index) {
+            self.open.remove(at).end(answer);
+        }
+    }
+
+    fn end_blocks(&mut self, answer: &mut AnswerBuilder) {
+        self.open.drain(..).for_each(|block| block.end(answer));
+    }
+
+    /// Ends the answer if `message` gives a reason.
+    fn stop(&mut self, message: &Value, answer: &mut AnswerBuilder) {
+        let details = &message["stop_details"];
+        let words = ["explanation", "category"].map(|key| text(details, key));
+        let words = words
+            .into_iter()
+            .find(|words| !words.is_empty())
+            .unwrap_or_default();
+        if let Some(ending) = ending_of(text(message, "stop_reason"), words) {
+            self.end_blocks(answer);
+            answer.end(ending);
+        }
+    }
+
+    fn count_tokens(&mut self, usage: &Value, answer: &mut AnswerBuilder) {
+        if usage.is_object() {
+            self.usage.add(usage);
+            answer.set_usage(self.usage.total());
+        }
+    }
+}
+
+impl StreamDecoder for AnthropicDecoder {
+    fn decode(
+        &mut self,
+        event: WireEvent<'_>,
+        answer: &mut AnswerBuilder,
+    ) -> Result<Progress, ProviderError> {
+        if event.data == DONE {
+            self.end_blocks(answer);
+            return Ok(Progress::Done);
+        }
+        let data: Value = json_text::parse(event.data)?;
+        if event.name == Some("error") {
+            return Err(ProviderError::Reported(error_of_any_shape(&data)));
+        }
+        if let Some(error) = error_in(&data) {
+            return Err(ProviderError::Reported(error));
+        }
+        let kind = data["type"].as_str().or(event.name).unwrap_or_default();
+        Ok(self.event(kind, &data, answer))
+    }
+}
+
+impl OpenBlock {
+    fn end(self, answer: &mut AnswerBuilder) {
+        match self.content {
+            OpenContent::Call {
+                input,
+                has_deltas: false,
+            } if !input.is_empty() => {
+                answer.call(CallPiece {
+                    index: Some(self.key),
+                    arguments: Some(&input),
+                    ..CallPiece::default()
+                });
+            }
+            OpenContent::Opaque { mut block, input } => {
+                match json_text::parse(&input) {
+                    Ok(Value::Object(input)) if !input.is_empty() => block["input"] = input.into(),
+                    _ => {}
+                }
+                answer.opaque(self.key, block);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn begin_call(key: BlockKey, block: &Value, answer: &mut AnswerBuilder) -> OpenContent {
+    let position = answer.call(CallPiece {
+        index: Some(key),
+        id: block["id"].as_str(),
+        name: block["name"].as_str(),
+        arguments: None,
+    });
+    let own = own_call_fields(block);
+    if let Some(position) = position.filter(|_| !own.is_empty()) {
+        answer.change_call_metadata(position, |metadata| *metadata = Value::Object(own));
+    }
+    let input = match &block["input"] {
+        Value::Object(input) if input.is_empty() => String::new(),
+        Value::Null => String::new(),
+        Value::String(input) => input.clone(),
+        input => input.to_string(),
+    };
+    OpenContent::Call {
+        input,
+        has_deltas: false,
+    }
+}
+
+/// Returns the fields of a call that the provider expects back, such as the code that made it. A direct call needs
+/// none.
+fn own_call_fields(block: &Value) -> Map<String, Value> {
+    let fields = block.as_object().into_iter().flatten();
+    let is_own = |key: &str, value: &Value| {
+        !CALL_FIELDS.contains(&key) && !value.is_null() && value["type"] != "direct"
+    };
+    fields
+        .filter(|(key, value)| is_own(key, value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Appends the texts of `delta` to the fields of a block of unknown type.
+fn extend_opaque(block: &mut Value, delta: &Value) {
+    let Some(block) = block.as_object_mut() else {
+        return;
+    };
+    for (key, value) in delta
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "type")
+    {
+        match (block.get_mut(key), value) {
+            (Some(Value::String(known)), Value::String(more)) => known.push_str(more),
+            _ => {
+                block.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn sign(answer: &mut AnswerBuilder, key: BlockKey, signature: &str) {
+    if !signature.is_empty() {
+        set_metadata(answer, key, SIGNATURE, signature);
+    }
+}
+
+fn set_metadata(answer: &mut AnswerBuilder, key: BlockKey, field: &str, value: &str) {
+    answer.change_metadata(key, |metadata| {
+        *metadata = serde_json::json!({field: value})
+    });
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}

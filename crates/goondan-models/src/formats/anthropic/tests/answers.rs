@@ -1,0 +1,409 @@
+use goondan_core::message::{Part, ToolCall};
+use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason, TokenUsage};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::format;
+use crate::errors::ProviderError;
+use crate::formats::Framing;
+use crate::testing::{decode_pieces, decode_stream, messy_bodies};
+
+const MODEL: &str = "claude-sonnet-4-5";
+
+fn body(events: &[Value]) -> String {
+    let name = |event: &Value| event["type"].as_str().unwrap_or_default().to_owned();
+    events
+        .iter()
+        .map(|event| format!("event: {}\ndata: {event}\n\n", name(event)))
+        .collect()
+}
+
+fn decoded(events: &[Value]) -> Result<CompletedAnswer, ProviderError> {
+    decode_stream(
+        &*format("anthropic", MODEL),
+        "anthropic",
+        body(events).as_bytes(),
+    )
+}
+
+fn parts(events: &[Value]) -> Vec<Part> {
+    decoded(events).expect("an answer").parts
+}
+
+fn begin() -> Value {
+    json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
+        "content": [], "stop_reason": null, "usage": {"input_tokens": 20, "output_tokens": 1,
+            "cache_read_input_tokens": 7, "cache_creation_input_tokens": 3}}})
+}
+
+fn block(index: u64, start: Value, deltas: &[Value]) -> Vec<Value> {
+    let start = json!({"type": "content_block_start", "index": index, "content_block": start});
+    let delta = |delta| json!({"type": "content_block_delta", "index": index, "delta": delta});
+    let stop = json!({"type": "content_block_stop", "index": index});
+    std::iter::once(start)
+        .chain(deltas.iter().map(delta))
+        .chain([stop])
+        .collect()
+}
+
+fn text(index: u64, pieces: &[&str]) -> Vec<Value> {
+    let deltas: Vec<_> = pieces
+        .iter()
+        .map(|text| json!({"type": "text_delta", "text": text}))
+        .collect();
+    block(index, json!({"type": "text", "text": ""}), &deltas)
+}
+
+fn input(piece: &str) -> Value {
+    json!({"type": "input_json_delta", "partial_json": piece})
+}
+
+fn call(index: u64, id: &str, start: Value, pieces: &[&str]) -> Vec<Value> {
+    let start = json!({"type": "tool_use", "id": id, "name": "t__x", "input": start});
+    block(
+        index,
+        start,
+        &pieces.iter().map(|piece| input(piece)).collect::<Vec<_>>(),
+    )
+}
+
+fn end(reason: &str) -> Vec<Value> {
+    let delta = json!({"type": "message_delta", "usage": {"output_tokens": 9},
+        "delta": {"stop_reason": reason, "stop_sequence": null}});
+    vec![delta, json!({"type": "message_stop"})]
+}
+
+fn message(blocks: &[Vec<Value>], reason: &str) -> Vec<Value> {
+    [vec![begin()], blocks.concat(), end(reason)].concat()
+}
+
+/// A whole answer: signed and encrypted thinking, a server-side tool, text, two calls, usage.
+fn whole_answer() -> Vec<Value> {
+    let thinking = [
+        json!({"type": "thinking_delta", "thinking": "I "}),
+        json!({"type": "thinking_delta", "thinking": "look. 🐝"}),
+        json!({"type": "signature_delta", "signature": "SIG=="}),
+    ];
+    let search = json!({"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}});
+    let found = json!({"type": "web_search_tool_result", "tool_use_id": "srv", "content": []});
+    message(
+        &[
+            block(
+                0,
+                json!({"type": "thinking", "thinking": "", "signature": ""}),
+                &thinking,
+            ),
+            block(1, json!({"type": "redacted_thinking", "data": "ENC"}), &[]),
+            block(
+                2,
+                search,
+                &[input(""), input(r#"{"query":"#), input(r#""x"}"#)],
+            ),
+            block(3, found, &[]),
+            text(4, &["Grü", "ße"]),
+            call(5, "a", json!({}), &["", r#"{"n":"#, "1}"]),
+            call(6, "b", json!({}), &[]),
+        ],
+        "tool_use",
+    )
+}
+
+#[test]
+fn a_whole_answer_keeps_everything() {
+    insta::assert_json_snapshot!(decoded(&whole_answer()).expect("an answer"));
+}
+
+proptest! {
+    #[test]
+    fn any_spelling_of_a_stream_gives_the_same_answer(
+        pieces in messy_bodies(Framing::ServerSentEvents, body(&whole_answer())),
+    ) {
+        let pieces = pieces.iter().map(Vec::as_slice);
+        let format = format("anthropic", MODEL);
+        let answer = decode_pieces(&*format, "anthropic", pieces).expect("an answer");
+        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+    }
+}
+
+#[test]
+fn event_lines_and_the_last_event_may_be_missing() {
+    let events = message(&[text(0, &["A whole answer."])], "end_turn");
+    let bare: String = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
+    let without_stop = body(&events[..events.len() - 1]);
+    let with_done = body(&events[..events.len() - 1]) + "data: [DONE]\n\n";
+    for body in [bare, without_stop, with_done] {
+        let answer = decode_stream(&*format("anthropic", MODEL), "anthropic", body.as_bytes());
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.parts, [Part::text("A whole answer.")]);
+        assert_eq!(answer.finish_reason, ModelFinishReason::Stop);
+    }
+    let cut = body(&events[..4]);
+    let broken = decode_stream(&*format("anthropic", MODEL), "anthropic", cut.as_bytes());
+    assert!(broken.is_err(), "{broken:?}");
+}
+
+#[test]
+fn the_input_of_a_call_comes_in_any_way() {
+    let expected = [Part::ToolCall(ToolCall::new("a", "t__x", json!({"n": 1})))];
+    for (start, pieces) in [
+        (json!({}), &[r#"{"n":1}"#][..]),
+        (json!({"n": 1}), &[]),
+        (json!({"n": 1}), &["", "{}"]),
+        (json!({"n": 2}), &[r#"{"n":1}"#]),
+        (json!(""), &[r#"{"n":"#, "1}"]),
+        (json!(r#"{"n":1}"#), &[]),
+        (json!(null), &["{}", r#"{"n":1}"#]),
+        (json!({}), &[r#""{\"n\":1}""#]),
+    ] {
+        let events = message(&[call(0, "a", start.clone(), pieces)], "tool_use");
+        assert_eq!(parts(&events), expected, "{start} {pieces:?}");
+    }
+    let cut = parts(&message(
+        &[call(0, "a", json!({}), &[r#"{"n": Ulm"#])],
+        "max_tokens",
+    ));
+    assert_eq!(
+        cut,
+        [Part::ToolCall(ToolCall::new(
+            "a",
+            "t__x",
+            json!(r#"{"n": Ulm"#)
+        ))]
+    );
+    let halved = parts(&message(
+        &[call(0, "a", json!({}), &[r#"{"n":"\ud83d"}"#])],
+        "tool_use",
+    ));
+    assert_eq!(
+        halved,
+        [Part::ToolCall(ToolCall::new(
+            "a",
+            "t__x",
+            json!({"n": "\u{fffd}"})
+        ))]
+    );
+}
+
+#[test]
+fn blocks_keep_apart_without_indexes_or_with_the_same() {
+    let whole = message(
+        &[
+            text(0, &["a"]),
+            call(0, "a", json!({}), &["{}"]),
+            call(0, "b", json!({}), &[r#"{"n":1}"#]),
+        ],
+        "tool_use",
+    );
+    let strip = |mut event: Value| {
+        event.as_object_mut().expect("an object").remove("index");
+        event
+    };
+    let bare: Vec<Value> = whole.iter().cloned().map(strip).collect();
+    let expected = [
+        Part::text("a"),
+        Part::ToolCall(ToolCall::new("a", "t__x", json!({}))),
+        Part::ToolCall(ToolCall::new("b", "t__x", json!({"n": 1}))),
+    ];
+    assert_eq!(parts(&whole), expected);
+    assert_eq!(parts(&bare), expected);
+}
+
+#[test]
+fn unknown_blocks_come_back_as_they_were_and_unknown_events_are_passed_over() {
+    let compaction = [
+        json!({"type": "compaction_delta", "content": "So "}),
+        json!({"type": "compaction_delta", "content": "far."}),
+    ];
+    let citation = json!({"type": "citations_delta", "citation": {"url": "http://x"}});
+    let events = message(
+        &[
+            vec![json!({"type": "hint", "x": 1}), json!({"type": "ping"})],
+            block(
+                0,
+                json!({"type": "compaction", "content": null}),
+                &compaction,
+            ),
+            block(1, json!({"type": "container_upload", "file_id": "f"}), &[]),
+            block(
+                2,
+                json!({"type": "text", "text": ""}),
+                &[
+                    citation,
+                    json!({"type": "odd_delta", "x": 1}),
+                    json!({"type": "text_delta", "text": "A whole answer."}),
+                ],
+            ),
+        ],
+        "end_turn",
+    );
+    let opaque = |block: Value| Part::Opaque {
+        provider_metadata: [("anthropic".to_owned(), block)].into_iter().collect(),
+    };
+    let expected = [
+        opaque(json!({"type": "compaction", "content": "So far."})),
+        opaque(json!({"type": "container_upload", "file_id": "f"})),
+        Part::text("A whole answer."),
+    ];
+    assert_eq!(parts(&events), expected);
+}
+
+#[test]
+fn content_at_the_start_of_a_message_counts() {
+    let mut start = begin();
+    start["message"]["content"] = json!([
+        {"type": "text", "text": "a"},
+        {"type": "tool_use", "id": "c", "name": "t__x", "input": {"n": 1},
+            "caller": {"type": "code_execution_20250825", "tool_id": "srv"}},
+    ]);
+    start["message"]["stop_reason"] = "tool_use".into();
+    let mut call = ToolCall::new("c", "t__x", json!({"n": 1}));
+    let caller = json!({"caller": {"type": "code_execution_20250825", "tool_id": "srv"}});
+    call.provider_metadata
+        .insert("anthropic".to_owned(), caller);
+    let expected = [Part::text("a"), Part::ToolCall(call)];
+    assert_eq!(
+        parts(&[start.clone(), json!({"type": "message_stop"})]),
+        expected
+    );
+    let whole = start["message"].to_string();
+    let event = format!("data: {whole}\n\n");
+    let answer = decode_stream(&*format("anthropic", MODEL), "anthropic", event.as_bytes());
+    assert_eq!(answer.expect("an answer").parts, expected);
+}
+
+#[test]
+fn reasons_are_classified() {
+    let reason = |word: &str| {
+        decoded(&message(&[text(0, &["half"])], word))
+            .expect("an answer")
+            .finish_reason
+    };
+    assert_eq!(reason("end_turn"), ModelFinishReason::Stop);
+    assert_eq!(reason("stop_sequence"), ModelFinishReason::Stop);
+    assert_eq!(reason("max_tokens"), ModelFinishReason::Length);
+    assert_eq!(
+        reason("model_context_window_exceeded"),
+        ModelFinishReason::ContextWindow
+    );
+    assert_eq!(reason("pause_turn"), ModelFinishReason::Pause);
+    assert_eq!(reason("x"), ModelFinishReason::Other("x".to_owned()));
+}
+
+#[test]
+fn a_refusal_states_its_reason_and_the_providers_words() {
+    let details = json!({"type": "refusal", "category": "cyber", "explanation": "It was blocked."});
+    let nameless = json!({"type": "refusal", "category": "cyber", "explanation": null});
+    for (details, expected) in [
+        (details, "It was blocked."),
+        (nameless, "cyber"),
+        (json!(null), ""),
+    ] {
+        let mut events = message(&[], "refusal");
+        events[1]["delta"]["stop_details"] = details;
+        let refused = decoded(&events);
+        let Err(ProviderError::Declined { reason, words }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((reason.as_str(), words.as_str()), ("refusal", expected));
+    }
+}
+
+#[test]
+fn errors_are_errors_wherever_they_stand() {
+    let error = |body: Value| {
+        let events = [vec![begin()], text(0, &["half"])].concat();
+        let body = body.to_string();
+        let stream = self::body(&events) + "event: error\ndata: " + &body + "\n\n";
+        match decode_stream(&*format("anthropic", MODEL), "anthropic", stream.as_bytes()) {
+            Err(ProviderError::Reported(error)) => (error.status, error.message),
+            other => panic!("{other:?}"),
+        }
+    };
+    let overloaded =
+        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    assert_eq!(error(overloaded), (Some(529), "Overloaded".to_owned()));
+    assert_eq!(
+        error(json!({"code": 500, "message": "a"})),
+        (Some(500), "a".to_owned())
+    );
+    let minimax = json!({"base_resp": {"status_code": 1008, "status_msg": "no balance"}});
+    assert_eq!(error(minimax), (Some(402), "no balance".to_owned()));
+}
+
+#[test]
+fn token_counts_include_what_came_from_the_cache() {
+    let expected = TokenUsage {
+        prompt_tokens: 30,
+        completion_tokens: 9,
+        total_tokens: 39,
+        cached_tokens: 7,
+        cache_write_tokens: 3,
+    };
+    let events = message(&[text(0, &["a"])], "end_turn");
+    assert_eq!(decoded(&events).expect("an answer").usage, Some(expected));
+    let mut late = events.clone();
+    late[0]["message"]["usage"] = json!({"input_tokens": 0, "output_tokens": 0});
+    late[4]["usage"] = json!({"input_tokens": 20, "output_tokens": 9,
+        "cache_read_input_tokens": 7, "cache_creation_input_tokens": 3});
+    assert_eq!(decoded(&late).expect("an answer").usage, Some(expected));
+    let mut without = events;
+    without[0]["message"]["usage"] = json!(null);
+    without[4]["usage"] = json!(null);
+    assert_eq!(decoded(&without).expect("an answer").usage, None);
+}
+
+#[test]
+fn unsigned_thinking_is_kept_only_for_models_that_want_it_back() {
+    let thinking = [json!({"type": "thinking_delta", "thinking": "hm"})];
+    let events = message(
+        &[
+            block(0, json!({"type": "thinking", "thinking": ""}), &thinking),
+            text(1, &["a"]),
+        ],
+        "end_turn",
+    );
+    let metadata = |name: &str, model: &str| {
+        let answer = decode_stream(&*format(name, model), name, body(&events).as_bytes());
+        match &answer.expect("an answer").parts[0] {
+            Part::Reasoning {
+                provider_metadata, ..
+            } => provider_metadata.get(name).cloned(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(metadata("anthropic", MODEL), None);
+    assert_eq!(
+        metadata("minimax", "MiniMax-M2"),
+        Some(json!({"signature": ""}))
+    );
+}
+
+#[test]
+fn odd_events_are_passed_over() {
+    let odd = [
+        json!([1, 2]),
+        json!(3),
+        json!({}),
+        json!({"type": "content_block_start"}),
+        json!({"type": "content_block_start", "index": 9, "content_block": 7}),
+        json!({"type": "content_block_delta", "index": 9, "delta": null}),
+        json!({"type": "content_block_delta", "index": 9, "delta": {"type": "input_json_delta"}}),
+        json!({"type": "content_block_stop", "index": 9}),
+        json!({"type": "message_delta", "delta": {"stop_reason": null}, "usage": 3}),
+        json!({"type": "message_start", "message": null}),
+    ];
+    for event in odd {
+        let answer =
+            decoded(&[vec![event.clone()], message(&[text(0, &["a"])], "end_turn")].concat());
+        let texts: String = answer
+            .expect("an answer")
+            .parts
+            .iter()
+            .filter_map(Part::as_text)
+            .collect();
+        assert_eq!(texts, "a", "{event}");
+    }
+}

@@ -1,0 +1,410 @@
+use std::sync::Arc;
+
+use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::ports::model::{ModelRequest, ToolDefinition};
+use goondan_spec::kinds::{ModelParams, ReasoningEffort};
+use proptest::prelude::*;
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+
+use super::refusal::refusal;
+use super::{format, uncached_format};
+use crate::formats::WireFormat;
+use crate::testing::{failed_result, file, message, opaque_data, request, result, sent_body};
+
+const OLD: &str = "claude-sonnet-4-5";
+const NEW: &str = "claude-opus-4-6";
+
+fn tool() -> ToolDefinition {
+    ToolDefinition {
+        name: "t__x".to_owned(),
+        description: "Does x.".to_owned(),
+        parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+    }
+}
+
+fn asks(messages: Vec<Arc<Message>>) -> ModelRequest {
+    ModelRequest {
+        system: Some("Be brief.".to_owned()),
+        messages: messages.into(),
+        tools: Arc::from([tool()]),
+        ..request("a", "")
+    }
+}
+
+fn user(text: &str) -> Arc<Message> {
+    message(Role::User, vec![Part::text(text)])
+}
+
+fn call(id: &str) -> Part {
+    Part::ToolCall(ToolCall::new(id, "t__x", json!({"n": 1})))
+}
+
+fn thinking(family: &str, text: &str, signature: &str) -> Part {
+    let data = json!({"signature": signature});
+    Part::Reasoning {
+        text: text.to_owned(),
+        provider_metadata: opaque_data(family, data),
+    }
+}
+
+fn redacted(family: &str) -> Part {
+    let data = json!({"redacted": "ENC"});
+    Part::Reasoning {
+        text: String::new(),
+        provider_metadata: opaque_data(family, data),
+    }
+}
+
+/// Returns a conversation whose answers came from `family`.
+fn conversation(family: &str) -> Vec<Arc<Message>> {
+    let search = json!({"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "x"}});
+    let found = json!({"type": "web_search_tool_result", "tool_use_id": "srv", "content": []});
+    let opaque = |block| Part::Opaque {
+        provider_metadata: opaque_data(family, block),
+    };
+    vec![
+        message(Role::System, vec![Part::text("A note.")]),
+        message(
+            Role::User,
+            vec![
+                Part::text("Look at this."),
+                file("image/png", Some("f.png")),
+            ],
+        ),
+        message(
+            Role::Assistant,
+            vec![
+                thinking(family, "I look.", "SIG1"),
+                redacted(family),
+                opaque(search),
+                opaque(found),
+                Part::text("I look it up."),
+                call("a"),
+                call("b.c"),
+            ],
+        ),
+        message(
+            Role::Tool,
+            vec![
+                result("a", json!({"degrees": 7})),
+                file("application/pdf", Some("r.pdf")),
+            ],
+        ),
+        message(Role::Tool, vec![failed_result("b.c")]),
+        message(Role::Assistant, vec![Part::text(" "), Part::text("Done.")]),
+        message(Role::User, vec![Part::text(""), Part::text("And now?")]),
+        message(Role::User, vec![Part::text("Hello?")]),
+    ]
+}
+
+fn body(
+    provider: &str,
+    model: &str,
+    effort: Option<ReasoningEffort>,
+    request: &ModelRequest,
+) -> Value {
+    let body = sent_body(format(provider, model), effort, request);
+    let problem = if provider == "minimax" {
+        None
+    } else {
+        refusal(&body)
+    };
+    assert_eq!(problem, None, "{body:#}");
+    body
+}
+
+#[test]
+fn a_conversation_goes_out_whole_to_the_family_that_wrote_it() {
+    let medium = Some(ReasoningEffort::Medium);
+    let own = asks(conversation("anthropic"));
+    insta::assert_json_snapshot!("own", body("anthropic", OLD, medium, &own));
+    let mut vertex = body("vertex", "claude-sonnet-4-5@20250929", medium, &own);
+    let mut anthropic = body("anthropic", OLD, medium, &own);
+    assert_eq!(vertex["anthropic_version"].take(), "vertex-2023-10-16");
+    assert_eq!(anthropic["model"].take(), OLD);
+    anthropic["anthropic_version"] = Value::Null;
+    vertex["model"] = Value::Null;
+    assert_eq!(vertex, anthropic);
+}
+
+#[test]
+fn a_conversation_goes_out_to_other_families_without_opaque_data() {
+    let foreign = asks(conversation("openrouter"));
+    insta::assert_json_snapshot!("foreign", body("anthropic", NEW, None, &foreign));
+    let minimax = asks(conversation("minimax"));
+    let minimax = body("minimax", "MiniMax-M2", None, &minimax);
+    assert_eq!(minimax["messages"][1]["content"][0]["signature"], "SIG1");
+}
+
+#[test]
+fn the_same_conversation_gives_the_same_bytes_step_by_step() {
+    let messages = conversation("anthropic");
+    let format = format("anthropic", OLD);
+    for count in 2..=messages.len() {
+        let prefix = asks(messages[..count].to_vec());
+        let again = asks(messages[..count].to_vec());
+        let first = sent_body(Arc::clone(&format) as Arc<dyn WireFormat>, None, &prefix);
+        let second = sent_body(Arc::clone(&format) as Arc<dyn WireFormat>, None, &again);
+        assert_eq!(first.to_string(), second.to_string());
+    }
+}
+
+#[test]
+fn a_turn_that_another_provider_began_continues_without_a_budget() {
+    let high = Some(ReasoningEffort::High);
+    let foreign = || message(Role::Assistant, vec![call("a")]);
+    let own = || {
+        message(
+            Role::Assistant,
+            vec![thinking("anthropic", "hm", "SIG"), call("b")],
+        )
+    };
+    let results = |id: &str| message(Role::Tool, vec![result(id, json!(1))]);
+    let began_elsewhere = asks(vec![user("go"), foreign(), results("a")]);
+    assert_eq!(
+        body("anthropic", OLD, high, &began_elsewhere).get("thinking"),
+        None
+    );
+    assert_eq!(
+        body("anthropic", NEW, high, &began_elsewhere)["thinking"]["type"],
+        "adaptive"
+    );
+    let with_instructions = asks(vec![user("go"), foreign(), results("a"), user("A rule.")]);
+    assert_eq!(
+        body("anthropic", OLD, high, &with_instructions).get("thinking"),
+        None
+    );
+    let answered = message(Role::Assistant, vec![Part::text("done")]);
+    let next_turn = asks(vec![
+        user("go"),
+        foreign(),
+        results("a"),
+        answered,
+        user("and?"),
+    ]);
+    assert!(
+        body("anthropic", OLD, high, &next_turn)
+            .get("thinking")
+            .is_some()
+    );
+    let mixed = asks(vec![
+        user("go"),
+        own(),
+        results("b"),
+        foreign(),
+        results("a"),
+    ]);
+    assert!(
+        body("anthropic", OLD, high, &mixed)
+            .get("thinking")
+            .is_some()
+    );
+    let without_effort = asks(vec![user("go"), own(), results("b")]);
+    assert!(
+        body("anthropic", OLD, None, &without_effort)
+            .get("thinking")
+            .is_some()
+    );
+}
+
+#[test]
+fn thinking_that_the_api_would_refuse_is_left_out() {
+    let blocks = |parts: Vec<Part>| {
+        let answer = message(Role::Assistant, parts);
+        let request = asks(vec![user("go"), answer, user("and?")]);
+        body("anthropic", OLD, None, &request)["messages"][1]["content"].clone()
+    };
+    let text = || json!([{"type": "text", "text": "a"}]);
+    let unsigned = Part::reasoning("hm");
+    assert_eq!(blocks(vec![unsigned, Part::text("a")]), text());
+    assert_eq!(
+        blocks(vec![thinking("anthropic", "hm", ""), Part::text("a")]),
+        text()
+    );
+    assert_eq!(
+        blocks(vec![Part::text("a"), thinking("anthropic", "hm", "SIG")]),
+        text()
+    );
+    let unsigned = message(
+        Role::Assistant,
+        vec![thinking("minimax", "hm", ""), Part::text("a")],
+    );
+    let request = asks(vec![user("go"), unsigned, user("and?")]);
+    let sent = &body("minimax", "MiniMax-M2", None, &request)["messages"][1]["content"][0];
+    assert_eq!(*sent, json!({"type": "thinking", "thinking": "hm"}));
+}
+
+#[test]
+fn former_tools_are_stubs() {
+    let odd = Part::ToolCall(ToolCall::new("b", "multi.tool", json!("not an object")));
+    let messages = vec![
+        user("go"),
+        message(Role::Assistant, vec![call("a"), odd]),
+        message(
+            Role::Tool,
+            vec![result("a", json!("")), result("b", json!(2))],
+        ),
+    ];
+    let request = ModelRequest {
+        tools: Arc::from([]),
+        ..asks(messages)
+    };
+    let body = body("anthropic", OLD, None, &request);
+    let stub = |name: &str| json!({"name": name, "description": "Not available any more.", "input_schema": {"type": "object"}});
+    let mut last = stub("t__x");
+    last["cache_control"] = json!({"type": "ephemeral"});
+    assert_eq!(body["tools"], json!([stub("multi_tool"), last]));
+    let input = &body["messages"][1]["content"][1]["input"];
+    assert_eq!(*input, json!({"malformedArguments": "not an object"}));
+}
+
+#[test]
+fn params_and_schemas_are_translated() {
+    let params = ModelParams {
+        temperature: Some(0.5),
+        top_k: Some(4),
+        max_tokens: Some(100),
+        stop: vec!["END".to_owned(), " ".to_owned()],
+        seed: Some(1),
+        ..ModelParams::default()
+    };
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let request = ModelRequest {
+        params: Arc::new(params),
+        output: Some(Arc::new(schema)),
+        ..asks(vec![user("go")])
+    };
+    let plain = body("anthropic", OLD, None, &request);
+    let fields = [
+        "temperature",
+        "top_k",
+        "max_tokens",
+        "stop_sequences",
+        "seed",
+    ];
+    assert_eq!(
+        fields.map(|key| plain[key].clone()),
+        [
+            json!(0.5),
+            json!(4),
+            json!(100),
+            json!(["END"]),
+            json!(null),
+        ]
+    );
+    let format = json!({"type": "json_schema", "schema": {
+        "type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false}});
+    assert_eq!(plain["output_config"], json!({"format": format}));
+    let thinking = body("anthropic", NEW, Some(ReasoningEffort::Low), &request);
+    assert_eq!(
+        thinking["output_config"],
+        json!({"effort": "low", "format": format})
+    );
+    let budget = body("anthropic", OLD, Some(ReasoningEffort::Low), &request);
+    assert_eq!(
+        (budget["max_tokens"].as_u64(), budget.get("temperature")),
+        (Some(1124), None)
+    );
+}
+
+#[test]
+fn caching_can_be_turned_off() {
+    let format = Arc::new(uncached_format("anthropic", OLD));
+    let body = sent_body(format, None, &asks(conversation("anthropic"))).to_string();
+    assert!(!body.contains("cache_control"), "{body}");
+}
+
+#[test]
+fn paths_and_headers_follow_the_provider() {
+    let head = |provider: &str, model: &str| {
+        let format = format(provider, model);
+        let mut headers = HeaderMap::new();
+        format
+            .add_headers(Some("k"), &mut headers)
+            .expect("a valid key");
+        let headers: Vec<String> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().expect("text")))
+            .collect();
+        (format.path(), headers)
+    };
+    let anthropic = vec![
+        "anthropic-version: 2023-06-01".to_owned(),
+        "x-api-key: k".to_owned(),
+    ];
+    assert_eq!(
+        head("anthropic", OLD),
+        ("messages".to_owned(), anthropic.clone())
+    );
+    assert_eq!(
+        head("minimax", "MiniMax-M2"),
+        ("messages".to_owned(), anthropic)
+    );
+    let path = "publishers/anthropic/models/claude-opus-4-5@20251101:streamRawPredict".to_owned();
+    let bearer = vec!["authorization: Bearer k".to_owned()];
+    assert_eq!(head("vertex", "claude-opus-4-5@20251101"), (path, bearer));
+    let mut headers = HeaderMap::new();
+    assert!(
+        format("anthropic", OLD)
+            .add_headers(Some("a\nb"), &mut headers)
+            .is_err()
+    );
+}
+
+/// Parts of a step: reasoning, text, the number of calls, the family, and what follows the results.
+fn steps() -> impl Strategy<Value = Vec<(u8, bool, u8, bool, u8)>> {
+    prop::collection::vec((0u8..4, any::<bool>(), 0u8..3, any::<bool>(), 0u8..4), 1..8)
+}
+
+/// Returns messages as the engine keeps them: each call has its result in the next message.
+fn messages(steps: &[(u8, bool, u8, bool, u8)]) -> Vec<Arc<Message>> {
+    let mut messages = vec![user("go")];
+    for (at, (reasoning, has_text, calls, is_own, after)) in steps.iter().enumerate() {
+        let family = if *is_own { "anthropic" } else { "deepseek" };
+        let mut parts = Vec::new();
+        match reasoning {
+            1 => parts.push(thinking(family, "hm", "SIG")),
+            2 => parts.extend([redacted(family), thinking(family, "", "SIG")]),
+            3 => parts.push(Part::reasoning("unsigned")),
+            _ => {}
+        }
+        if *has_text || *calls == 0 {
+            parts.push(Part::text(if *after == 3 { " " } else { "text" }));
+        }
+        let ids: Vec<String> = (0..*calls)
+            .map(|number| format!("c{at}.{number}"))
+            .collect();
+        parts.extend(ids.iter().map(|id| call(id)));
+        messages.push(message(Role::Assistant, parts));
+        let results = |id: &String| match after {
+            0 => vec![result(id, json!(""))],
+            1 => vec![failed_result(id), file("image/png", None)],
+            _ => vec![result(id, json!({"a": 1}))],
+        };
+        if *calls > 0 {
+            messages.push(message(Role::Tool, ids.iter().flat_map(results).collect()));
+        }
+        if *calls == 0 || *after == 2 {
+            messages.push(user("more"));
+        }
+    }
+    messages
+}
+
+proptest! {
+    #[test]
+    fn the_api_accepts_any_conversation(
+        steps in steps(),
+        effort in prop::sample::select(vec![None, Some(ReasoningEffort::None), Some(ReasoningEffort::High)]),
+        model in prop::sample::select(vec![OLD, NEW, "claude-sonnet-5"]),
+        has_tools in any::<bool>(),
+    ) {
+        let mut request = asks(messages(&steps));
+        if !has_tools {
+            request.tools = Arc::from([]);
+        }
+        let body = sent_body(format("anthropic", model), effort, &request);
+        prop_assert_eq!(refusal(&body), None, "{:#}", body);
+    }
+}

@@ -1,0 +1,217 @@
+//! Decoders get damaged answers. They may fail, but they never panic and never grow beyond their input.
+//!
+//! `GDN_FUZZ_SECONDS` sets the time for each format; without it, each format gets a fixed number of rounds.
+//! `GDN_FUZZ_SEED` sets the seed, which a failed test prints.
+
+mod mutations;
+mod transcripts;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use goondan_core::message::Part;
+use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ToolDefinition};
+use goondan_spec::sent_schema::Wire;
+use serde_json::json;
+
+use self::mutations::Random;
+use self::transcripts::Event;
+use super::text_calls::{TextCallFilter, recover};
+use super::{Framing, ModelTarget, Progress, WireEvent, WireFormat};
+use crate::answer::AnswerBuilder;
+use crate::client::format_of;
+use crate::formats::call_ids::CallIds;
+use crate::provider::provider;
+use crate::transport::EventReader;
+
+/// Rounds for each format, unless a time is set.
+const ROUNDS: u64 = 2000;
+
+/// Largest event that a reader accepts.
+const MAX_EVENT_BYTES: usize = 64 * 1024;
+
+/// Limit on the size of an answer in proportion to its bytes on the wire. Content may come twice: in pieces and whole.
+const MAX_GROWTH: usize = 8;
+
+#[test]
+fn damaged_chat_answers_never_panic() {
+    fuzz("openrouter", Wire::Chat, transcripts::chat());
+}
+
+#[test]
+fn damaged_responses_answers_never_panic() {
+    fuzz("openai", Wire::Responses, transcripts::responses());
+}
+
+#[test]
+fn damaged_anthropic_answers_never_panic() {
+    fuzz("anthropic", Wire::Anthropic, transcripts::anthropic());
+}
+
+#[test]
+fn damaged_gemini_answers_never_panic() {
+    fuzz("google", Wire::Gemini, transcripts::gemini());
+}
+
+#[test]
+fn damaged_converse_answers_never_panic() {
+    fuzz("bedrock", Wire::Converse, transcripts::converse());
+}
+
+#[test]
+fn damaged_ollama_answers_never_panic() {
+    fuzz("ollama", Wire::Ollama, transcripts::ollama());
+}
+
+fn fuzz(provider_name: &str, wire: Wire, events: Vec<Event>) {
+    let target = ModelTarget {
+        provider: provider(provider_name).expect("a provider"),
+        model: "m".to_owned(),
+        prompt_caching: true,
+    };
+    let format = format_of(wire, target);
+    if format.wire() != wire {
+        return;
+    }
+    assert_is_whole(&*format, &events);
+    let limit = number("GDN_FUZZ_SECONDS").map(Duration::from_secs);
+    let seed = number("GDN_FUZZ_SEED").unwrap_or(1);
+    let (start, mut round) = (Instant::now(), 0);
+    while limit.map_or(round < ROUNDS, |limit| start.elapsed() < limit) {
+        let _report = FailedRound { wire, seed, round };
+        try_round(&*format, &events, &mut Random::new(seed, round));
+        round += 1;
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Prints the round in which a test panics.
+struct FailedRound {
+    wire: Wire,
+    seed: u64,
+    round: u64,
+}
+
+impl Drop for FailedRound {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "{:?}: round {} of GDN_FUZZ_SEED={}",
+                self.wire, self.round, self.seed
+            );
+        }
+    }
+}
+
+/// The transcript itself is an answer with reasoning, text, two calls and usage.
+fn assert_is_whole(format: &dyn WireFormat, events: &[Event]) {
+    let decoded = decode(
+        format,
+        &transcripts::body(format.framing(), events),
+        &mut Random::new(0, 0),
+    );
+    let answer = decoded.answer.expect("an answer");
+    let has =
+        |is_wanted: fn(&Part) -> bool| answer.parts.iter().filter(|part| is_wanted(part)).count();
+    let calls = has(|part| matches!(part, Part::ToolCall(_)));
+    assert_eq!(calls, 2, "{answer:?}");
+    assert!(
+        has(|part| matches!(part, Part::Reasoning { .. })) > 0,
+        "{answer:?}"
+    );
+    assert!(
+        has(|part| matches!(part, Part::Text { .. })) > 0 && answer.usage.is_some(),
+        "{answer:?}"
+    );
+}
+
+fn try_round(format: &dyn WireFormat, events: &[Event], random: &mut Random) {
+    let mut events = events.to_vec();
+    mutations::change_events(&mut events, random);
+    let mut body = transcripts::body(format.framing(), &events);
+    if random.one_in(2) {
+        mutations::change_bytes(&mut body, random);
+    }
+    let decoded = decode(format, &body, random);
+    let most = MAX_GROWTH * body.len() + 1024;
+    assert!(
+        decoded.bytes <= most,
+        "{} bytes of {}",
+        decoded.bytes,
+        body.len()
+    );
+    if let Some(answer) = decoded.answer {
+        recover_calls(answer, decoded.chunks);
+    }
+}
+
+struct Decoded {
+    bytes: usize,
+    chunks: Vec<ModelChunk>,
+    answer: Option<CompletedAnswer>,
+}
+
+/// Decodes `body` as the client does, in pieces of any size.
+fn decode(format: &dyn WireFormat, body: &[u8], random: &mut Random) -> Decoded {
+    let mut reader = EventReader::new(format.framing(), MAX_EVENT_BYTES);
+    let mut decoder = format.decoder();
+    let mut answer = AnswerBuilder::new("family");
+    let mut is_open = true;
+    let mut sink = |event: WireEvent<'_>| {
+        if is_open && !event.data.is_empty() {
+            is_open = matches!(decoder.decode(event, &mut answer), Ok(Progress::More));
+        }
+    };
+    let mut rest = body;
+    let mut is_readable = true;
+    while !rest.is_empty() && is_readable {
+        let (piece, later) = rest.split_at(1 + random.below(rest.len()));
+        is_readable = reader.take(piece, &mut sink).is_ok();
+        rest = later;
+    }
+    is_readable = is_readable && reader.finish(&mut sink).is_ok();
+    let chunks = std::iter::from_fn(|| answer.next_chunk()).collect();
+    let bytes = answer.bytes();
+    let answer = answer.complete(&mut CallIds::new(&HashSet::new()));
+    Decoded {
+        bytes,
+        chunks,
+        answer: answer.ok().filter(|_| is_readable),
+    }
+}
+
+/// The text that is shown is the text of the answer, whatever is recovered from it.
+fn recover_calls(answer: CompletedAnswer, chunks: Vec<ModelChunk>) {
+    let tool = ToolDefinition {
+        name: "t__x".to_owned(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+    };
+    let tools: Arc<[ToolDefinition]> = Arc::from([tool]);
+    let taken = HashSet::new();
+    let answer = recover(answer, &tools, &mut CallIds::new(&taken));
+    let expected: String = answer.parts.iter().filter_map(Part::as_text).collect();
+    let mut filter = TextCallFilter::new(tools);
+    let finish = ModelChunk::Finish(Box::new(answer));
+    let chunks = chunks
+        .into_iter()
+        .chain([finish])
+        .flat_map(|chunk| filter.filter(chunk));
+    let text = |chunk| match chunk {
+        ModelChunk::Text(text) => Some(text),
+        ModelChunk::Reasoning(_) | ModelChunk::Finish(_) => None,
+    };
+    assert_eq!(chunks.filter_map(text).collect::<String>(), expected);
+}
+
+/// Returns the end of an event in `framing`.
+fn separator(framing: Framing) -> &'static str {
+    match framing {
+        Framing::ServerSentEvents => "\n\n",
+        Framing::JsonLines | Framing::AmazonEvents => "\n",
+    }
+}

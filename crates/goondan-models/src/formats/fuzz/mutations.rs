@@ -1,0 +1,189 @@
+//! Damage to answers.
+
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use serde_json::{Map, Value, json};
+
+use super::transcripts::Event;
+
+/// Text that is valid in a JSON string of any length.
+const WORDS: [&str; 12] = [
+    "",
+    "t__x",
+    "<tool_call>",
+    "<think>",
+    "</think>",
+    "<function=t__x>",
+    "</function>",
+    "error",
+    "stop",
+    "a",
+    "\u{1f41d}",
+    "{}",
+];
+
+/// Source of random numbers.
+pub(super) struct Random(TestRng);
+
+impl Random {
+    /// Returns the source for a round. The same seed and round give the same numbers.
+    pub(super) fn new(seed: u64, round: u64) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        bytes[8..16].copy_from_slice(&round.to_le_bytes());
+        Random(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+    }
+
+    /// Returns a number below `end`, or 0 if `end` is 0.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        let number = usize::try_from(self.0.next_u32()).unwrap_or_default();
+        number % end.max(1)
+    }
+
+    pub(super) fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    fn word(&mut self) -> &'static str {
+        WORDS[self.below(WORDS.len())]
+    }
+
+    /// Returns the ends of a part of a list.
+    fn range(&mut self, length: usize) -> std::ops::Range<usize> {
+        let start = self.below(length + 1);
+        let most = (length - start).min(40);
+        start..start + self.below(most + 1)
+    }
+}
+
+/// Removes, repeats, swaps and changes events.
+pub(super) fn change_events(events: &mut Vec<Event>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        if events.is_empty() {
+            return;
+        }
+        let at = random.below(events.len());
+        match random.below(6) {
+            0 => {
+                events.remove(at);
+            }
+            1 => events.insert(random.below(events.len()), events[at].clone()),
+            2 => events.swap(0, at),
+            3 => events.truncate(at + 1),
+            _ => change_data(&mut events[at].data, random),
+        }
+    }
+}
+
+/// Changes JSON to other JSON.
+fn change_data(data: &mut String, random: &mut Random) {
+    let Ok(mut value) = serde_json::from_str::<Value>(data) else {
+        return;
+    };
+    for _ in 0..=random.below(3) {
+        change_value(&mut value, random);
+    }
+    *data = value.to_string();
+}
+
+/// Changes a value or one inside of it.
+fn change_value(value: &mut Value, random: &mut Random) {
+    let goes_deeper = !random.one_in(4);
+    match value {
+        Value::Object(fields) if goes_deeper && !fields.is_empty() => change_fields(fields, random),
+        Value::Array(items) if goes_deeper && !items.is_empty() => {
+            let at = random.below(items.len());
+            match random.below(5) {
+                0 => items.push(items[at].clone()),
+                1 => {
+                    items.remove(at);
+                }
+                _ => change_value(&mut items[at], random),
+            }
+        }
+        Value::String(text) if goes_deeper => change_text(text, random),
+        other => *other = random_value(random, 3),
+    }
+}
+
+fn change_fields(fields: &mut Map<String, Value>, random: &mut Random) {
+    let keys: Vec<String> = fields.keys().cloned().collect();
+    let key = &keys[random.below(keys.len())];
+    match random.below(8) {
+        0 => {
+            fields.remove(key);
+        }
+        1 => {
+            let other = fields[&keys[random.below(keys.len())]].clone();
+            fields.insert(key.clone(), other);
+        }
+        2 => {
+            fields.insert("error".to_owned(), random_value(random, 2));
+        }
+        _ => change_value(&mut fields[key], random),
+    }
+}
+
+fn change_text(text: &mut String, random: &mut Random) {
+    let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+    ends.push(text.len());
+    let at = ends[random.below(ends.len())];
+    match random.below(3) {
+        0 => text.truncate(at),
+        1 => text.insert_str(at, random.word()),
+        _ => text.push_str(&text.clone()),
+    }
+}
+
+fn random_value(random: &mut Random, depth: usize) -> Value {
+    match random.below(if depth == 0 { 7 } else { 9 }) {
+        0 => Value::Null,
+        1 => random.one_in(2).into(),
+        2 => json!(u64::MAX - random.below(3) as u64),
+        3 => json!(-1),
+        4 => json!(1e300),
+        5 => random.below(3).into(),
+        6 => random.word().into(),
+        7 => (0..random.below(3))
+            .map(|_| random_value(random, depth - 1))
+            .collect(),
+        _ => {
+            let keys = [
+                "type", "index", "text", "name", "id", "content", "error", "message",
+            ];
+            let field = |random: &mut Random| {
+                (
+                    keys[random.below(keys.len())].to_owned(),
+                    random_value(random, depth - 1),
+                )
+            };
+            Value::Object((0..random.below(4)).map(|_| field(random)).collect())
+        }
+    }
+}
+
+/// Flips, removes, repeats and inserts bytes.
+pub(super) fn change_bytes(body: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        if body.is_empty() {
+            return;
+        }
+        let at = random.below(body.len());
+        let part = random.range(body.len());
+        match random.below(5) {
+            0 => body[at] ^= 1 << random.below(8),
+            1 => {
+                body.drain(part);
+            }
+            2 => {
+                let copy = body[part].to_vec();
+                body.splice(at..at, copy);
+            }
+            3 => body.truncate(at),
+            _ => {
+                let inserted = random_value(random, 3).to_string();
+                body.splice(at..at, inserted.into_bytes());
+            }
+        }
+    }
+}

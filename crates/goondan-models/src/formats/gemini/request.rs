@@ -1,0 +1,302 @@
+//! Requests of Gemini's format.
+
+use goondan_core::JsonObject;
+use goondan_core::message::{Message, Part, Role, ToolCall, ToolResultPart};
+use goondan_core::ports::model::ToolDefinition;
+use goondan_core::ports::tool::Attachment;
+use goondan_spec::sent_schema::{Wire, sent_schema};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::SIGNATURE;
+use super::stream::GeminiDecoder;
+use super::thinking::{is_older_than_3, thinking_config};
+use crate::formats::attachments::{AttachmentForm, attachment_form};
+use crate::formats::results::{result_text, sent_arguments};
+use crate::formats::{Draft, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages};
+
+/// Google's documented signature for calls that another model made.
+const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
+
+/// Header of Google AI that contains the key.
+const KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// Role of drafts that contain tool results. They become messages of the user, but contain nothing else.
+const RESULTS: &str = "results";
+
+/// Gemini's format for one model.
+pub(crate) struct GeminiFormat {
+    target: ModelTarget,
+}
+
+impl GeminiFormat {
+    pub(crate) fn new(target: ModelTarget) -> Self {
+        GeminiFormat { target }
+    }
+
+    fn is_vertex(&self) -> bool {
+        self.target.provider.name == "vertex"
+    }
+
+    /// Returns the opaque data that this provider sent with a part.
+    fn own<'a>(&self, metadata: &'a JsonObject) -> Option<&'a Value> {
+        metadata.get(self.target.provider.family())
+    }
+
+    /// Returns the signature that this provider sent with a part.
+    fn signature(&self, metadata: &JsonObject) -> Option<Value> {
+        self.own(metadata)?.get(SIGNATURE).cloned()
+    }
+
+    fn model_parts(&self, message: &Message) -> Vec<Value> {
+        let mut has_calls = false;
+        let parts = message.data.content.iter();
+        parts
+            .filter_map(|part| match part {
+                Part::ToolCall(call) => {
+                    let is_first = !std::mem::replace(&mut has_calls, true);
+                    Some(self.sent_call(call, is_first))
+                }
+                other => self.model_part(other),
+            })
+            .collect()
+    }
+
+    fn model_part(&self, part: &Part) -> Option<Value> {
+        match part {
+            Part::Text {
+                text,
+                provider_metadata,
+            } => {
+                let signature = self.signature(provider_metadata);
+                let is_sent = signature.is_some() || !text.trim().is_empty();
+                is_sent.then(|| signed(json!({"text": text}), signature))
+            }
+            // Google reads nothing from a thought without a signature.
+            Part::Reasoning {
+                text,
+                provider_metadata,
+            } => {
+                let signature = self.signature(provider_metadata)?;
+                let thought = json!({"text": text, "thought": true});
+                Some(signed(thought, Some(signature)))
+            }
+            Part::Opaque { provider_metadata } => {
+                // Vertex AI also serves Claude, whose blocks have a type.
+                let own = self.own(provider_metadata)?;
+                (own.is_object() && own.get("type").is_none()).then(|| own.clone())
+            }
+            Part::ToolCall(_) | Part::ToolResult(_) | Part::File(_) => None,
+        }
+    }
+
+    /// Returns a call. Gemini 3 and later require a signature of the first call in a message.
+    fn sent_call(&self, call: &ToolCall, is_first: bool) -> Value {
+        let mut function = json!({
+            "name": call.tool_name,
+            "args": sent_arguments(&call.input),
+        });
+        self.add_id(&call.tool_call_id, &mut function);
+        let needs_one = is_first && !is_older_than_3(&self.target.model);
+        let placeholder = || needs_one.then(|| SIGNATURE_PLACEHOLDER.into());
+        let signature = self.signature(&call.provider_metadata).or_else(placeholder);
+        signed(json!({ "functionCall": function }), signature)
+    }
+
+    fn sent_result(&self, result: &ToolResultPart) -> Value {
+        let key = if result.error.is_some() {
+            "error"
+        } else {
+            "result"
+        };
+        let mut function = json!({
+            "name": result.tool_name,
+            "response": {key: result_text(result)},
+        });
+        self.add_id(&result.tool_call_id, &mut function);
+        json!({ "functionResponse": function })
+    }
+
+    /// Adds a call id that a provider made. Without ids, Google matches results by their order. Vertex AI refuses ids
+    /// for models before Gemini 3, which make none.
+    fn add_id(&self, id: &str, function: &mut Value) {
+        let number = id.strip_prefix("call_");
+        let is_made_up = number.is_some_and(|number| number.bytes().all(|c| c.is_ascii_digit()));
+        if !is_made_up && !is_older_than_3(&self.target.model) {
+            function["id"] = id.into();
+        }
+    }
+
+    fn generation_config(&self, context: &RequestContext<'_>) -> JsonObject {
+        let params = context.params;
+        let mut config = JsonObject::new();
+        let mut set = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                config.insert(key.to_owned(), value);
+            }
+        };
+        set("maxOutputTokens", params.max_tokens.map(Value::from));
+        set("temperature", params.temperature.map(Value::from));
+        set("topP", params.top_p.map(Value::from));
+        set("topK", params.top_k.map(Value::from));
+        set(
+            "stopSequences",
+            (!params.stop.is_empty()).then(|| json!(params.stop)),
+        );
+        set("seed", params.seed.map(Value::from));
+        set("presencePenalty", params.presence_penalty.map(Value::from));
+        set(
+            "frequencyPenalty",
+            params.frequency_penalty.map(Value::from),
+        );
+        set(
+            "thinkingConfig",
+            thinking_config(&self.target.model, context.effort),
+        );
+        set(
+            "responseMimeType",
+            context.output.map(|_| "application/json".into()),
+        );
+        let schema = |schema: &Value| sent_schema(Wire::Gemini, schema);
+        set("responseJsonSchema", context.output.map(schema));
+        config
+    }
+}
+
+impl WireFormat for GeminiFormat {
+    fn wire(&self) -> Wire {
+        Wire::Gemini
+    }
+
+    fn path(&self) -> String {
+        let name = &self.target.model;
+        let name = name.strip_prefix("models/").unwrap_or(name);
+        let publisher = if self.is_vertex() {
+            "publishers/google/"
+        } else {
+            ""
+        };
+        format!("{publisher}models/{name}:streamGenerateContent?alt=sse")
+    }
+
+    fn add_headers(&self, key: Option<&str>, headers: &mut HeaderMap) -> Result<(), String> {
+        let Some(key) = key else { return Ok(()) };
+        let (name, value) = match self.is_vertex() {
+            true => (AUTHORIZATION, format!("Bearer {key}")),
+            false => (KEY_HEADER, key.to_owned()),
+        };
+        let mut value = HeaderValue::from_str(&value).map_err(|error| error.to_string())?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+        Ok(())
+    }
+
+    fn fields(&self, context: &RequestContext<'_>) -> JsonObject {
+        let mut fields = JsonObject::new();
+        let config = self.generation_config(context);
+        if !config.is_empty() {
+            fields.insert("generationConfig".to_owned(), Value::Object(config));
+        }
+        if !context.tools.is_empty() {
+            let declarations: Vec<Value> = context.tools.iter().map(sent_tool).collect();
+            let tools = json!([{"functionDeclarations": declarations}]);
+            fields.insert("tools".to_owned(), tools);
+        }
+        fields
+    }
+
+    /// Returns the system prompt and the system messages of the conversation, which have no place among the messages.
+    fn system_field(
+        &self,
+        system: Option<&str>,
+        notes: &[String],
+    ) -> Option<(&'static str, Value)> {
+        let texts: Vec<&str> = system
+            .into_iter()
+            .chain(notes.iter().map(String::as_str))
+            .collect();
+        let parts = || json!({"parts": [{"text": texts.join("\n\n")}]});
+        (!texts.is_empty()).then(|| ("systemInstruction", parts()))
+    }
+
+    fn system_message(&self, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn messages_field(&self) -> &'static str {
+        "contents"
+    }
+
+    fn add_message(&self, message: &Message, messages: &mut WireMessages) {
+        let content = &message.data.content;
+        match message.data.role {
+            Role::System => {
+                let text = message.text();
+                if !text.trim().is_empty() {
+                    messages.notes.push(text);
+                }
+            }
+            Role::User => {
+                messages.push("user", content.iter().filter_map(user_part).collect(), true);
+            }
+            Role::Assistant => messages.push("model", self.model_parts(message), false),
+            Role::Tool => {
+                let results = message.tool_results();
+                let parts = results.map(|result| self.sent_result(result)).collect();
+                messages.push(RESULTS, parts, true);
+                messages.hold_files(content.iter().filter_map(file_part));
+            }
+        }
+    }
+
+    fn close(&self, draft: &Draft) -> Value {
+        let role = if draft.role == RESULTS {
+            "user"
+        } else {
+            draft.role
+        };
+        json!({"role": role, "parts": draft.content})
+    }
+
+    fn decoder(&self) -> Box<dyn StreamDecoder> {
+        Box::new(GeminiDecoder::default())
+    }
+}
+
+fn signed(mut part: Value, signature: Option<Value>) -> Value {
+    if let Some(signature) = signature {
+        part[SIGNATURE] = signature;
+    }
+    part
+}
+
+fn user_part(part: &Part) -> Option<Value> {
+    match part {
+        Part::Text { text, .. } => (!text.is_empty()).then(|| json!({"text": text})),
+        _ => file_part(part),
+    }
+}
+
+fn file_part(part: &Part) -> Option<Value> {
+    match part {
+        Part::File(file) => Some(sent_file(file)),
+        _ => None,
+    }
+}
+
+fn sent_file(file: &Attachment) -> Value {
+    match attachment_form(Wire::Gemini, file) {
+        AttachmentForm::Text(text) => json!({ "text": text }),
+        AttachmentForm::Data => {
+            json!({"inlineData": {"mimeType": file.media_type, "data": file.data}})
+        }
+    }
+}
+
+fn sent_tool(definition: &ToolDefinition) -> Value {
+    json!({
+        "name": definition.name,
+        "description": definition.description,
+        "parametersJsonSchema": sent_schema(Wire::Gemini, &definition.parameters),
+    })
+}

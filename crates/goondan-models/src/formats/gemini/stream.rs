@@ -1,0 +1,214 @@
+//! Answers of Gemini's format.
+
+use goondan_core::json_text;
+use goondan_core::ports::model::TokenUsage;
+use serde_json::{Value, json};
+
+use super::SIGNATURE;
+use crate::answer::{AnswerBuilder, BlockKey, Ending};
+use crate::errors::{ProviderError, error_in, error_of_any_shape};
+use crate::formats::finish::ending_of;
+use crate::formats::tool_calls::CallPiece;
+use crate::formats::{Progress, StreamDecoder, WireEvent};
+
+/// Data of the last event of some proxies.
+const DONE: &str = "[DONE]";
+
+/// End of reasons that mean that no reason was set. Some servers write them into every event.
+const UNSPECIFIED: &str = "UNSPECIFIED";
+
+/// Decoder of one answer.
+#[derive(Default)]
+pub(super) struct GeminiDecoder {
+    /// Key of the last block of text or reasoning.
+    key: BlockKey,
+    /// Kind of the block that the next part may continue.
+    open: Option<TextKind>,
+    call_count: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TextKind {
+    Answer,
+    Thought,
+}
+
+impl StreamDecoder for GeminiDecoder {
+    fn decode(
+        &mut self,
+        event: WireEvent<'_>,
+        answer: &mut AnswerBuilder,
+    ) -> Result<Progress, ProviderError> {
+        if event.data == DONE {
+            return Ok(Progress::Done);
+        }
+        let data: Value = json_text::parse(event.data)?;
+        if event.name == Some("error") {
+            return Err(ProviderError::Reported(error_of_any_shape(&data)));
+        }
+        if let Some(error) = error_in(&data) {
+            return Err(ProviderError::Reported(error));
+        }
+        // A proxy that ignores `alt=sse` sends all events as one list.
+        let events = match &data {
+            Value::Array(events) => events.as_slice(),
+            event => std::slice::from_ref(event),
+        };
+        for event in events {
+            self.decode_response(event, answer);
+        }
+        // Usage may follow the reason, and no event is marked as the last one.
+        Ok(Progress::More)
+    }
+}
+
+impl GeminiDecoder {
+    fn decode_response(&mut self, event: &Value, answer: &mut AnswerBuilder) {
+        if let Some(usage) = usage(&event["usageMetadata"]) {
+            answer.set_usage(usage);
+        }
+        let candidate = &event["candidates"][0];
+        for part in candidate["content"]["parts"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            self.decode_part(part, answer);
+        }
+        let reason = text(&candidate["finishReason"]);
+        if !reason.ends_with(UNSPECIFIED)
+            && let Some(ending) = ending_of(reason, text(&candidate["finishMessage"]))
+        {
+            answer.end(ending);
+        }
+        if let Some(ending) = blocked(event) {
+            answer.end(ending);
+        }
+    }
+
+    fn decode_part(&mut self, part: &Value, answer: &mut AnswerBuilder) {
+        let signature = part
+            .get(SIGNATURE)
+            .filter(|signature| signature.is_string());
+        if part["functionCall"].is_object() {
+            self.decode_call(&part["functionCall"], signature, answer);
+        } else if let Some(text) = part["text"].as_str() {
+            let kind = match part["thought"].as_bool() {
+                Some(true) => TextKind::Thought,
+                _ => TextKind::Answer,
+            };
+            self.decode_text(kind, text, signature, answer);
+        } else if has_data(part) {
+            self.begin_block(None);
+            answer.opaque(self.key, part.clone());
+        } else if signature.is_some() {
+            self.decode_text(TextKind::Answer, "", signature, answer);
+        }
+    }
+
+    /// Adds text. A signature belongs to exactly the text of its part.
+    fn decode_text(
+        &mut self,
+        kind: TextKind,
+        text: &str,
+        signature: Option<&Value>,
+        answer: &mut AnswerBuilder,
+    ) {
+        if text.is_empty() && signature.is_none() {
+            return;
+        }
+        if signature.is_some() || self.open != Some(kind) {
+            self.begin_block(Some(kind));
+        }
+        match (kind, signature) {
+            (TextKind::Thought, _) => answer.reasoning(self.key, text),
+            // Other providers do not accept a text without content.
+            (TextKind::Answer, Some(signature)) if text.is_empty() => {
+                answer.opaque(self.key, json!({"text": "", SIGNATURE: signature}));
+            }
+            (TextKind::Answer, _) => answer.text(self.key, text),
+        }
+        if let Some(signature) = signature {
+            answer.change_metadata(self.key, |own| *own = json!({SIGNATURE: signature}));
+            self.open = None;
+        }
+    }
+
+    fn decode_call(&mut self, call: &Value, signature: Option<&Value>, answer: &mut AnswerBuilder) {
+        self.open = None;
+        let arguments = match &call["args"] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let position = answer.call(CallPiece {
+            index: Some(self.call_count),
+            id: call["id"].as_str(),
+            name: call["name"].as_str(),
+            arguments: Some(&arguments),
+        });
+        self.call_count += 1;
+        if let (Some(position), Some(signature)) = (position, signature) {
+            answer.change_call_metadata(position, |own| *own = json!({SIGNATURE: signature}));
+        }
+    }
+
+    fn begin_block(&mut self, kind: Option<TextKind>) {
+        self.key += 1;
+        self.open = kind;
+    }
+}
+
+/// Returns whether a part contains more than marks, such as generated code or an image.
+fn has_data(part: &Value) -> bool {
+    let fields = part.as_object().into_iter().flatten();
+    fields.into_iter().any(|(key, value)| {
+        !matches!(
+            key.as_str(),
+            SIGNATURE | "thought" | "text" | "functionCall"
+        ) && !value.is_null()
+    })
+}
+
+/// Returns the ending of an answer to a prompt that Google refuses.
+fn blocked(event: &Value) -> Option<Ending> {
+    let feedback = &event["promptFeedback"];
+    let reason = feedback["blockReason"]
+        .as_str()
+        .filter(|reason| !reason.is_empty())?;
+    let has_answer = event["candidates"]
+        .as_array()
+        .is_some_and(|list| !list.is_empty());
+    if reason.ends_with(UNSPECIFIED) && has_answer {
+        return None;
+    }
+    Some(Ending::Declined {
+        reason: reason.to_owned(),
+        words: text(&feedback["blockReasonMessage"]).to_owned(),
+    })
+}
+
+/// Returns the token counts. Google counts thoughts and the results of its own tools separately.
+fn usage(usage: &Value) -> Option<TokenUsage> {
+    let count = |key: &str| usage[key].as_u64();
+    let sum = |first: &str, second: &str| match (count(first), count(second)) {
+        (None, None) => None,
+        (first, second) => Some(first.unwrap_or(0).saturating_add(second.unwrap_or(0))),
+    };
+    let prompt = sum("promptTokenCount", "toolUsePromptTokenCount");
+    let completion = sum("candidatesTokenCount", "thoughtsTokenCount");
+    let total = count("totalTokenCount");
+    prompt.or(completion).or(total)?;
+    let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
+    Some(TokenUsage {
+        prompt_tokens,
+        completion_tokens,
+        total_tokens: total.unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
+        cached_tokens: count("cachedContentTokenCount").unwrap_or(0),
+        cache_write_tokens: 0,
+    })
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,433 @@
+use goondan_core::message::{Part, Role, ToolCall, ToolResultPart};
+use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason, TokenUsage, ToolDefinition};
+use goondan_core::ports::tool::{Attachment, ToolCallStatus};
+use goondan_spec::kinds::{ModelParams, ReasoningEffort};
+use proptest::prelude::*;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use serde_json::{Value, json};
+
+use super::OllamaFormat;
+use crate::errors::{ProviderError, error_of_any_shape};
+use crate::formats::{Framing, ModelTarget, RequestContext, Transcript, WireFormat};
+use crate::provider::provider;
+use crate::testing::{decode_pieces, decode_stream, message, messy_bodies};
+
+fn format_for(model: &str) -> OllamaFormat {
+    OllamaFormat::new(ModelTarget {
+        provider: provider("ollama").expect("a provider"),
+        model: model.to_owned(),
+        prompt_caching: true,
+    })
+}
+
+fn body(lines: &[Value]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn decoded(lines: &[Value]) -> Result<CompletedAnswer, ProviderError> {
+    decode_stream(&format_for("qwen3"), "ollama", body(lines).as_bytes())
+}
+
+fn piece(message: Value) -> Value {
+    json!({"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": false})
+}
+
+fn end(reason: &str) -> Value {
+    json!({"model": "qwen3", "message": {"role": "assistant", "content": ""}, "done": true, "done_reason": reason,
+        "total_duration": 5, "prompt_eval_count": 9, "prompt_eval_cached_count": 3, "eval_count": 4})
+}
+
+fn call(name: &str, arguments: Value) -> Value {
+    json!({"function": {"name": name, "arguments": arguments}})
+}
+
+fn calls_of(answer: &CompletedAnswer) -> Vec<(&str, &str, Value)> {
+    let calls = answer.parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) => Some((&*call.tool_call_id, &*call.tool_name, call.input.clone())),
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// A whole answer: reasoning, text, a call as an object and one as text, usage.
+fn whole_answer() -> Vec<Value> {
+    vec![
+        piece(json!({"role": "assistant", "content": "", "thinking": "I "})),
+        piece(json!({"role": "assistant", "content": "", "thinking": "look."})),
+        piece(json!({"role": "assistant", "content": "Grüße 🐝"})),
+        piece(json!({"content": "", "tool_calls": [call("t__x", json!({"n": 1}))]})),
+        piece(json!({"content": ".", "tool_calls": [
+            {"id": "call_x", "function": {"index": 0, "name": "t__y", "arguments": "{\"m\": 2}"}}]})),
+        end("stop"),
+    ]
+}
+
+#[test]
+fn a_whole_answer_keeps_everything() {
+    let answer = decoded(&whole_answer()).expect("an answer");
+    let metadata = json!({"ollama": {"field": "thinking"}});
+    let reasoning = Part::Reasoning {
+        text: "I look.".to_owned(),
+        provider_metadata: metadata.as_object().cloned().unwrap_or_default(),
+    };
+    let calls = [
+        Part::ToolCall(ToolCall::new("call_1", "t__x", json!({"n": 1}))),
+        Part::ToolCall(ToolCall::new("call_x", "t__y", json!({"m": 2}))),
+    ];
+    assert_eq!(answer.parts[..2], [reasoning, Part::text("Grüße 🐝.")]);
+    assert_eq!(answer.parts[2..], calls);
+    assert_eq!(answer.finish_reason, ModelFinishReason::ToolCalls);
+    let usage = TokenUsage {
+        prompt_tokens: 9,
+        completion_tokens: 4,
+        total_tokens: 13,
+        cached_tokens: 3,
+        cache_write_tokens: 0,
+    };
+    assert_eq!(answer.usage, Some(usage));
+}
+
+proptest! {
+    #[test]
+    fn any_spelling_of_a_stream_gives_the_same_answer(
+        pieces in messy_bodies(Framing::JsonLines, body(&whole_answer())),
+    ) {
+        let pieces = pieces.iter().map(Vec::as_slice);
+        let answer = decode_pieces(&format_for("qwen3"), "ollama", pieces).expect("an answer");
+        prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+    }
+}
+
+#[test]
+fn calls_without_ids_are_calls_of_their_own() {
+    for index in [None, Some(0)] {
+        let mut one = call("t__x", json!({}));
+        if let Some(index) = index {
+            one["function"]["index"] = index.into();
+        }
+        let lines = [
+            piece(json!({"tool_calls": [one, one]})),
+            piece(json!({"tool_calls": [one]})),
+            end("stop"),
+        ];
+        let answer = decoded(&lines).expect("an answer");
+        let expected = ["call_1", "call_2", "call_3"].map(|id| (id, "t__x", json!({})));
+        assert_eq!(calls_of(&answer), expected);
+    }
+}
+
+#[test]
+fn arguments_are_objects_or_text() {
+    let spellings = [
+        json!({"n": 1}),
+        json!("{\"n\": 1}"),
+        json!("\"{\\\"n\\\": 1}\""),
+    ];
+    let lines = [
+        piece(json!({"tool_calls": spellings.map(|arguments| call("t__x", arguments))})),
+        end("stop"),
+    ];
+    let answer = decoded(&lines).expect("an answer");
+    assert!(
+        calls_of(&answer)
+            .iter()
+            .all(|call| call.2 == json!({"n": 1})),
+        "{answer:?}"
+    );
+    let empty = [json!(null), json!(""), json!("{}"), json!("null")];
+    let lines = [
+        piece(json!({"tool_calls": empty.map(|arguments| call("t__x", arguments))})),
+        end("stop"),
+    ];
+    let answer = decoded(&lines).expect("an answer");
+    assert_eq!(calls_of(&answer).len(), 4);
+    assert!(
+        calls_of(&answer).iter().all(|call| call.2 == json!({})),
+        "{answer:?}"
+    );
+    let cut = [
+        json!({"name": "t__x", "arguments": "{\"n\":"}),
+        json!({"arguments": " 1}"}),
+    ];
+    let lines = cut.map(|function| piece(json!({"tool_calls": [{"function": function}]})));
+    let answer = decoded(&[&lines[..], &[end("stop")]].concat()).expect("an answer");
+    assert_eq!(calls_of(&answer), [("call_1", "t__x", json!({"n": 1}))]);
+}
+
+#[test]
+fn reasons_are_classified() {
+    let reason = |word: &str| decoded(&[piece(json!({"content": "half"})), end(word)]);
+    let finish_reason = |word: &str| reason(word).map(|answer| answer.finish_reason).ok();
+    assert_eq!(finish_reason("stop"), Some(ModelFinishReason::Stop));
+    assert_eq!(finish_reason("length"), Some(ModelFinishReason::Length));
+    assert_eq!(finish_reason("load"), Some(ModelFinishReason::Stop));
+    assert_eq!(finish_reason(""), Some(ModelFinishReason::Stop));
+    assert!(
+        matches!(reason("error"), Err(ProviderError::Failed { words, .. }) if words.is_empty())
+    );
+}
+
+#[test]
+fn a_model_that_was_only_loaded_is_a_failure() {
+    for word in ["load", "unload"] {
+        let failure =
+            decoded(&[json!({"message": {"content": ""}, "done": true, "done_reason": word})]);
+        let Err(ProviderError::Failed { reason, words }) = failure else {
+            panic!("{failure:?}")
+        };
+        assert_eq!(reason, word);
+        assert!(words.contains("generated nothing"), "{words}");
+    }
+}
+
+#[test]
+fn error_lines_keep_their_words() {
+    let words = "model requires more system memory (7.5 GiB) than is available (6.0 GiB)";
+    let text = piece(json!({"content": "half"}));
+    for lines in [
+        vec![json!({"error": words})],
+        vec![text, json!({"error": words}), end("stop")],
+    ] {
+        let failure = decoded(&lines);
+        let Err(ProviderError::Reported(error)) = failure else {
+            panic!("{failure:?}")
+        };
+        assert_eq!((error.message.as_str(), error.status), (words, None));
+    }
+    let refused = json!({"error": "registry.ollama.ai/library/gemma:2b does not support tools"});
+    assert_eq!(
+        error_of_any_shape(&refused).message,
+        "registry.ollama.ai/library/gemma:2b does not support tools"
+    );
+}
+
+#[test]
+fn a_stream_without_an_end_is_broken() {
+    for lines in [vec![], vec![piece(json!({"content": "half"}))]] {
+        assert!(decoded(&lines).is_err());
+    }
+    let cut = decode_stream(&format_for("qwen3"), "ollama", b"{\"message\": {\"con");
+    assert!(matches!(cut, Err(ProviderError::Unreadable(error)) if error.is_eof()));
+}
+
+#[test]
+fn the_last_line_may_lack_its_end_and_later_lines_do_not_count() {
+    let lines = body(&[piece(json!({"content": "Hi"})), end("stop")]);
+    let answer = decode_stream(&format_for("qwen3"), "ollama", lines.trim_end().as_bytes())
+        .expect("an answer");
+    assert_eq!(answer.parts, [Part::text("Hi")]);
+    let after = format!("{lines}{}\nnonsense\n", json!({"error": "late"}));
+    let answer =
+        decode_stream(&format_for("qwen3"), "ollama", after.as_bytes()).expect("an answer");
+    assert_eq!(answer.parts, [Part::text("Hi")]);
+}
+
+#[test]
+fn odd_lines_are_passed_over() {
+    let odd = [
+        json!(3),
+        json!([1]),
+        json!({}),
+        json!({"message": "x"}),
+        json!({"message": {"tool_calls": [1, {}]}}),
+        json!({"message": {"content": null, "thinking": null, "tool_calls": null}, "error": null}),
+    ];
+    let answer = decoded(&[&odd[..], &whole_answer()].concat()).expect("an answer");
+    assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
+}
+
+#[test]
+fn counts_that_are_zero_are_left_out() {
+    let answer = decoded(&[json!({"message": {"content": "a"}, "done": true, "eval_count": 4})])
+        .expect("an answer");
+    let usage = answer.usage.expect("counts");
+    assert_eq!(
+        (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.total_tokens
+        ),
+        (0, 4, 4)
+    );
+    let answer = decoded(&[json!({"message": {"content": "a"}, "done": true})]).expect("an answer");
+    assert_eq!(answer.usage, None);
+}
+
+/// Returns the messages of a request for a conversation.
+fn sent(conversation: Vec<(Role, Vec<Part>)>) -> Value {
+    let format = format_for("qwen3");
+    let messages: Vec<_> = conversation
+        .into_iter()
+        .map(|(role, parts)| message(role, parts))
+        .collect();
+    let mut transcript = Transcript::default();
+    transcript.catch_up(&messages, &format);
+    let json = transcript.bytes(&format).concat();
+    let text = format!(
+        "[{}]",
+        String::from_utf8_lossy(json.get(1..).unwrap_or_default())
+    );
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn image(data: &str) -> Part {
+    Part::File(Attachment {
+        media_type: "image/png".to_owned(),
+        data: data.to_owned(),
+        name: None,
+    })
+}
+
+fn result(id: &str, output: Value) -> Part {
+    Part::ToolResult(ToolResultPart {
+        tool_call_id: id.to_owned(),
+        tool_name: "t__x".to_owned(),
+        status: ToolCallStatus::Ok,
+        output: Some(output),
+        error: None,
+        untrusted: false,
+    })
+}
+
+#[test]
+fn messages_are_ollamas() {
+    let answer = decoded(&whole_answer()).expect("an answer");
+    let text_file = Attachment {
+        media_type: "text/plain".to_owned(),
+        data: "aGk=".to_owned(),
+        name: Some("a.txt".to_owned()),
+    };
+    let conversation = vec![
+        (Role::System, vec![Part::text("Summary.")]),
+        (
+            Role::User,
+            vec![Part::text("Hi"), image("iVBO"), Part::File(text_file)],
+        ),
+        (Role::User, vec![Part::text("there")]),
+        (Role::Assistant, answer.parts),
+        (
+            Role::Tool,
+            vec![result("call_1", json!({"a": 1})), image("AAAA")],
+        ),
+        (Role::Tool, vec![result("call_x", json!("plain"))]),
+        (
+            Role::Assistant,
+            vec![Part::reasoning("of another provider"), Part::text("Done.")],
+        ),
+        (Role::Assistant, vec![Part::text(" ")]),
+        (Role::User, vec![image("BBBB")]),
+    ];
+    let call = |id: &str, name: &str, arguments: Value| json!({"id": id, "function": {"name": name, "arguments": arguments}});
+    let tool = |id: &str, content: &str| json!({"role": "tool", "tool_name": "t__x", "tool_call_id": id, "content": content});
+    let expected = json!([
+        {"role": "system", "content": "Summary."},
+        {"role": "user", "content": "Hi\n\n[a.txt]\nhi\n\nthere", "images": ["iVBO"]},
+        {"role": "assistant", "content": "Grüße 🐝.", "thinking": "I look.", "tool_calls": [
+            call("call_1", "t__x", json!({"n": 1})), call("call_x", "t__y", json!({"m": 2}))]},
+        tool("call_1", "{\"a\":1}"),
+        tool("call_x", "plain"),
+        {"role": "user", "content": "", "images": ["AAAA"]},
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "", "images": ["BBBB"]},
+    ]);
+    assert_eq!(sent(conversation), expected);
+}
+
+#[test]
+fn arguments_that_are_not_an_object_are_sent_as_one() {
+    let call = Part::ToolCall(ToolCall::new("a", "t__x", json!("{\"n\":")));
+    let messages = sent(vec![(Role::Assistant, vec![call])]);
+    assert_eq!(
+        messages[0]["tool_calls"][0]["function"]["arguments"],
+        json!({"malformedArguments": "{\"n\":"})
+    );
+}
+
+fn fields(model: &str, params: &ModelParams, effort: Option<ReasoningEffort>) -> Value {
+    let tools = [ToolDefinition {
+        name: "t__x".to_owned(),
+        description: "Does x.".to_owned(),
+        parameters: json!({"type": "object", "properties": {"n": true}}),
+    }];
+    let output = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let context = RequestContext {
+        params,
+        effort,
+        tools: &tools,
+        output: effort.is_none().then_some(&output),
+        called_tools: &Default::default(),
+    };
+    Value::Object(format_for(model).fields(&context))
+}
+
+#[test]
+fn params_are_options() {
+    let params = ModelParams {
+        temperature: Some(0.5),
+        max_tokens: Some(100),
+        top_p: Some(0.9),
+        top_k: Some(40),
+        stop: vec!["END".to_owned()],
+        seed: Some(7),
+        presence_penalty: Some(0.1),
+        frequency_penalty: Some(0.2),
+        ..ModelParams::default()
+    };
+    let function = json!({"name": "t__x", "description": "Does x.",
+        "parameters": {"type": "object", "properties": {"n": {}}}});
+    let expected = json!({
+        "model": "qwen3",
+        "stream": true,
+        "options": {"temperature": 0.5, "num_predict": 100, "top_p": 0.9, "top_k": 40, "stop": ["END"], "seed": 7,
+            "presence_penalty": 0.1, "frequency_penalty": 0.2},
+        "tools": [{"type": "function", "function": function}],
+        "format": {"type": "object", "properties": {"city": {"type": "string"}}},
+    });
+    assert_eq!(fields("qwen3", &params, None), expected);
+    let plain = fields("qwen3", &ModelParams::default(), Some(ReasoningEffort::Low));
+    assert_eq!((plain.get("options"), plain.get("format")), (None, None));
+}
+
+#[test]
+fn reasoning_is_a_switch_or_a_level() {
+    let think = |model: &str, effort| {
+        fields(model, &ModelParams::default(), effort)
+            .get("think")
+            .cloned()
+    };
+    assert_eq!(think("qwen3", None), None);
+    assert_eq!(
+        think("qwen3", Some(ReasoningEffort::None)),
+        Some(json!(false))
+    );
+    assert_eq!(
+        think("qwen3:8b", Some(ReasoningEffort::High)),
+        Some(json!(true))
+    );
+    for (effort, level) in [
+        (ReasoningEffort::None, "low"),
+        (ReasoningEffort::Minimal, "low"),
+        (ReasoningEffort::Medium, "medium"),
+        (ReasoningEffort::Max, "high"),
+    ] {
+        assert_eq!(
+            think("hf.co/x/gpt-oss:20b", Some(effort)),
+            Some(json!(level))
+        );
+    }
+}
+
+#[test]
+fn only_a_key_makes_a_header() {
+    let headers = |key| {
+        let mut headers = HeaderMap::new();
+        let added = format_for("qwen3").add_headers(key, &mut headers);
+        added.map(|()| headers.get(AUTHORIZATION).cloned())
+    };
+    assert_eq!(headers(None), Ok(None));
+    let with_key = headers(Some("k")).ok().flatten().expect("a header");
+    assert!(with_key == "Bearer k" && with_key.is_sensitive());
+    assert!(headers(Some("a\nb")).is_err());
+    assert_eq!(format_for("qwen3").path(), "api/chat");
+    assert!(format_for("qwen3").system_message("Be brief.").is_some());
+}

@@ -1,0 +1,218 @@
+//! The output items of one answer, and the events that belong to them.
+//!
+//! Servers name an item by its position, its id, both or neither. Some change the id in each event, and some give all
+//! items the same position.
+
+use serde_json::Value;
+
+use crate::answer::BlockKey;
+
+/// Kind of an output item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemKind {
+    Message,
+    Reasoning,
+    Call,
+    /// An item that only the provider understands, such as a web search.
+    Other,
+}
+
+/// The names of an item in one event. Empty strings are not names.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ItemName<'a> {
+    index: Option<u64>,
+    id: &'a str,
+    call_id: &'a str,
+}
+
+/// An output item while it arrives.
+#[derive(Debug)]
+pub(super) struct OutputItem {
+    kind: ItemKind,
+    index: Option<u64>,
+    pub(super) id: String,
+    pub(super) call_id: String,
+    /// Key of the item's block in the answer.
+    pub(super) key: BlockKey,
+    /// Text or arguments so far.
+    pub(super) streamed: String,
+    /// Number of the last part of the reasoning.
+    pub(super) part: Option<u64>,
+    /// Position of the call in the answer.
+    pub(super) position: Option<usize>,
+    pub(super) has_name: bool,
+    pub(super) has_refusal: bool,
+    pub(super) is_done: bool,
+    /// Place in the complete response.
+    pub(super) final_place: Option<usize>,
+}
+
+/// The output items of one answer, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct ItemTable {
+    items: Vec<OutputItem>,
+}
+
+impl ItemKind {
+    /// Returns the kind of an item's JSON.
+    pub(super) fn of(item: &Value) -> Self {
+        match item["type"].as_str() {
+            Some("message") | None => ItemKind::Message,
+            Some("reasoning") => ItemKind::Reasoning,
+            Some("function_call") => ItemKind::Call,
+            Some(_) => ItemKind::Other,
+        }
+    }
+}
+
+impl<'a> ItemName<'a> {
+    /// Returns the names in an event.
+    pub(super) fn of_event(event: &'a Value) -> Self {
+        let item = ItemName::of_item(&event["item"]);
+        ItemName {
+            index: event["output_index"].as_u64(),
+            id: event["item_id"].as_str().unwrap_or(item.id),
+            ..item
+        }
+    }
+
+    /// Returns the names in an item of a complete response.
+    pub(super) fn of_item(item: &'a Value) -> Self {
+        ItemName {
+            index: None,
+            id: item["id"].as_str().unwrap_or_default(),
+            call_id: item["call_id"].as_str().unwrap_or_default(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
+    }
+}
+
+impl OutputItem {
+    /// Returns whether `name` contains an id of this item and no other position.
+    fn has_id_of(&self, name: &ItemName<'_>) -> bool {
+        let same = |own: &str, other: &str| !own.is_empty() && own == other;
+        let is_elsewhere = self.index.is_some() && name.index.is_some() && self.index != name.index;
+        !is_elsewhere && (same(&self.id, name.id) || same(&self.call_id, name.call_id))
+    }
+
+    /// Returns whether nothing in `name` contradicts the names of this item.
+    fn may_be(&self, name: &ItemName<'_>) -> bool {
+        let differ = |own: &str, other: &str| !own.is_empty() && !other.is_empty() && own != other;
+        let is_elsewhere = self.index.is_some() && name.index.is_some() && self.index != name.index;
+        !is_elsewhere && !differ(&self.id, name.id) && !differ(&self.call_id, name.call_id)
+    }
+
+    /// Returns whether the item began without a name.
+    fn is_nameless(&self) -> bool {
+        self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
+    }
+
+    fn add_names(&mut self, name: &ItemName<'_>) {
+        self.index = self.index.or(name.index);
+        let fill = |own: &mut String, other: &str| {
+            if own.is_empty() {
+                own.push_str(other);
+            }
+        };
+        fill(&mut self.id, name.id);
+        fill(&mut self.call_id, name.call_id);
+    }
+
+    /// Returns the rest of `whole` that has not arrived yet. A text that differs from the streamed one has no rest.
+    pub(super) fn rest<'t>(&self, whole: &'t str) -> &'t str {
+        whole
+            .strip_prefix(self.streamed.as_str())
+            .unwrap_or_default()
+    }
+}
+
+impl ItemTable {
+    pub(super) fn get(&mut self, at: usize) -> &mut OutputItem {
+        &mut self.items[at]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &OutputItem> {
+        self.items.iter()
+    }
+
+    /// Returns the item that an event begins.
+    pub(super) fn begin(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
+        let is_nameless =
+            |item: &OutputItem| !item.is_done && item.is_nameless() && !name.is_empty();
+        let same = self.last(kind, |item| item.has_id_of(&name));
+        let at = same.or_else(|| self.last(kind, is_nameless));
+        self.named(at, kind, &name)
+    }
+
+    /// Returns the item to which an event belongs. An unknown item is added.
+    pub(super) fn of_event(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
+        let is_open_at_index =
+            |item: &OutputItem| !item.is_done && item.index.is_some() && item.index == name.index;
+        let is_open = |item: &OutputItem| !item.is_done && item.may_be(&name);
+        let at = self
+            .last(kind, |item| item.has_id_of(&name))
+            .or_else(|| self.last(kind, is_open_at_index))
+            .or_else(|| self.last(kind, is_open));
+        self.named(at, kind, &name)
+    }
+
+    /// Returns the item at `place` in the complete response. An unknown item is added.
+    pub(super) fn at_place(&mut self, kind: ItemKind, place: usize, name: ItemName<'_>) -> usize {
+        let index = u64::try_from(place).ok();
+        let first = |table: &Self, is_wanted: &dyn Fn(&OutputItem) -> bool| {
+            table
+                .items
+                .iter()
+                .position(|item| item.kind == kind && item.final_place.is_none() && is_wanted(item))
+        };
+        // Two calls with different ids are different calls.
+        let may_be_same = |item: &OutputItem| item.call_id.is_empty() || name.call_id.is_empty();
+        let at = first(self, &|item| item.has_id_of(&name))
+            .or_else(|| first(self, &|item| item.index == index && may_be_same(item)))
+            .or_else(|| first(self, &|item| kind != ItemKind::Other && may_be_same(item)));
+        let at = self.named(at, kind, &name);
+        self.items[at].final_place = Some(place);
+        at
+    }
+
+    /// Returns the place in the complete response of the item with the block `key`, or of the call at `position`.
+    pub(super) fn place_of(&self, key: BlockKey, position: Option<usize>) -> Option<usize> {
+        let item = match position {
+            Some(_) => self.items.iter().find(|item| item.position == position),
+            None => self.items.iter().find(|item| item.key == key),
+        };
+        item?.final_place
+    }
+
+    fn last(&self, kind: ItemKind, is_wanted: impl Fn(&OutputItem) -> bool) -> Option<usize> {
+        self.items
+            .iter()
+            .rposition(|item| item.kind == kind && is_wanted(item))
+    }
+
+    fn named(&mut self, at: Option<usize>, kind: ItemKind, name: &ItemName<'_>) -> usize {
+        let at = at.unwrap_or_else(|| {
+            let key = self.items.len() as BlockKey;
+            self.items.push(OutputItem {
+                kind,
+                index: None,
+                id: String::new(),
+                call_id: String::new(),
+                key,
+                streamed: String::new(),
+                part: None,
+                position: None,
+                has_name: false,
+                has_refusal: false,
+                is_done: false,
+                final_place: None,
+            });
+            self.items.len() - 1
+        });
+        self.items[at].add_names(name);
+        at
+    }
+}

@@ -1,0 +1,357 @@
+//! Requests of the responses format.
+
+use goondan_core::JsonObject;
+use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::ports::model::ToolDefinition;
+use goondan_core::ports::tool::Attachment;
+use goondan_spec::kinds::ReasoningEffort;
+use goondan_spec::sent_schema::{Wire, is_strict, sent_schema};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use serde_json::{Value, json};
+
+use super::stream::ResponsesDecoder;
+use crate::formats::attachments::{AttachmentForm, attachment_form, data_url, file_name};
+use crate::formats::call_ids::plain_id;
+use crate::formats::results::{result_text, sent_arguments};
+use crate::formats::{Draft, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages};
+
+/// Longest call id that OpenAI accepts.
+const MAX_CALL_ID_LENGTH: usize = 64;
+
+/// Beginnings of the names of models that reason.
+const REASONING_MODELS: [&str; 2] = ["gpt-5", "gpt-6"];
+
+/// Beginnings of the names of models that do not reason, and refuse the reasoning of others.
+const CHAT_MODELS: [&str; 4] = ["gpt-5-chat", "gpt-4", "gpt-3", "chatgpt"];
+
+/// The responses format for one model.
+pub(crate) struct ResponsesFormat {
+    target: ModelTarget,
+}
+
+impl ResponsesFormat {
+    pub(crate) fn new(target: ModelTarget) -> Self {
+        ResponsesFormat { target }
+    }
+
+    /// Returns whether requests ask for encrypted reasoning. OpenAI refuses the field for models that do not reason.
+    /// Other servers return their reasoning as text, and some refuse unknown fields, so unknown models count as models
+    /// that reason only if the Model belongs to OpenAI and sets an effort.
+    fn wants_encrypted_reasoning(&self, effort: Option<ReasoningEffort>) -> bool {
+        let has_effort = effort.is_some_and(|effort| effort != ReasoningEffort::None);
+        is_reasoning_model(&self.target.model)
+            || (has_effort && self.target.provider.name == "openai")
+    }
+
+    /// Returns the field `reasoning`. OpenAI streams readable reasoning only as a summary.
+    fn reasoning(&self, effort: ReasoningEffort) -> Value {
+        let mut reasoning = json!({"effort": effort.as_str()});
+        if effort != ReasoningEffort::None && is_reasoning_model(&self.target.model) {
+            reasoning["summary"] = "auto".into();
+        }
+        reasoning
+    }
+
+    /// Returns the opaque data that this provider sent with a part.
+    fn own<'a>(&self, metadata: &'a JsonObject) -> Option<&'a Value> {
+        metadata.get(self.target.provider.family())
+    }
+
+    fn assistant_items(&self, message: &Message) -> Vec<Value> {
+        let parts = message.data.content.iter();
+        let mut items: Vec<Value> = parts.filter_map(|part| self.assistant_item(part)).collect();
+        // Reasoning that led to nothing is refused.
+        let is_reasoning = |item: &Value| item["type"] == "reasoning";
+        while items.last().is_some_and(is_reasoning) {
+            items.pop();
+        }
+        items
+    }
+
+    fn assistant_item(&self, part: &Part) -> Option<Value> {
+        match part {
+            Part::Text {
+                text,
+                provider_metadata,
+            } => {
+                let own = self.own(provider_metadata);
+                (!text.trim().is_empty()).then(|| sent_text(text, own))
+            }
+            Part::Reasoning {
+                provider_metadata, ..
+            } => {
+                let own = self.own(provider_metadata)?;
+                let is_sent = !is_chat_model(&self.target.model);
+                is_sent.then(|| sent_reasoning(own)).flatten()
+            }
+            Part::Opaque { provider_metadata } => {
+                let item = self.own(provider_metadata)?;
+                item["type"].is_string().then(|| item.clone())
+            }
+            Part::ToolCall(call) => Some(sent_call(call, self.own(&call.provider_metadata))),
+            Part::ToolResult(_) | Part::File(_) => None,
+        }
+    }
+}
+
+impl WireFormat for ResponsesFormat {
+    fn wire(&self) -> Wire {
+        Wire::Responses
+    }
+
+    fn path(&self) -> String {
+        "responses".to_owned()
+    }
+
+    fn add_headers(&self, key: Option<&str>, headers: &mut HeaderMap) -> Result<(), String> {
+        // Local servers without keys ignore the header, but some refuse requests without one.
+        let bearer = format!("Bearer {}", key.unwrap_or("none"));
+        let mut value = HeaderValue::from_str(&bearer).map_err(|error| error.to_string())?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+        Ok(())
+    }
+
+    fn fields(&self, context: &RequestContext<'_>) -> JsonObject {
+        let params = context.params;
+        let mut fields = JsonObject::new();
+        let mut set = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                fields.insert(key.to_owned(), value);
+            }
+        };
+        let include = || json!(["reasoning.encrypted_content"]);
+        let wants_reasoning = self.wants_encrypted_reasoning(context.effort);
+        set("model", Some(self.target.model.as_str().into()));
+        set("stream", Some(true.into()));
+        set("store", Some(false.into()));
+        set("include", wants_reasoning.then(include));
+        set(
+            "reasoning",
+            context.effort.map(|effort| self.reasoning(effort)),
+        );
+        set("max_output_tokens", params.max_tokens.map(Value::from));
+        set("temperature", params.temperature.map(Value::from));
+        set("top_p", params.top_p.map(Value::from));
+        // OpenAI refuses the following fields by name, but servers that imitate it accept them.
+        set("top_k", params.top_k.map(Value::from));
+        set(
+            "stop",
+            (!params.stop.is_empty()).then(|| json!(params.stop)),
+        );
+        set("seed", params.seed.map(Value::from));
+        set("presence_penalty", params.presence_penalty.map(Value::from));
+        set(
+            "frequency_penalty",
+            params.frequency_penalty.map(Value::from),
+        );
+        let tools = || context.tools.iter().map(sent_tool).collect();
+        set("tools", (!context.tools.is_empty()).then(tools));
+        set("text", context.output.map(text_format));
+        fields
+    }
+
+    fn system_field(&self, system: Option<&str>, _: &[String]) -> Option<(&'static str, Value)> {
+        system.map(|system| ("instructions", system.into()))
+    }
+
+    fn system_message(&self, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn messages_field(&self) -> &'static str {
+        "input"
+    }
+
+    fn add_message(&self, message: &Message, messages: &mut WireMessages) {
+        let content = &message.data.content;
+        match message.data.role {
+            Role::System => {
+                let text = message.text();
+                if !text.trim().is_empty() {
+                    let item = json!({"role": "system", "content": text});
+                    messages.push("system", vec![item], false);
+                }
+            }
+            Role::User => {
+                messages.push("user", content.iter().filter_map(user_part).collect(), true);
+            }
+            Role::Assistant => {
+                for item in self.assistant_items(message) {
+                    messages.push("assistant", vec![item], false);
+                }
+            }
+            Role::Tool => {
+                for result in message.tool_results() {
+                    let item = json!({
+                        "type": "function_call_output",
+                        "call_id": call_id(&result.tool_call_id),
+                        "output": result_text(result),
+                    });
+                    messages.push("tool", vec![item], false);
+                }
+                messages.hold_files(content.iter().filter_map(file_part));
+            }
+        }
+    }
+
+    fn close(&self, draft: &Draft) -> Value {
+        let content = &draft.content;
+        if draft.role != "user" {
+            return content.first().cloned().unwrap_or(Value::Null);
+        }
+        match joined_text(content) {
+            Some(text) => json!({"role": "user", "content": text}),
+            None => json!({"role": "user", "content": content}),
+        }
+    }
+
+    fn decoder(&self) -> Box<dyn StreamDecoder> {
+        Box::new(ResponsesDecoder::default())
+    }
+}
+
+/// Returns whether OpenAI's model `model` reasons.
+fn is_reasoning_model(model: &str) -> bool {
+    let name = bare_name(model);
+    let is_o_model = || {
+        let rest = name.strip_prefix('o');
+        rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    let is_known = || REASONING_MODELS.iter().any(|start| name.starts_with(start));
+    name.contains("codex") || (!is_chat_model(model) && (is_known() || is_o_model()))
+}
+
+/// Returns whether OpenAI's model `model` does not reason.
+fn is_chat_model(model: &str) -> bool {
+    let name = bare_name(model);
+    CHAT_MODELS.iter().any(|start| name.starts_with(start)) && !name.contains("codex")
+}
+
+/// Returns the name of a model without a vendor, such as `openai/`, and without the mark of a tuned model.
+fn bare_name(model: &str) -> String {
+    let name = model.rsplit('/').next().unwrap_or_default().to_lowercase();
+    name.strip_prefix("ft:").unwrap_or(&name).to_owned()
+}
+
+/// Returns a call id that OpenAI accepts. Other providers make longer ones.
+fn call_id(id: &str) -> String {
+    match id.len() > MAX_CALL_ID_LENGTH {
+        true => plain_id(id),
+        false => id.to_owned(),
+    }
+}
+
+fn sent_text(text: &str, own: Option<&Value>) -> Value {
+    let mut item = json!({
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+    });
+    if let Some(phase) = own.and_then(|own| own.get("phase")) {
+        item["phase"] = phase.clone();
+    }
+    item
+}
+
+/// Returns a reasoning item as the provider accepts it: without empty fields and without the status. An item without
+/// content is only a reference to a stored item.
+fn sent_reasoning(own: &Value) -> Option<Value> {
+    let item = own.get("item")?.as_object()?;
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
+    let has = |key: &str| item.get(key).is_some_and(|value| !is_empty(value));
+    if !has("encrypted_content") && !has("content") {
+        return None;
+    }
+    let kept = item
+        .iter()
+        .filter(|(key, value)| *key != "status" && !is_empty(value));
+    let mut sent: JsonObject = kept
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    sent.entry("summary").or_insert_with(|| json!([]));
+    Some(Value::Object(sent))
+}
+
+/// Returns a call with the fields in which it came, except its id.
+fn sent_call(call: &ToolCall, own: Option<&Value>) -> Value {
+    let mut sent = json!({
+        "type": "function_call",
+        "call_id": call_id(&call.tool_call_id),
+        "name": call.tool_name,
+        "arguments": sent_arguments(&call.input).to_string(),
+    });
+    let own = own
+        .and_then(|own| own.get("item"))
+        .and_then(Value::as_object);
+    for (key, value) in own.into_iter().flatten().filter(|(key, _)| *key != "id") {
+        sent[key.as_str()] = value.clone();
+    }
+    sent
+}
+
+fn user_part(part: &Part) -> Option<Value> {
+    match part {
+        Part::Text { text, .. } => Some(text_part(text)),
+        _ => file_part(part),
+    }
+}
+
+fn file_part(part: &Part) -> Option<Value> {
+    match part {
+        Part::File(file) => Some(sent_file(file)),
+        _ => None,
+    }
+}
+
+fn text_part(text: &str) -> Value {
+    json!({"type": "input_text", "text": text})
+}
+
+fn sent_file(file: &Attachment) -> Value {
+    if let AttachmentForm::Text(text) = attachment_form(Wire::Responses, file) {
+        return text_part(&text);
+    }
+    match file.media_type.starts_with("image/") {
+        true => json!({"type": "input_image", "detail": "auto", "image_url": data_url(file)}),
+        false => {
+            json!({"type": "input_file", "filename": file_name(file), "file_data": data_url(file)})
+        }
+    }
+}
+
+/// Returns the text of a message that consists of text, as all servers accept it.
+fn joined_text(parts: &[Value]) -> Option<String> {
+    let mut joined = String::new();
+    for part in parts {
+        let is_text = part["type"] == "input_text";
+        let text = part["text"].as_str().filter(|_| is_text)?;
+        if !joined.is_empty() {
+            joined.push_str(if joined.ends_with('\n') { "\n" } else { "\n\n" });
+        }
+        joined.push_str(text);
+    }
+    Some(joined)
+}
+
+/// Returns a tool. Without `strict: false`, OpenAI turns optional arguments into required ones.
+fn sent_tool(definition: &ToolDefinition) -> Value {
+    json!({
+        "type": "function",
+        "name": definition.name,
+        "description": definition.description,
+        "parameters": sent_schema(Wire::Responses, &definition.parameters),
+        "strict": false,
+    })
+}
+
+fn text_format(schema: &Value) -> Value {
+    let schema = sent_schema(Wire::Responses, schema);
+    let strict = is_strict(&schema);
+    json!({"format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": strict}})
+}

@@ -1,0 +1,117 @@
+use goondan_core::message::{Part, Role};
+use goondan_spec::kinds::{ModelParams, ReasoningEffort};
+use serde_json::{Value, json};
+
+use super::ResponsesFormat;
+use super::tests::{call, completed, format, parts, reasoning, text_item, whole_answer};
+use crate::formats::test_bodies::{body_of, conversation, target};
+use crate::formats::{RequestContext, WireFormat};
+use crate::testing::{message, request};
+
+#[test]
+fn a_whole_answer_returns_to_its_provider() {
+    insta::assert_json_snapshot!(body_of(format(), conversation(parts(&whole_answer()))));
+}
+
+#[test]
+fn another_provider_receives_no_opaque_data() {
+    let other = ResponsesFormat::new(target("openai-compatible", "qwen3"));
+    insta::assert_json_snapshot!(body_of(other, conversation(parts(&whole_answer()))));
+}
+
+fn fields(name: &str, model: &str, effort: Option<ReasoningEffort>) -> Value {
+    let context = RequestContext {
+        params: &ModelParams::default(),
+        effort,
+        tools: &[],
+        output: None,
+        called_tools: &Default::default(),
+    };
+    Value::Object(ResponsesFormat::new(target(name, model)).fields(&context))
+}
+
+#[test]
+fn only_models_that_reason_are_asked_for_encrypted_reasoning() {
+    let asks = |name, model, effort| fields(name, model, effort).get("include").is_some();
+    for model in [
+        "gpt-5",
+        "openai/gpt-5-mini",
+        "gpt-6-astra",
+        "o3",
+        "o4-mini",
+        "gpt-4o-codex",
+        "ft:o4-mini:x",
+    ] {
+        assert!(
+            asks("openai", model, None) && asks("openai-compatible", model, None),
+            "{model}"
+        );
+    }
+    for model in ["gpt-4o", "gpt-5-chat-latest", "olmo", "qwen3", "gpt-oss"] {
+        assert!(!asks("openai", model, None), "{model}");
+        assert!(
+            !asks("openai-compatible", model, Some(ReasoningEffort::High)),
+            "{model}"
+        );
+    }
+    assert!(asks("openai", "my-alias", Some(ReasoningEffort::High)));
+    assert!(!asks("openai", "my-alias", Some(ReasoningEffort::None)));
+}
+
+#[test]
+fn summaries_are_requested_only_with_an_effort() {
+    let reasoning = |model, effort| fields("openai", model, effort)["reasoning"].clone();
+    assert_eq!(reasoning("gpt-5", None), Value::Null);
+    let high = Some(ReasoningEffort::High);
+    assert_eq!(
+        reasoning("gpt-5", high),
+        json!({"effort": "high", "summary": "auto"})
+    );
+    assert_eq!(reasoning("my-alias", high), json!({"effort": "high"}));
+    let none = Some(ReasoningEffort::None);
+    assert_eq!(reasoning("gpt-5", none), json!({"effort": "none"}));
+}
+
+fn input_of(answer: Vec<Part>) -> Value {
+    sent(format(), answer)
+}
+
+/// Returns the input that contains only `answer`.
+fn sent(format: ResponsesFormat, answer: Vec<Part>) -> Value {
+    let mut request = request("a", "go");
+    request.messages = vec![message(Role::Assistant, answer)].into();
+    body_of(format, request)["input"].clone()
+}
+
+#[test]
+fn reasoning_that_the_provider_would_refuse_is_left_out() {
+    let empty =
+        json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": null});
+    let of = |items: Value| input_of(parts(&[completed(items)]));
+    let types = |input: Value| -> Vec<String> {
+        let items = input.as_array().expect("items").clone();
+        items
+            .iter()
+            .map(|item| item["type"].as_str().expect("a type").to_owned())
+            .collect()
+    };
+    assert_eq!(types(of(json!([empty, text_item("a")]))), ["message"]);
+    assert_eq!(
+        types(of(json!([text_item("a"), reasoning("rs_1")]))),
+        ["message"]
+    );
+    let plain = json!({"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]});
+    let chat = ResponsesFormat::new(target("openai", "gpt-4.1"));
+    let answer = parts(&[completed(json!([reasoning("rs_1"), text_item("a")]))]);
+    assert_eq!(types(sent(chat, answer)), ["message"]);
+    let sent = of(json!([plain, text_item("a")]));
+    let expected = json!({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]});
+    assert_eq!(sent[0], expected);
+}
+
+#[test]
+fn long_call_ids_are_shortened() {
+    let id = "x".repeat(80);
+    let sent = input_of(parts(&[completed(json!([call(&id, "{}")]))]));
+    assert!(sent[0]["call_id"].as_str().expect("an id").len() <= 64);
+}

@@ -1,0 +1,358 @@
+//! Answers of the responses format.
+
+use goondan_core::JsonObject;
+use goondan_core::json_text;
+use goondan_core::ports::model::TokenUsage;
+use serde_json::{Value, json};
+
+use super::items::{ItemKind, ItemName, ItemTable};
+use crate::answer::AnswerBuilder;
+use crate::errors::{ProviderError, ReportedError, error_in, error_of_any_shape};
+use crate::formats::finish::ending_of;
+use crate::formats::tool_calls::CallPiece;
+use crate::formats::{Progress, StreamDecoder, WireEvent};
+
+/// Data of the last event of some servers.
+const DONE: &str = "[DONE]";
+
+/// Text between the parts of a reasoning summary.
+const PART_SEPARATOR: &str = "\n\n";
+
+/// Error code of a content filter.
+const FILTER_CODE: &str = "content_filter";
+
+/// Decoder of one answer.
+#[derive(Default)]
+pub(super) struct ResponsesDecoder {
+    items: ItemTable,
+}
+
+impl StreamDecoder for ResponsesDecoder {
+    fn decode(
+        &mut self,
+        event: WireEvent<'_>,
+        answer: &mut AnswerBuilder,
+    ) -> Result<Progress, ProviderError> {
+        if event.data == DONE {
+            return Ok(Progress::Done);
+        }
+        let data: Value = json_text::parse(event.data)?;
+        if event.name == Some("error") {
+            return Err(reported(error_of_any_shape(&data)));
+        }
+        let kind = data["type"].as_str().or(event.name).unwrap_or_default();
+        match kind.strip_prefix("response.").unwrap_or(kind) {
+            "error" => return Err(reported(error_of_any_shape(&data))),
+            "output_item.added" => self.begin_item(&data, answer),
+            "output_item.done" => {
+                let item = &data["item"];
+                let kind = ItemKind::of(item);
+                let at = self.items.of_event(kind, ItemName::of_event(&data));
+                self.complete_item(at, kind, item, answer);
+            }
+            "output_text.delta" => self.add_text(&data, text(&data["delta"]), false, answer),
+            "output_text.done" => self.add_text(&data, text(&data["text"]), true, answer),
+            "content_part.done" if data["part"]["type"] == "output_text" => {
+                self.add_text(&data, text(&data["part"]["text"]), true, answer);
+            }
+            "refusal.delta" => self.add_refusal(&data, text(&data["delta"]), false, answer),
+            "refusal.done" => self.add_refusal(&data, text(&data["refusal"]), true, answer),
+            "reasoning_summary_text.delta" | "reasoning_text.delta" | "reasoning.delta" => {
+                self.add_reasoning(&data, answer);
+            }
+            "function_call_arguments.delta" => {
+                self.add_arguments(&data, &arguments(&data["delta"]), false, answer);
+            }
+            "function_call_arguments.done" => {
+                self.add_arguments(&data, &arguments(&data["arguments"]), true, answer);
+            }
+            end @ ("completed" | "done" | "incomplete" | "failed" | "cancelled") => {
+                return self.end(end, &data, answer);
+            }
+            _ if data["object"] == "response" => return self.end("completed", &data, answer),
+            _ if data.get("type").is_none() => {
+                return error_in(&data).map_or(Ok(Progress::More), |error| Err(reported(error)));
+            }
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+}
+
+impl ResponsesDecoder {
+    fn begin_item(&mut self, event: &Value, answer: &mut AnswerBuilder) {
+        let item = &event["item"];
+        let kind = ItemKind::of(item);
+        let at = self.items.begin(kind, ItemName::of_event(event));
+        match kind {
+            ItemKind::Reasoning => answer.reasoning(self.items.get(at).key, ""),
+            ItemKind::Call => self.add_call_piece(at, text(&item["name"]), "", answer),
+            ItemKind::Message | ItemKind::Other => {}
+        }
+    }
+
+    /// Adds the text of an event. A whole text counts as far as its pieces have not arrived.
+    fn add_text(&mut self, event: &Value, text: &str, is_whole: bool, answer: &mut AnswerBuilder) {
+        let at = self
+            .items
+            .of_event(ItemKind::Message, ItemName::of_event(event));
+        let item = self.items.get(at);
+        let text = if is_whole { item.rest(text) } else { text };
+        answer.text(item.key, text);
+        item.streamed.push_str(text);
+    }
+
+    fn add_refusal(
+        &mut self,
+        event: &Value,
+        words: &str,
+        is_whole: bool,
+        answer: &mut AnswerBuilder,
+    ) {
+        let at = self
+            .items
+            .of_event(ItemKind::Message, ItemName::of_event(event));
+        let item = self.items.get(at);
+        if !(is_whole && item.has_refusal) {
+            answer.refusal(words);
+        }
+        item.has_refusal = true;
+    }
+
+    fn add_reasoning(&mut self, event: &Value, answer: &mut AnswerBuilder) {
+        let at = self
+            .items
+            .of_event(ItemKind::Reasoning, ItemName::of_event(event));
+        let item = self.items.get(at);
+        let part = [&event["summary_index"], &event["content_index"]];
+        let part = part.into_iter().find_map(Value::as_u64);
+        let is_next = !item.streamed.is_empty() && part.is_some() && part != item.part;
+        item.part = part.or(item.part);
+        for text in [
+            if is_next { PART_SEPARATOR } else { "" },
+            text(&event["delta"]),
+        ] {
+            answer.reasoning(item.key, text);
+            item.streamed.push_str(text);
+        }
+    }
+
+    fn add_arguments(
+        &mut self,
+        event: &Value,
+        arguments: &str,
+        is_whole: bool,
+        answer: &mut AnswerBuilder,
+    ) {
+        let at = self
+            .items
+            .of_event(ItemKind::Call, ItemName::of_event(event));
+        let item = self.items.get(at);
+        let arguments = if is_whole {
+            item.rest(arguments)
+        } else {
+            arguments
+        };
+        self.add_call_piece(at, text(&event["name"]), arguments, answer);
+    }
+
+    /// Adds a piece to the call at `at`. Its name counts once, because a second name would begin another call.
+    fn add_call_piece(
+        &mut self,
+        at: usize,
+        name: &str,
+        arguments: &str,
+        answer: &mut AnswerBuilder,
+    ) {
+        let item = self.items.get(at);
+        let name = Some(name).filter(|name| !name.is_empty() && !item.has_name);
+        item.has_name |= name.is_some();
+        item.streamed.push_str(arguments);
+        let piece = CallPiece {
+            index: Some(item.key),
+            id: Some(&item.call_id),
+            name,
+            arguments: Some(arguments),
+        };
+        item.position = answer.call(piece).or(item.position);
+    }
+
+    /// Adds what has not arrived of a complete item, and its opaque data.
+    fn complete_item(
+        &mut self,
+        at: usize,
+        kind: ItemKind,
+        item: &Value,
+        answer: &mut AnswerBuilder,
+    ) {
+        match kind {
+            ItemKind::Message => self.complete_message(at, item, answer),
+            ItemKind::Reasoning => self.complete_reasoning(at, item, answer),
+            ItemKind::Call => self.complete_call(at, item, answer),
+            ItemKind::Other if self.items.get(at).is_done => {}
+            ItemKind::Other => answer.opaque(self.items.get(at).key, item.clone()),
+        }
+        self.items.get(at).is_done = true;
+    }
+
+    fn complete_message(&mut self, at: usize, message: &Value, answer: &mut AnswerBuilder) {
+        let item = self.items.get(at);
+        let parts = || message["content"].as_array().into_iter().flatten();
+        let texts = parts().filter(|part| part["type"] != "refusal");
+        let whole: String = texts
+            .map(|part| text(&part["text"]))
+            .chain(message["content"].as_str())
+            .collect();
+        let rest = item.rest(&whole);
+        answer.text(item.key, rest);
+        item.streamed.push_str(rest);
+        if !item.has_refusal {
+            for words in parts().map(|part| text(&part["refusal"])) {
+                answer.refusal(words);
+                item.has_refusal |= !words.is_empty();
+            }
+        }
+        let names = ["id", "phase"].iter().filter_map(|key| {
+            let value = message.get(key).filter(|value| value.is_string())?;
+            Some(((*key).to_owned(), value.clone()))
+        });
+        let metadata: JsonObject = names.collect();
+        if !metadata.is_empty() {
+            answer.change_metadata(item.key, |own| *own = Value::Object(metadata));
+        }
+    }
+
+    fn complete_reasoning(&mut self, at: usize, reasoning: &Value, answer: &mut AnswerBuilder) {
+        let item = self.items.get(at);
+        if item.streamed.is_empty() {
+            item.streamed = reasoning_text(reasoning);
+            answer.reasoning(item.key, &item.streamed);
+        }
+        // Some servers leave out the encrypted content in one of the two copies of an item.
+        let is_encrypted = |item: &Value| item["encrypted_content"].is_string();
+        answer.change_metadata(item.key, |own| {
+            if own.is_null() || (!is_encrypted(&own["item"]) && is_encrypted(reasoning)) {
+                *own = json!({ "item": reasoning });
+            }
+        });
+    }
+
+    fn complete_call(&mut self, at: usize, call: &Value, answer: &mut AnswerBuilder) {
+        let item = self.items.get(at);
+        if item.call_id.is_empty() {
+            item.call_id.clone_from(&item.id);
+        }
+        let whole = arguments(&call["arguments"]);
+        let rest = item.rest(&whole).to_owned();
+        self.add_call_piece(at, text(&call["name"]), &rest, answer);
+        let known = ["type", "status", "call_id", "name", "arguments"];
+        let fields = call.as_object().into_iter().flatten();
+        let own: JsonObject = fields
+            .filter(|(key, value)| !known.contains(&key.as_str()) && !value.is_null())
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if let Some(position) = self.items.get(at).position
+            && !own.is_empty()
+        {
+            answer.change_call_metadata(position, |metadata| *metadata = json!({ "item": own }));
+        }
+    }
+
+    /// Ends the answer with its last event, which usually contains the complete response.
+    fn end(
+        &mut self,
+        kind: &str,
+        event: &Value,
+        answer: &mut AnswerBuilder,
+    ) -> Result<Progress, ProviderError> {
+        let response = event.get("response").unwrap_or(event);
+        if let Some(usage) = usage(&response["usage"]) {
+            answer.set_usage(usage);
+        }
+        if let Some(error) = error_in(event) {
+            return Err(reported(error));
+        }
+        self.add_output(&response["output"], answer);
+        let status = match kind {
+            "completed" | "done" => response["status"].as_str().unwrap_or("completed"),
+            other => other,
+        };
+        let reason = match status {
+            "incomplete" => response["incomplete_details"]["reason"].as_str(),
+            "failed" | "cancelled" => Some(status),
+            _ => Some("completed"),
+        };
+        if let Some(ending) = ending_of(reason.unwrap_or(status), "") {
+            answer.end(ending);
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Adds what no event contained. If the complete response lists all items, its order counts, so that reasoning
+    /// precedes the item that it led to.
+    fn add_output(&mut self, output: &Value, answer: &mut AnswerBuilder) {
+        for (place, item) in output.as_array().into_iter().flatten().enumerate() {
+            let kind = ItemKind::of(item);
+            let at = self.items.at_place(kind, place, ItemName::of_item(item));
+            self.complete_item(at, kind, item, answer);
+        }
+        if self.items.iter().all(|item| item.final_place.is_some()) {
+            answer.sort_blocks(|key, position| self.items.place_of(key, position));
+        }
+    }
+}
+
+/// Returns the failure that the provider reports. A filter counts as a refusal.
+fn reported(error: ReportedError) -> ProviderError {
+    match error.code.as_deref() {
+        Some(FILTER_CODE) => ProviderError::Declined {
+            reason: FILTER_CODE.to_owned(),
+            words: error.message,
+        },
+        _ => ProviderError::Reported(error),
+    }
+}
+
+fn usage(usage: &Value) -> Option<TokenUsage> {
+    let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+    let (input, output, total) = (
+        count("/input_tokens").or_else(|| count("/prompt_tokens")),
+        count("/output_tokens").or_else(|| count("/completion_tokens")),
+        count("/total_tokens"),
+    );
+    input.or(output).or(total)?;
+    let (prompt_tokens, completion_tokens) = (input.unwrap_or(0), output.unwrap_or(0));
+    Some(TokenUsage {
+        prompt_tokens,
+        completion_tokens,
+        total_tokens: total.unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
+        cached_tokens: count("/input_tokens_details/cached_tokens").unwrap_or(0),
+        cache_write_tokens: count("/input_tokens_details/cache_write_tokens").unwrap_or(0),
+    })
+}
+
+/// Returns the readable text of a complete reasoning item: its summary, else its content.
+fn reasoning_text(item: &Value) -> String {
+    let texts = |key: &str| -> Vec<&str> {
+        let parts = item[key].as_array().into_iter().flatten();
+        parts.filter_map(|part| part["text"].as_str()).collect()
+    };
+    let summary = texts("summary");
+    match summary.is_empty() {
+        true => texts("content").join(PART_SEPARATOR),
+        false => summary.join(PART_SEPARATOR),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Returns arguments as text. Some servers send the object itself.
+fn arguments(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(_) => value.to_string(),
+        _ => String::new(),
+    }
+}

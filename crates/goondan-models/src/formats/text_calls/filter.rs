@@ -1,0 +1,197 @@
+//! Filter of an answer that arrives in pieces.
+
+use std::sync::Arc;
+
+use goondan_core::message::Part;
+use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ToolDefinition};
+use memchr::memchr2;
+
+use super::code::CodePosition;
+use super::opening::{Opening, opening};
+use super::thinking::{CLOSE, OPEN};
+
+/// Filter of the chunks of one answer. It shows text at once, except for text that may become a call, and shows
+/// `<think>…</think>` at the beginning as reasoning.
+///
+/// The shown text is always the text of the answer that [`super::recover`] returns.
+pub(crate) struct TextCallFilter {
+    tools: Arc<[ToolDefinition]>,
+    stage: Stage,
+    held: HeldText,
+    code: CodePosition,
+    /// White space that follows does not count.
+    trims: bool,
+    /// Bytes of text that were shown.
+    shown: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Only white space and a beginning of `<think>` came.
+    Beginning,
+    Reasoning,
+    Text,
+    /// A call may have begun, so the answer decides.
+    Call,
+}
+
+impl TextCallFilter {
+    /// Returns a filter for an answer to a request that offers `tools`.
+    pub(crate) fn new(tools: Arc<[ToolDefinition]>) -> Self {
+        TextCallFilter {
+            tools,
+            stage: Stage::Beginning,
+            held: HeldText::default(),
+            code: CodePosition::default(),
+            trims: false,
+            shown: 0,
+        }
+    }
+
+    /// Returns the chunks to show for `chunk`. The answer in `Finish` is one that [`super::recover`] returned.
+    pub(crate) fn filter(&mut self, chunk: ModelChunk) -> Vec<ModelChunk> {
+        match chunk {
+            ModelChunk::Text(delta) => self.text(&delta),
+            ModelChunk::Reasoning(_) => {
+                if self.stage == Stage::Beginning && self.held.text.is_empty() {
+                    self.stage = Stage::Text;
+                }
+                vec![chunk]
+            }
+            ModelChunk::Finish(answer) => self.finish(answer),
+        }
+    }
+
+    fn text(&mut self, delta: &str) -> Vec<ModelChunk> {
+        let delta = if self.trims {
+            delta.trim_start()
+        } else {
+            delta
+        };
+        self.trims &= delta.is_empty();
+        self.held.text.push_str(delta);
+        let mut chunks = Vec::new();
+        if self.stage == Stage::Beginning {
+            self.begin();
+        }
+        if self.stage == Stage::Reasoning {
+            chunks.extend(self.reasoning().map(ModelChunk::Reasoning));
+        }
+        if self.stage == Stage::Text {
+            chunks.extend(self.plain_text().map(ModelChunk::Text));
+        }
+        chunks
+    }
+
+    fn begin(&mut self) {
+        let start = self.held.text.trim_start();
+        if let Some(inner) = start.strip_prefix(OPEN) {
+            self.stage = Stage::Reasoning;
+            self.restart(inner.to_owned());
+        } else if !OPEN.starts_with(start) {
+            self.stage = Stage::Text;
+        }
+    }
+
+    /// Holds only `rest` from now on, without white space at its beginning.
+    fn restart(&mut self, rest: String) {
+        self.held = HeldText {
+            text: rest.trim_start().to_owned(),
+            ..HeldText::default()
+        };
+        self.trims = self.held.text.is_empty();
+    }
+
+    fn reasoning(&mut self) -> Option<String> {
+        let end = self.held.text[self.held.checked..].find(CLOSE);
+        let checked = match end {
+            Some(end) => self.held.checked + end,
+            None => self.held.text.len() - partial_close(&self.held.text),
+        };
+        self.held.advance(checked);
+        let shown = self.held.take_content();
+        if end.is_some() {
+            self.stage = Stage::Text;
+            let rest = self.held.text[self.held.checked + CLOSE.len()..].to_owned();
+            self.restart(rest);
+        }
+        shown
+    }
+
+    fn plain_text(&mut self) -> Option<String> {
+        loop {
+            let unchecked = &self.held.text[self.held.checked..];
+            let plain = memchr2(b'<', b'[', unchecked.as_bytes()).unwrap_or(unchecked.len());
+            let (before, candidate) = unchecked.split_at(plain);
+            self.code.advance(before);
+            let opening = match candidate {
+                "" => Opening::Maybe,
+                _ if self.code.is_inside() => Opening::No,
+                candidate => opening(candidate, &self.tools),
+            };
+            self.held
+                .advance(self.held.checked + plain + usize::from(opening == Opening::No));
+            match opening {
+                Opening::No => self.code.leave_line_start(),
+                Opening::Maybe => break,
+                Opening::Yes => {
+                    self.stage = Stage::Call;
+                    break;
+                }
+            }
+        }
+        let shown = self.held.take_content();
+        self.shown += shown.as_ref().map_or(0, String::len);
+        shown
+    }
+
+    fn finish(&mut self, answer: Box<CompletedAnswer>) -> Vec<ModelChunk> {
+        let mut chunks = Vec::new();
+        if self.stage == Stage::Reasoning {
+            chunks.push(ModelChunk::Reasoning(self.held.text.trim_end().to_owned()));
+        }
+        let text: String = answer.parts.iter().filter_map(Part::as_text).collect();
+        chunks.extend(
+            text.get(self.shown..)
+                .map(|rest| ModelChunk::Text(rest.to_owned())),
+        );
+        chunks.retain(|chunk| !matches!(chunk, ModelChunk::Text(text) | ModelChunk::Reasoning(text) if text.is_empty()));
+        chunks.push(ModelChunk::Finish(answer));
+        chunks
+    }
+}
+
+/// Returns the length of the end of `text` that may become a closing tag.
+fn partial_close(text: &str) -> usize {
+    (1..CLOSE.len())
+        .rev()
+        .find(|length| text.ends_with(&CLOSE[..*length]))
+        .unwrap_or(0)
+}
+
+/// Text that was not shown yet.
+#[derive(Debug, Default)]
+struct HeldText {
+    text: String,
+    /// Bytes that contain no beginning of a call.
+    checked: usize,
+    /// End of the last checked character that is not white space.
+    content_end: usize,
+}
+
+impl HeldText {
+    fn advance(&mut self, checked: usize) {
+        let content = self.text[self.checked..checked].trim_end();
+        if !content.is_empty() {
+            self.content_end = self.checked + content.len();
+        }
+        self.checked = checked;
+    }
+
+    /// Removes and returns the checked text without white space at its end.
+    fn take_content(&mut self) -> Option<String> {
+        let end = std::mem::take(&mut self.content_end);
+        self.checked -= end;
+        (end > 0).then(|| self.text.drain(..end).collect())
+    }
+}

@@ -1,0 +1,126 @@
+//! Beginnings of calls, by which a text is held back while it arrives.
+
+use goondan_core::ports::model::ToolDefinition;
+
+use super::blocks::{FUNCTION, INVOKES, PYTHON_TAG, TOOL_CALL, TOOL_CALLS, WRAPPERS};
+
+/// Most bytes of white space within the beginning of a call.
+const MAX_WHITE_SPACE: usize = 64;
+
+/// Most bytes of a tag with attributes.
+const MAX_TAG_BYTES: usize = 256;
+
+/// Result of a look at the beginning of a text. `No` and `Yes` never change when more text arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Opening {
+    /// No call begins here.
+    No,
+    /// More text decides.
+    Maybe,
+    /// Probably a call begins here.
+    Yes,
+}
+
+/// A step of a match: [`Opening`] with the text after it.
+enum Step<'t> {
+    No,
+    Maybe,
+    Yes(&'t str),
+}
+
+/// Returns whether a call of one of `tools` begins at the beginning of `text`.
+pub(super) fn opening(text: &str, tools: &[ToolDefinition]) -> Opening {
+    if tools.is_empty() {
+        return Opening::No;
+    }
+    let json = |text: &str| starts_with_any(text, &["{"]);
+    let tool_call = |text: &str| json(text).max(element(text, tools));
+    let mistral = |text: &str| starts_with_any(text, &["{", "["]).max(mistral_name(text, tools));
+    let wrapped = WRAPPERS.map(|(open, _)| after(text, open, |text| element(text, tools)));
+    element(text, tools)
+        .max(after(text, TOOL_CALL, tool_call))
+        .max(after(text, TOOL_CALLS, mistral))
+        .max(after(text, PYTHON_TAG, json))
+        .max(wrapped.into_iter().max().unwrap_or(Opening::No))
+}
+
+/// Looks at the tag that names a tool.
+fn element(text: &str, tools: &[ToolDefinition]) -> Opening {
+    let tags = INVOKES.iter().chain([&FUNCTION]);
+    let named = tags.map(|tags| match literal(text, tags.call) {
+        Step::No => Opening::No,
+        Step::Maybe => Opening::Maybe,
+        Step::Yes(rest) => match tag(rest) {
+            Ok(tag)
+                if tools
+                    .iter()
+                    .any(|tool| tags.name(tag) == Some(tool.name.as_str())) =>
+            {
+                Opening::Yes
+            }
+            Ok(_) => Opening::No,
+            Err(opening) => opening,
+        },
+    });
+    named.max().unwrap_or(Opening::No)
+}
+
+/// Returns the rest of a tag. A tag that is not complete yet is `Maybe`.
+fn tag(text: &str) -> Result<&str, Opening> {
+    let end = text
+        .bytes()
+        .take(MAX_TAG_BYTES)
+        .position(|byte| matches!(byte, b'>' | b'<'));
+    match end {
+        Some(end) if text.as_bytes()[end] == b'>' => Ok(&text[..end]),
+        None if text.len() < MAX_TAG_BYTES => Err(Opening::Maybe),
+        _ => Err(Opening::No),
+    }
+}
+
+/// A name ends with `[ARGS]`, `[CALL_ID]` or the arguments.
+fn mistral_name(text: &str, tools: &[ToolDefinition]) -> Opening {
+    let named = |tool: &ToolDefinition| match literal(text, &tool.name) {
+        Step::No => Opening::No,
+        Step::Maybe => Opening::Maybe,
+        Step::Yes(rest) => after_white_space(rest, |rest| {
+            starts_with_any(rest, &["[ARGS]", "[CALL_ID]", "{"])
+        }),
+    };
+    tools.iter().map(named).max().unwrap_or(Opening::No)
+}
+
+/// Looks at the text after `word` and white space.
+fn after(text: &str, word: &str, look: impl Fn(&str) -> Opening) -> Opening {
+    match literal(text, word) {
+        Step::No => Opening::No,
+        Step::Maybe => Opening::Maybe,
+        Step::Yes(rest) => after_white_space(rest, look),
+    }
+}
+
+fn after_white_space(text: &str, look: impl Fn(&str) -> Opening) -> Opening {
+    let rest = text.trim_start();
+    match rest {
+        _ if text.len() - rest.len() > MAX_WHITE_SPACE => Opening::No,
+        "" => Opening::Maybe,
+        rest => look(rest),
+    }
+}
+
+fn starts_with_any(text: &str, words: &[&str]) -> Opening {
+    let look = |word: &&str| match literal(text, word) {
+        Step::No => Opening::No,
+        Step::Maybe => Opening::Maybe,
+        Step::Yes(_) => Opening::Yes,
+    };
+    words.iter().map(look).max().unwrap_or(Opening::No)
+}
+
+fn literal<'t>(text: &'t str, word: &str) -> Step<'t> {
+    match text.strip_prefix(word) {
+        Some(rest) => Step::Yes(rest),
+        None if word.starts_with(text) => Step::Maybe,
+        None => Step::No,
+    }
+}

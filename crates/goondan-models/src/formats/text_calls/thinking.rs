@@ -1,0 +1,38 @@
+//! Reasoning at the beginning of a text, from servers that do not separate it.
+
+use goondan_core::message::Part;
+
+pub(super) const OPEN: &str = "<think>";
+pub(super) const CLOSE: &str = "</think>";
+
+/// Makes a part of the reasoning at the beginning of the first text. An answer that begins with a reasoning part comes
+/// from a server that separates it.
+pub(super) fn separate(mut parts: Vec<Part>) -> Vec<Part> {
+    let is_first = |part: &Part| matches!(part, Part::Text { .. } | Part::Reasoning { .. });
+    let Some(at) = parts.iter().position(is_first) else {
+        return parts;
+    };
+    let Part::Text { text, .. } = &mut parts[at] else {
+        return parts;
+    };
+    let Some((reasoning, rest)) = split(text) else {
+        return parts;
+    };
+    let (reasoning, rest) = (reasoning.to_owned(), rest.to_owned());
+    let has_text = !rest.is_empty();
+    *text = rest;
+    if !has_text {
+        parts.remove(at);
+    }
+    if !reasoning.is_empty() {
+        parts.insert(at, Part::reasoning(reasoning));
+    }
+    parts
+}
+
+/// Returns the reasoning at the beginning of `text`, and the text after it.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let inner = text.trim_start().strip_prefix(OPEN)?;
+    let (reasoning, rest) = inner.split_once(CLOSE).unwrap_or((inner, ""));
+    Some((reasoning.trim(), rest.trim_start()))
+}

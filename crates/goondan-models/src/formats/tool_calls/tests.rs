@@ -1,0 +1,465 @@
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::json;
+
+use super::*;
+
+type Piece = (
+    Option<u64>,
+    Option<&'static str>,
+    Option<&'static str>,
+    Option<&'static str>,
+);
+
+/// Returns id, name and arguments of the calls that `pieces` (index, id, name, arguments) become.
+fn assembled(pieces: &[Piece]) -> Vec<(String, String, Value)> {
+    let mut assembler = CallAssembler::default();
+    for (index, id, name, arguments) in pieces.iter().copied() {
+        assembler.add(CallPiece {
+            index,
+            id,
+            name,
+            arguments,
+        });
+    }
+    calls_of(&assembler)
+}
+
+fn calls_of(assembler: &CallAssembler) -> Vec<(String, String, Value)> {
+    let calls = assembler.calls.iter();
+    calls
+        .map(|call| {
+            (
+                call.id.clone(),
+                call.name.clone(),
+                parse_arguments(&call.arguments),
+            )
+        })
+        .collect()
+}
+
+fn call(id: &str, name: &str, arguments: Value) -> (String, String, Value) {
+    (id.to_owned(), name.to_owned(), arguments)
+}
+
+#[test]
+fn pieces_belong_to_their_index() {
+    let (a, b) = (
+        call("a", "f", json!({"n": 1})),
+        call("b", "g", json!({"n": 2})),
+    );
+    let with_later_id = |id| {
+        assembled(&[
+            (Some(1), Some("a"), Some("f"), Some("")),
+            (Some(2), Some("b"), Some("g"), Some("")),
+            (Some(1), id, id, Some("{\"n\":")),
+            (Some(2), id, id, Some("{\"n\":")),
+            (Some(1), id, None, Some("1}")),
+            (Some(2), id, None, Some("2}")),
+        ])
+    };
+    assert_eq!(with_later_id(None), [a.clone(), b.clone()]);
+    assert_eq!(with_later_id(Some("")), [a, b]);
+}
+
+#[test]
+fn names_may_come_late_or_in_pieces() {
+    let expected = [call("a", "get_weather", json!({"n": 1}))];
+    let late = [
+        (Some(0), Some("a"), Some(""), Some("")),
+        (Some(0), Some("a"), Some("get_weather"), Some("{\"n\":")),
+        (Some(0), None, None, Some("1}")),
+    ];
+    assert_eq!(assembled(&late), expected);
+    let after_arguments = [
+        (None, Some("a"), None, Some("{\"n\":1}")),
+        (None, Some("a"), Some("get_weather"), None),
+    ];
+    assert_eq!(assembled(&after_arguments), expected);
+    let in_pieces = [
+        (Some(0), Some("a"), Some("get_w"), None),
+        (Some(0), None, Some("eather"), None),
+        (Some(0), None, None, Some("{\"n\":1}")),
+    ];
+    assert_eq!(assembled(&in_pieces), expected);
+    let one_letter = [
+        (Some(0), None, Some("a__tests"), None),
+        (Some(0), None, Some("s"), Some("{}")),
+    ];
+    assert_eq!(assembled(&one_letter), [call("", "a__testss", json!({}))]);
+}
+
+#[test]
+fn a_name_in_every_piece_is_one_call() {
+    for id in [None, Some(""), Some("a")] {
+        for index in [None, Some(0), Some(1)] {
+            let pieces =
+                ["", "{\"n\":", "1}", "", " "].map(|text| (index, id, Some("f"), Some(text)));
+            assert_eq!(
+                assembled(&pieces),
+                [call(id.unwrap_or_default(), "f", json!({"n": 1}))]
+            );
+        }
+    }
+}
+
+#[test]
+fn several_calls_may_have_the_same_index() {
+    let two = [
+        call("a", "f", json!({"n": 1})),
+        call("b", "g", json!({"n": 2})),
+    ];
+    let whole = [
+        (Some(0), Some("a"), Some("f"), Some("{\"n\":1}")),
+        (Some(0), Some("b"), Some("g"), Some("{\"n\":2}")),
+    ];
+    assert_eq!(assembled(&whole), two);
+    let in_pieces = [
+        (Some(0), Some("a"), Some("f"), Some("")),
+        (Some(0), None, None, Some("{\"n\":1}")),
+        (Some(0), Some("b"), Some("g"), Some("")),
+        (Some(0), None, None, Some("{\"n\":2}")),
+    ];
+    assert_eq!(assembled(&in_pieces), two);
+    let of_one_tool = [
+        (Some(0), Some("a"), Some("f"), Some("{\"n\":1}")),
+        (Some(0), Some("b"), Some("f"), Some("")),
+        (Some(0), None, None, Some("{\"n\":")),
+        (Some(0), None, None, Some("2}")),
+    ];
+    assert_eq!(
+        assembled(&of_one_tool),
+        [
+            call("a", "f", json!({"n": 1})),
+            call("b", "f", json!({"n": 2}))
+        ]
+    );
+    let without_arguments = [
+        (Some(0), Some("a"), Some("f"), None),
+        (Some(0), Some("b"), Some("f"), None),
+    ];
+    assert_eq!(assembled(&without_arguments).len(), 2);
+    let without_ids = [
+        (Some(0), None, Some("f"), Some("{}")),
+        (Some(0), None, Some("g"), Some("{\"n\":2}")),
+    ];
+    assert_eq!(
+        assembled(&without_ids),
+        [call("", "f", json!({})), call("", "g", json!({"n": 2}))]
+    );
+}
+
+#[test]
+fn calls_without_an_index_are_found_by_their_id() {
+    let pieces = [
+        (None, Some("a"), Some("f"), Some("{\"n\":")),
+        (None, Some("b"), Some("g"), Some("{\"n\":")),
+        (None, Some("a"), None, Some("1}")),
+        (None, Some("b"), None, Some("2}")),
+        (None, Some("c"), Some("f"), None),
+    ];
+    let expected = [
+        call("a", "f", json!({"n": 1})),
+        call("b", "g", json!({"n": 2})),
+        call("c", "f", json!({})),
+    ];
+    assert_eq!(assembled(&pieces), expected);
+}
+
+#[test]
+fn calls_without_index_and_ids_follow_each_other() {
+    let two = [
+        call("", "f", json!({"n": 1})),
+        call("", "f", json!({"n": 2})),
+    ];
+    let whole = [
+        (None, None, Some("f"), Some("{\"n\":1}")),
+        (None, None, Some("f"), Some("{\"n\":2}")),
+    ];
+    assert_eq!(assembled(&whole), two);
+    let in_pieces = [
+        (None, None, Some("f"), Some("")),
+        (None, None, None, Some("{\"n\":1}")),
+        (None, Some(""), Some("f"), Some("")),
+        (None, None, None, Some("{\"n\":")),
+        (None, None, None, Some("2}")),
+    ];
+    assert_eq!(assembled(&in_pieces), two);
+    for empty in ["{}", "null", "\"\""] {
+        let empty = [
+            (None, None, Some("f"), Some(empty)),
+            (None, None, Some("g"), Some(empty)),
+        ];
+        assert_eq!(
+            assembled(&empty),
+            [call("", "f", json!({})), call("", "g", json!({}))]
+        );
+    }
+    let names_only = [
+        (None, None, Some("f"), None),
+        (None, None, Some("g"), Some("{}")),
+    ];
+    assert_eq!(
+        assembled(&names_only),
+        [call("", "f", json!({})), call("", "g", json!({}))]
+    );
+}
+
+#[test]
+fn ids_may_repeat() {
+    let with_index = [
+        (Some(0), Some("a"), Some("f"), Some("{\"n\":1}")),
+        (Some(1), Some("a"), Some("f"), Some("{\"n\":2}")),
+    ];
+    let without_index = with_index.map(|(_, id, name, arguments)| (None, id, name, arguments));
+    let two = [
+        call("a", "f", json!({"n": 1})),
+        call("a", "f", json!({"n": 2})),
+    ];
+    assert_eq!(assembled(&with_index), two);
+    assert_eq!(assembled(&without_index), two);
+}
+
+#[test]
+fn ids_and_indexes_may_come_late() {
+    let expected = [call("a", "f", json!({"n": 1}))];
+    let late_id = [
+        (None, None, Some("f"), None),
+        (None, Some("a"), None, Some("{\"n\":1}")),
+    ];
+    assert_eq!(assembled(&late_id), expected);
+    for id in [None, Some("a")] {
+        let late_index = [
+            (None, Some("a"), Some("f"), None),
+            (Some(0), id, None, Some("{\"n\":1}")),
+        ];
+        assert_eq!(assembled(&late_index), expected);
+    }
+}
+
+#[test]
+fn an_empty_object_may_precede_the_arguments() {
+    for first in ["{}", " {} ", "null"] {
+        let pieces = [
+            (Some(0), Some("a"), Some("f"), Some(first)),
+            (Some(0), None, None, Some("{\"n\":")),
+            (Some(0), None, None, Some("1}")),
+            (Some(0), Some("b"), Some("f"), Some("{\"n\":2}")),
+        ];
+        let expected = [
+            call("a", "f", json!({"n": 1})),
+            call("b", "f", json!({"n": 2})),
+        ];
+        assert_eq!(assembled(&pieces), expected);
+    }
+}
+
+#[test]
+fn pieces_without_content_begin_no_call() {
+    assert_eq!(
+        assembled(&[
+            (Some(0), None, None, None),
+            (None, Some(""), Some(""), Some(""))
+        ]),
+        []
+    );
+}
+
+#[test]
+fn arguments_have_many_spellings() {
+    for (text, expected) in [
+        ("", json!({})),
+        ("  ", json!({})),
+        ("null", json!({})),
+        ("{}", json!({})),
+        ("{\"a\":1}", json!({"a": 1})),
+        ("{}{\"a\":1}", json!({"a": 1})),
+        (" {} {\"a\":1}", json!({"a": 1})),
+        ("null{\"a\":1}", json!({"a": 1})),
+        ("{}\"{\\\"a\\\":1}\"", json!({"a": 1})),
+        ("\"{\\\"a\\\":1}\"", json!({"a": 1})),
+        ("\"\"", json!({})),
+        ("\"plain\"", json!("plain")),
+        ("[1]", json!([1])),
+        ("{\"a\":\"\\ud83d\"}", json!({"a": "\u{fffd}"})),
+        ("{\"a\":", json!("{\"a\":")),
+        ("{\"a\":1}{\"b\":2}", json!("{\"a\":1}{\"b\":2}")),
+        ("nonsense", json!("nonsense")),
+    ] {
+        assert_eq!(parse_arguments(text), expected, "{text}");
+    }
+}
+
+/// The ways in which servers mark and cut the pieces of calls.
+#[derive(Debug, Clone)]
+struct Style {
+    /// Index of the first call.
+    first_index: Option<u64>,
+    ids: Ids,
+    names: Names,
+    interleaved: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Ids {
+    First,
+    Every,
+    EmptyLater,
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Names {
+    First,
+    Every,
+    Late,
+    Pieces,
+}
+
+fn styles() -> impl Strategy<Value = Style> {
+    let index = prop::option::of(0u64..2);
+    let ids = prop::sample::select(vec![Ids::First, Ids::Every, Ids::EmptyLater, Ids::Never]);
+    let names = prop::sample::select(vec![Names::First, Names::Every, Names::Late, Names::Pieces]);
+    (index, ids, names, any::<bool>()).prop_map(|(first_index, ids, names, interleaved)| {
+        // Without a key in every piece, only the order and the names divide the calls.
+        let has_key = first_index.is_some() || ids == Ids::Every;
+        let has_begin = has_key || ids != Ids::Never;
+        // A call begins with its first content.
+        let begins_late = ids == Ids::Never && names == Names::Late;
+        let names = if has_begin && !begins_late {
+            names
+        } else {
+            Names::First
+        };
+        Style {
+            first_index,
+            ids,
+            names,
+            interleaved: interleaved && has_key,
+        }
+    })
+}
+
+type OwnedPiece = (Option<u64>, Option<String>, Option<String>, Option<String>);
+
+/// Returns the pieces of the call at `position`.
+fn pieces_of(
+    style: &Style,
+    position: usize,
+    (id, name, arguments): &(String, String, Value),
+    cuts: &[Index],
+) -> Vec<OwnedPiece> {
+    let texts = cut(&arguments.to_string(), cuts);
+    let names = match style.names {
+        Names::Pieces => cut(name, &cuts[..cuts.len().min(2)]),
+        Names::Late => vec![String::new(), name.clone()],
+        Names::First | Names::Every => vec![name.clone()],
+    };
+    let heads = names.into_iter().map(|name| (Some(name), None));
+    let later_name = (style.names == Names::Every).then(|| name.clone());
+    let tails = texts
+        .into_iter()
+        .map(|text| (later_name.clone(), Some(text)));
+    let end = later_name
+        .clone()
+        .map(|name| (Some(name), Some(String::new())));
+    let pieces = heads.chain(tails).chain(end).enumerate();
+    pieces
+        .map(|(at, (name, text))| {
+            let id = match style.ids {
+                Ids::Every => Some(id.clone()),
+                Ids::First | Ids::EmptyLater if at == 0 => Some(id.clone()),
+                Ids::EmptyLater => Some(String::new()),
+                Ids::First | Ids::Never => None,
+            };
+            (
+                style.first_index.map(|first| first + position as u64),
+                id,
+                name,
+                text,
+            )
+        })
+        .collect()
+}
+
+/// Cuts `text` into pieces, none of which is empty.
+fn cut(text: &str, cuts: &[Index]) -> Vec<String> {
+    let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+    ends.retain(|end| text.is_char_boundary(*end));
+    ends.extend([0, text.len()]);
+    ends.sort_unstable();
+    ends.dedup();
+    ends.windows(2)
+        .map(|ends| text[ends[0]..ends[1]].to_owned())
+        .collect()
+}
+
+/// Takes the first piece of each list in turn, as `order` says, and the rest in order.
+fn interleave(mut lists: Vec<Vec<OwnedPiece>>, order: &[Index]) -> Vec<OwnedPiece> {
+    let mut pieces: Vec<OwnedPiece> = lists.iter_mut().map(|list| list.remove(0)).collect();
+    for turn in order {
+        let list = turn.index(lists.len());
+        if !lists[list].is_empty() {
+            pieces.push(lists[list].remove(0));
+        }
+    }
+    pieces.extend(lists.into_iter().flatten());
+    pieces
+}
+
+fn well_formed_calls() -> impl Strategy<Value = Vec<(String, Value, Vec<Index>)>> {
+    let name = prop::sample::select(vec!["fs__read", "web__search", "shell__exec"])
+        .prop_map(str::to_owned);
+    let value = prop_oneof![
+        any::<i32>().prop_map(Value::from),
+        ".{0,12}".prop_map(Value::from),
+        Just(Value::Null)
+    ];
+    let arguments =
+        prop::collection::btree_map("[a-z{}\"]{1,3}", value, 1..4).prop_map(|map| json!(map));
+    prop::collection::vec(
+        (name, arguments, prop::collection::vec(any::<Index>(), 0..6)),
+        1..4,
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_cutting_of_well_formed_calls_gives_the_same_calls(
+        style in styles(),
+        calls in well_formed_calls(),
+        order in prop::collection::vec(any::<Index>(), 0..12),
+    ) {
+        let expected: Vec<_> = calls.iter().enumerate().map(|(at, (name, arguments, _))| {
+            let id = if style.ids == Ids::Never { String::new() } else { format!("id{at}") };
+            (id, name.clone(), arguments.clone())
+        }).collect();
+        let lists: Vec<_> = calls.iter().zip(&expected).enumerate()
+            .map(|(at, ((_, _, cuts), call))| pieces_of(&style, at, call, cuts))
+            .collect();
+        let pieces = if style.interleaved { interleave(lists, &order) } else { lists.concat() };
+        let mut assembler = CallAssembler::default();
+        for (index, id, name, arguments) in &pieces {
+            assembler.add(CallPiece {
+                index: *index,
+                id: id.as_deref(),
+                name: name.as_deref(),
+                arguments: arguments.as_deref(),
+            });
+        }
+        prop_assert_eq!(calls_of(&assembler), expected, "{:?}", pieces);
+    }
+
+    #[test]
+    fn pieces_of_any_kind_are_accepted(
+        pieces in prop::collection::vec((prop::option::of(0u64..3), "[ab]{0,2}", "[fg]{0,2}", "[{}\\[\\]\":a1, ]{0,6}"), 0..12),
+    ) {
+        let mut assembler = CallAssembler::default();
+        for (index, id, name, arguments) in &pieces {
+            assembler.add(CallPiece { index: *index, id: Some(id), name: Some(name), arguments: Some(arguments) });
+        }
+        let arguments: usize = assembler.calls.iter().map(|call| call.arguments.len()).sum();
+        prop_assert_eq!(arguments, pieces.iter().map(|piece| piece.3.len()).sum::<usize>());
+        calls_of(&assembler);
+    }
+}
