@@ -173,6 +173,25 @@ impl FailureContext {
         self.without_secrets(failure)
     }
 
+    /// Returns the error of a JSON body that reports one instead of a stream. Without a status, it mostly means that the
+    /// path does not exist, so a retry cannot help.
+    pub(crate) fn instead_of_stream(&self, host: &str, error: ProviderError) -> ModelError {
+        let reported = match error {
+            ProviderError::Reported(reported) => reported,
+            other => return self.provider(host, other),
+        };
+        if reported.status.is_some() || is_quota(&reported) {
+            return self.provider(host, ProviderError::Reported(reported));
+        }
+        self.without_secrets(with_suggestion(
+            protocol(format!(
+                "{host} did not answer with a stream, but with an error{}",
+                after_colon(&reported.message)
+            )),
+            format!("Check `endpoint` and `model` of {}.", self.resource),
+        ))
+    }
+
     fn reported(&self, host: &str, reported: &ReportedError) -> ModelError {
         match reported
             .status

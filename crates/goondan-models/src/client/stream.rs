@@ -56,7 +56,7 @@ struct AnswerReader {
     ready: VecDeque<ModelChunk>,
     event_count: usize,
     data_count: usize,
-    /// Start of the body, until an event has data.
+    /// Body without events so far.
     sample: Vec<u8>,
     outcome: Option<Result<CompletedAnswer, ModelError>>,
 }
@@ -208,11 +208,15 @@ impl AnswerReader {
             .map(|answer| (answer.bytes(), answer.has_ended()))
     }
 
+    /// Keeps the body until an event has data: whole if it looks like JSON, else only its start.
     fn keep_sample(&mut self, piece: &[u8]) {
         if self.data_count == 0 {
-            let room = MAX_SAMPLE_BYTES
-                .saturating_sub(self.sample.len())
-                .min(piece.len());
+            let max_bytes = match is_json_start(&self.sample) {
+                true => MAX_ANSWER_BYTES,
+                false => MAX_SAMPLE_BYTES,
+            };
+            let room = max_bytes.saturating_sub(self.sample.len());
+            let room = room.min(piece.len());
             self.sample.extend_from_slice(&piece[..room]);
         }
     }
@@ -256,11 +260,12 @@ impl AnswerReader {
         }
     }
 
-    /// Decodes the body of a server that ignores `stream` and answers with one JSON object.
+    /// Decodes the body of a server that ignores `stream` and answers with one JSON value.
     fn decode_whole_body(&mut self) {
         let sample = std::mem::take(&mut self.sample);
-        let is_object = sample.trim_ascii_start().starts_with(b"{");
-        let text = std::str::from_utf8(&sample).ok().filter(|_| is_object);
+        let text = std::str::from_utf8(&sample)
+            .ok()
+            .filter(|_| is_json_start(&sample));
         let Some((data, answer)) = text.zip(self.answer.as_mut()) else {
             self.sample = sample;
             return;
@@ -268,10 +273,12 @@ impl AnswerReader {
         let decoded = self.decoder.decode(WireEvent { name: None, data }, answer);
         self.ready
             .extend(std::iter::from_fn(|| answer.next_chunk()));
+        let is_answer = !answer.is_empty();
         match decoded {
             Err(error @ ProviderError::Reported(_)) => {
-                self.fail(|failures, host| failures.provider(host, error));
+                self.fail(|failures, host| failures.instead_of_stream(host, error));
             }
+            Ok(_) if is_answer => self.complete(),
             _ => self.sample = sample,
         }
     }
@@ -294,6 +301,11 @@ impl AnswerReader {
     }
 }
 
+/// Returns whether a body begins like a JSON object or list.
+fn is_json_start(body: &[u8]) -> bool {
+    matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
 /// Returns whether an event only keeps the connection open.
 fn is_keep_alive(event: WireEvent<'_>) -> bool {
     event.name == Some("ping") || event.data.len() < 64 && event.data.contains("\"ping\"")
@@ -312,3 +324,6 @@ fn drain(mut response: Response) {
         while let Ok(Some(_)) = response.chunk().await {}
     }));
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,7 +121,7 @@ async fn what_was_recorded_comes_back_piece_by_piece() {
         live[0].as_ref().unwrap_err().kind,
         ModelErrorKind::Status(529)
     );
-    assert_eq!(live[2].as_ref().unwrap().len(), 4);
+    assert_eq!(live[2].as_ref().unwrap().len(), 3);
     assert_eq!(
         live[3].as_ref().unwrap_err().kind,
         ModelErrorKind::Connection

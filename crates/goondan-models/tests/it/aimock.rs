@@ -1,6 +1,6 @@
-//! The same answers from a server that somebody else wrote: `@copilotkit/aimock`.
+//! The same answers from a server of another project, `@copilotkit/aimock`.
 //!
-//! Runs where `GOONDAN_AIMOCK` names its script or executable, and says that it was skipped where it does not:
+//! The tests run if `GOONDAN_AIMOCK` names its script or executable, and print that they were skipped otherwise:
 //!
 //! ```sh
 //! npm install --prefix /tmp/aimock @copilotkit/aimock@1.43.0
@@ -11,20 +11,18 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use super::common::{self, all, answer, call, client, failure, message, request, result};
+use super::common::{
+    self, all, answer, calls_of, client, failure, message, request, result, text_of,
+};
 use super::output::as_data;
 use goondan_core::message::Role;
-use goondan_core::ports::model::{ModelChunk, ModelClient, ModelErrorKind, ModelRequest};
+use goondan_core::ports::model::{CompletedAnswer, ModelClient, ModelErrorKind, ModelRequest};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// Provider and the path of its format on the server.
-const FORMATS: [(&str, &str); 3] = [
-    ("openai", "/v1"),
-    ("anthropic", "/v1"),
-    ("google", "/v1beta"),
-];
+/// Provider, and the path of its format on the server.
+const FORMATS: [(&str, &str); 1] = [("openai", "/v1")];
 
 struct Aimock {
     address: String,
@@ -33,8 +31,8 @@ struct Aimock {
 }
 
 impl Aimock {
-    /// A server with `fixtures`; `None` where there is none on this machine.
-    #[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+    /// Starts a server with `fixtures`, if this machine has one.
+    #[allow(clippy::print_stdout, reason = "skipped tests are reported")]
     async fn start(fixtures: Value) -> Option<Aimock> {
         let Some(script) = std::env::var_os("GOONDAN_AIMOCK").map(PathBuf::from) else {
             println!("skipped: set GOONDAN_AIMOCK to the script of @copilotkit/aimock");
@@ -55,7 +53,7 @@ impl Aimock {
         while let Some(line) = lines.next_line().await.expect("a line") {
             if let Some((_, address)) = line.split_once("listening on ") {
                 let address = address.trim().to_owned();
-                // It must not stop for want of somebody who reads.
+                // The server would block if nothing read its output.
                 tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
                 return Some(Aimock {
                     address,
@@ -64,7 +62,7 @@ impl Aimock {
                 });
             }
         }
-        panic!("aimock ended before it listened");
+        panic!("aimock exited before it listened");
     }
 
     fn client(&self, (provider, path): (&str, &str)) -> Arc<dyn ModelClient> {
@@ -94,30 +92,13 @@ fn ask(input: &str) -> ModelRequest {
     request(vec![message(Role::User, vec![common::text(input)])])
 }
 
-fn spoken(chunks: &[ModelChunk]) -> String {
-    let text = |chunk: &ModelChunk| {
-        if let ModelChunk::Text(text) = chunk {
-            Some(text.clone())
-        } else {
-            None
-        }
-    };
-    chunks.iter().filter_map(text).collect()
-}
-
-/// Names and arguments of the calls, whose ids must differ.
-fn calls(chunks: &[ModelChunk]) -> Vec<(String, Value)> {
+/// Returns names and arguments of the calls, whose ids must differ.
+fn calls(answer: &CompletedAnswer) -> Vec<(String, Value)> {
     let mut ids = std::collections::HashSet::new();
-    let calls = chunks.iter().filter_map(|chunk| match chunk {
-        ModelChunk::ToolCall {
-            id,
-            name,
-            arguments,
-        } => {
-            assert!(!id.is_empty() && ids.insert(id.clone()), "{chunks:?}");
-            Some((name.clone(), arguments.clone()))
-        }
-        _ => None,
+    let calls = calls_of(answer).into_iter().map(|call| {
+        let id = &call.tool_call_id;
+        assert!(!id.is_empty() && ids.insert(id.clone()), "{answer:?}");
+        (call.tool_name.clone(), call.input.clone())
     });
     calls.collect()
 }
@@ -141,12 +122,11 @@ async fn text() {
         return;
     };
     for format in FORMATS {
-        let chunks = answer(&server.client(format), ask("hello")).await;
-        assert_eq!(spoken(&chunks), said);
-        assert!(chunks.len() > 2, "it streams: {chunks:?}");
-        let Some(ModelChunk::Finish { usage: Some(usage) }) = chunks.last() else {
-            panic!("{format:?}: {chunks:?}")
-        };
+        let received = all(&server.client(format), ask("hello")).await;
+        assert_eq!(received.texts.concat(), said, "{format:?}");
+        assert!(received.texts.len() > 1, "it streams: {received:?}");
+        let usage = received.completed.and_then(|answer| answer.usage);
+        let usage = usage.unwrap_or_else(|| panic!("{format:?}: no usage"));
         assert_eq!(
             (usage.prompt_tokens, usage.completion_tokens),
             (7, 5),
@@ -160,7 +140,7 @@ async fn an_answer_as_data() {
     let data = json!({"city": "Ulm"});
     let answer_of =
         |wanted: Value| json!({"match": wanted, "response": {"content": data.to_string()}});
-    // Of the three formats, aimock looks at the schema of OpenAI's alone.
+    // Of the three formats, aimock checks the schema only in OpenAI's.
     let fixtures = json!([
         answer_of(json!({"userMessage": "openai", "responseFormat": "json_schema"})),
         answer_of(json!({"userMessage": "other"}))
@@ -174,11 +154,11 @@ async fn an_answer_as_data() {
         } else {
             "other"
         };
-        let chunks = answer(&server.client(format), as_data(ask(words))).await;
+        let answer = answer(&server.client(format), as_data(ask(words))).await;
         assert_eq!(
-            serde_json::from_str::<Value>(&spoken(&chunks)).ok(),
+            serde_json::from_str::<Value>(&text_of(&answer)).ok(),
             Some(data.clone()),
-            "{format:?}: {chunks:?}"
+            "{format:?}: {answer:?}"
         );
     }
 }
@@ -196,33 +176,26 @@ async fn one_call_then_an_answer_that_uses_its_result() {
     };
     for format in FORMATS {
         let client = server.client(format);
-        let chunks = answer(&client, ask("the weather?")).await;
-        assert_eq!(calls(&chunks), [called("Ulm")], "{format:?}");
-        let id = chunks.iter().find_map(|chunk| match chunk {
-            ModelChunk::ToolCall { id, .. } => Some(id.clone()),
-            _ => None,
-        });
-        let id = id.expect("a call");
+        let first = answer(&client, ask("the weather?")).await;
+        assert_eq!(calls(&first), [called("Ulm")], "{format:?}");
+        let id = calls_of(&first)[0].tool_call_id.clone();
         let mut messages = vec![
             message(Role::User, vec![common::text("the weather?")]),
-            message(
-                Role::Assistant,
-                vec![call(&id, "weather__now", json!({"city": "Ulm"}))],
-            ),
+            message(Role::Assistant, first.parts),
             message(
                 Role::Tool,
                 vec![result(&id, "weather__now", json!({"degrees": 7}))],
             ),
         ];
         assert_eq!(
-            spoken(&answer(&client, request(messages.clone())).await),
+            text_of(&answer(&client, request(messages.clone())).await),
             "7 degrees",
             "{format:?}"
         );
         messages.push(message(Role::Assistant, vec![common::text("7 degrees")]));
         messages.push(message(Role::User, vec![common::text("thanks")]));
         assert_eq!(
-            spoken(&answer(&client, request(messages)).await),
+            text_of(&answer(&client, request(messages)).await),
             "You are welcome.",
             "{format:?}"
         );
@@ -238,10 +211,10 @@ async fn parallel_calls() {
         return;
     };
     for format in FORMATS {
-        let chunks = answer(&server.client(format), ask("both")).await;
-        assert_eq!(spoken(&chunks), "I look.", "{format:?}");
+        let answer = answer(&server.client(format), ask("both")).await;
+        assert_eq!(text_of(&answer), "I look.", "{format:?}");
         assert_eq!(
-            calls(&chunks),
+            calls(&answer),
             [called("Ulm"), called("Bonn")],
             "{format:?}"
         );
@@ -267,7 +240,7 @@ async fn too_many_requests_then_success() {
         assert!(
             error
                 .message
-                .ends_with("429 Too Many Requests: Rate limited"),
+                .ends_with("429 Too Many Requests: Rate limited."),
             "{}",
             error.message
         );
@@ -277,7 +250,7 @@ async fn too_many_requests_then_success() {
             "{format:?}"
         );
         assert_eq!(
-            spoken(&answer(&client, ask("busy")).await),
+            text_of(&answer(&client, ask("busy")).await),
             "Now.",
             "{format:?}"
         );
@@ -296,15 +269,15 @@ async fn a_broken_stream() {
         return;
     };
     for format in FORMATS {
-        let (chunks, error) = all(&server.client(format), ask("break")).await;
-        let error = error.expect("an error");
+        let received = all(&server.client(format), ask("break")).await;
+        let error = received.error.expect("an error");
         assert_eq!(
             error.kind,
             ModelErrorKind::Connection,
             "{format:?}: {}",
             error.message
         );
-        let begun = spoken(&chunks);
+        let begun = received.texts.concat();
         assert!(
             !begun.is_empty() && long.starts_with(&begun) && begun != long,
             "{format:?}: {begun}"
@@ -322,15 +295,15 @@ async fn arguments_that_are_no_json() {
         return;
     };
     for format in FORMATS {
-        let chunks = answer(&server.client(format), ask("bad")).await;
-        // Only OpenAI's format can carry them; in the other two aimock sends an empty object instead.
+        let answer = answer(&server.client(format), ask("bad")).await;
+        // Only OpenAI's format can contain them. In the other two, aimock sends an empty object instead.
         let expected = if format.0 == "openai" {
             json!(bad)
         } else {
             json!({})
         };
         assert_eq!(
-            calls(&chunks),
+            calls(&answer),
             [("weather__now".to_owned(), expected)],
             "{format:?}"
         );

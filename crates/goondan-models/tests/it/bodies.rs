@@ -1,7 +1,4 @@
-//! What goes over the wire in the chat format, whole: a table of conversations and Models, and the body of each.
-//!
-//! The snapshot was taken from genai's bodies, before the client of our own took its place; it holds that one to them, but
-//! for the order of keys.
+//! Whole request bodies of the chat format, for a table of conversations and Models. Keys are sorted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +34,7 @@ fn said_by(role: Role, words: &[&str]) -> Arc<goondan_core::message::Message> {
     message(role, words.iter().map(|word| text(word)).collect())
 }
 
-/// The conversations, by name.
+/// Conversations by name.
 fn conversations() -> Vec<(&'static str, ModelRequest)> {
     let user = |words: &[&str]| said_by(Role::User, words);
     let assistant = |words: &[&str]| said_by(Role::Assistant, words);
@@ -66,7 +63,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             request(vec![user(&["", "a", ""]), assistant(&["x"]), user(&[""])]),
         ),
         (
-            "messages that say nothing",
+            "empty messages",
             request(vec![
                 system(&[" "]),
                 user(&["hi"]),
@@ -122,7 +119,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             ]),
         ),
         (
-            "results with files at the end, and a word behind them",
+            "results with files at the end, and a word after them",
             request(vec![
                 calls(),
                 message(
@@ -222,7 +219,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             },
         ),
         (
-            "bare parameters",
+            "no parameters",
             with_params(hello(), ModelParams::default()),
         ),
         (

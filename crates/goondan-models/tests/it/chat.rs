@@ -1,11 +1,11 @@
-//! OpenAI's chat completions, and what others make of them.
+//! OpenAI's chat completions, in the spellings of many servers.
 
 use serde_json::{Value, json};
 
 use super::common::*;
 use super::mock::{Canned, Mock};
 use goondan_core::message::{Part, Role};
-use goondan_core::ports::model::{ModelChunk, ModelErrorKind, ModelRequest};
+use goondan_core::ports::model::{CompletedAnswer, ModelErrorKind, ModelRequest};
 use goondan_core::ports::tool::Attachment;
 
 fn delta(delta: Value) -> Value {
@@ -55,14 +55,13 @@ async fn text_streams_and_the_request_is_complete() {
         delta(json!({"role": "assistant", "content": ""})),
         delta(json!({"content": "Hel"})),
     ];
-    let (mock, client) = openai(vec![stream(
-        &[&pieces[..], &[delta(json!({"content": "lo"}))]].concat(),
-        "stop",
-    )])
-    .await;
+    let pieces = [&pieces[..], &[delta(json!({"content": "lo"}))]].concat();
+    let (mock, client) = openai(vec![stream(&pieces, "stop")]).await;
+    let received = all(&client, hello()).await;
+    assert_eq!(received.texts, ["Hel", "lo"]);
     assert_eq!(
-        answer(&client, hello()).await,
-        [said("Hel"), said("lo"), finish(11, 4)]
+        received.completed,
+        Some(finished(vec![text("Hello")], 11, 4))
     );
 
     let asked = &mock.asked()[0];
@@ -98,88 +97,113 @@ async fn parallel_calls_in_pieces_are_put_together() {
         tool(1, None, None, "\"Bonn\"}"),
     ];
     let (_mock, client) = openai(vec![stream(&pieces, "tool_calls")]).await;
-    let expected = [
-        said("I look."),
+    let expected = vec![
+        text("I look."),
         called("a", json!({"city": "Ulm"})),
         called("b", json!({"city": "Bonn"})),
-        finish(11, 4),
     ];
-    assert_eq!(answer(&client, hello()).await, expected);
+    assert_eq!(answer(&client, hello()).await, finished(expected, 11, 4));
 }
 
 #[tokio::test]
 async fn careless_servers_are_understood() {
     let whole = "{\"city\":\"Ulm\"}";
-    let careless: [(&[Value], &[_]); 5] = [
-        // Every call at index 0, whole.
+    let name = Some("weather__now");
+    let careless: [(&str, &[Value], &[&str]); 9] = [
         (
+            "every call at index 0, whole",
             &[
-                tool(0, Some("a"), Some("weather__now"), whole),
-                tool(0, Some("b"), Some("weather__now"), whole),
+                tool(0, Some("a"), name, whole),
+                tool(0, Some("b"), name, whole),
             ],
             &["a", "b"],
         ),
-        // No ids at all.
         (
+            "no ids",
             &[
-                tool(0, None, Some("weather__now"), "{\"city\":"),
+                tool(0, None, name, "{\"city\":"),
                 tool(0, None, None, "\"Ulm\"}"),
             ],
-            &["call_0"],
+            &["call_1"],
         ),
-        // The same id twice.
         (
+            "the same id twice",
             &[
-                tool(0, Some("x"), Some("weather__now"), whole),
-                tool(1, Some("x"), Some("weather__now"), whole),
+                tool(0, Some("x"), name, whole),
+                tool(1, Some("x"), name, whole),
             ],
             &["x", "call_2"],
         ),
-        // Id and name with every piece.
         (
+            "id and name in every piece",
             &[
-                tool(0, Some("a"), Some("weather__now"), "{\"city\":"),
-                tool(0, Some("a"), Some("weather__now"), "\"Ulm\"}"),
+                tool(0, Some("a"), name, "{\"city\":"),
+                tool(0, Some("a"), name, "\"Ulm\"}"),
+                tool(0, Some("a"), name, ""),
             ],
             &["a"],
         ),
-        // An index that nobody could keep room for.
         (
-            &[tool(
-                u64::from(u32::MAX),
-                Some("a"),
-                Some("weather__now"),
-                whole,
-            )],
+            "a very large index",
+            &[tool(u64::from(u32::MAX), Some("a"), name, whole)],
+            &["a"],
+        ),
+        (
+            "interleaved pieces with empty ids and names",
+            &[
+                tool(0, Some("a"), name, ""),
+                tool(1, Some("b"), name, ""),
+                tool(0, Some(""), Some(""), "{\"city\":"),
+                tool(1, Some(""), Some(""), "{\"city\":"),
+                tool(0, Some(""), Some(""), "\"Ulm\"}"),
+                tool(1, Some(""), Some(""), "\"Ulm\"}"),
+            ],
+            &["a", "b"],
+        ),
+        (
+            "an empty name before the name",
+            &[
+                tool(0, Some("a"), Some(""), ""),
+                tool(0, Some("a"), name, whole),
+            ],
+            &["a"],
+        ),
+        (
+            "an empty object before the arguments",
+            &[
+                tool(0, Some("a"), name, "{}"),
+                tool(0, Some("a"), None, whole),
+            ],
+            &["a"],
+        ),
+        (
+            "arguments that are encoded twice",
+            &[tool(0, Some("a"), name, &json!(whole).to_string())],
             &["a"],
         ),
     ];
-    for (pieces, ids) in careless {
+    for (case, pieces, ids) in careless {
         let (_mock, client) = openai(vec![stream(pieces, "tool_calls")]).await;
-        let mut expected: Vec<_> = ids
-            .iter()
-            .map(|id| called(id, json!({"city": "Ulm"})))
-            .collect();
-        expected.push(finish(11, 4));
-        assert_eq!(answer(&client, hello()).await, expected);
+        let calls = ids.iter().map(|id| called(id, json!({"city": "Ulm"})));
+        let expected = finished(calls.collect(), 11, 4);
+        assert_eq!(answer(&client, hello()).await, expected, "{case}");
     }
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_stay_text_and_none_are_an_empty_object() {
+async fn broken_arguments_stay_text_and_absent_ones_are_an_empty_object() {
     let pieces = [
         tool(0, Some("a"), Some("weather__now"), "{\"city\": Ulm"),
         tool(1, Some("b"), Some("weather__now"), ""),
         tool(2, Some("c"), Some("weather__now"), "[1]"),
     ];
     let (_mock, client) = openai(vec![stream(&pieces, "tool_calls")]).await;
-    let expected = [
+    let expected = vec![
         called("a", json!("{\"city\": Ulm")),
         called("b", json!({})),
         called("c", json!([1])),
-        finish(11, 4),
     ];
-    assert_eq!(answer(&client, hello()).await, expected);
+    assert_eq!(answer(&client, hello()).await, finished(expected, 11, 4));
 }
 
 #[tokio::test]
@@ -209,7 +233,7 @@ async fn a_second_turn_carries_calls_results_and_errors() {
 }
 
 #[tokio::test]
-async fn streams_of_all_forms_are_read() {
+async fn every_spelling_of_a_stream_is_read() {
     let piece = |text: &str| delta(json!({"content": text})).to_string();
     let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).to_string();
     let forms = [
@@ -239,62 +263,48 @@ async fn streams_of_all_forms_are_read() {
             ),
         ),
         (
-            "no line behind the end",
+            "no line after the end",
             format!("data: {}\n\ndata: [DONE]", piece("Hi")),
         ),
         (
-            "a reason and no end",
+            "a reason without [DONE]",
             format!("data: {}\n\ndata: {last}\n\n", piece("Hi")),
         ),
         (
-            "something behind the end",
+            "an event after the end",
             format!("data: {}\n\ndata: [DONE]\n\ndata: {{oops\n\n", piece("Hi")),
         ),
         (
-            "an error that is none",
+            "an error that is null",
             format!(
                 "data: {}\n\ndata: {{\"error\":null}}\n\ndata: [DONE]\n\n",
-                piece("Hi")
-            ),
-        ),
-        (
-            "reasoning",
-            format!(
-                "data: {}\n\ndata: {}\n\ndata: [DONE]\n\n",
-                delta(json!({"reasoning": "hm"})),
                 piece("Hi")
             ),
         ),
     ];
     for (name, body) in forms {
         let (_mock, client) = openai(vec![Canned::events(body)]).await;
-        let chunks = answer(&client, hello()).await;
-        assert_eq!(
-            chunks,
-            [said("Hi"), ModelChunk::Finish { usage: None }],
-            "{name}"
-        );
+        let expected = CompletedAnswer::of_parts(vec![text("Hi")], None);
+        assert_eq!(answer(&client, hello()).await, expected, "{name}");
     }
 }
 
 #[tokio::test]
-async fn what_no_text_is_is_refused_and_what_came_before_it_is_kept() {
+async fn an_event_that_is_not_json_ends_the_answer() {
     let body = events(&[delta(json!({"content": "Hel"}))]) + "data: {]\n\n" + &end("stop");
     let (_mock, client) = openai(vec![Canned::events(body)]).await;
-    let (chunks, error) = all(&client, hello()).await;
-    let error = error.expect("an error");
-    assert_eq!(
-        (chunks, error.kind),
-        (vec![said("Hel")], ModelErrorKind::Protocol)
-    );
+    let received = all(&client, hello()).await;
+    assert_eq!(received.texts, ["Hel"]);
+    let error = received.error.expect("an error");
+    assert_eq!(error.kind, ModelErrorKind::Protocol, "{}", error.message);
 }
 
 #[tokio::test]
-async fn a_conversation_that_grows_is_sent_whole_in_each_request() {
+async fn a_growing_conversation_is_sent_whole_in_each_request() {
     let (mock, client) = openai(vec![stream(&[], "stop")]).await;
     let whole = second_turn();
     for count in 1..=whole.messages.len() {
-        // As a conversation does it: the same messages, and what was kept of them.
+        // The messages are shared with the whole conversation, as in a turn.
         answer(
             &client,
             ModelRequest {
@@ -317,21 +327,21 @@ async fn a_conversation_that_grows_is_sent_whole_in_each_request() {
 }
 
 #[tokio::test]
-async fn ids_that_the_conversation_has_used_are_given_anew() {
+async fn call_ids_are_unique_in_the_conversation() {
     let pieces = [
         tool(0, Some("c1"), Some("weather__now"), "{}"),
         tool(1, None, Some("weather__now"), "{}"),
     ];
     let (_mock, client) = openai(vec![stream(&pieces, "tool_calls")]).await;
-    let chunks = answer(&client, second_turn()).await;
+    let answer = answer(&client, second_turn()).await;
     assert_eq!(
-        chunks[..2],
-        [called("call_3", json!({})), called("call_1", json!({}))]
+        answer.parts,
+        [called("call_3", json!({})), called("call_4", json!({}))]
     );
 }
 
 #[tokio::test]
-async fn images_are_shown_and_what_cannot_be_is_noted() {
+async fn images_are_sent_and_unknown_files_are_noted() {
     let (mock, client) = openai(vec![stream(&[], "stop")]).await;
     let file = |media_type: &str, data: &str| {
         let (media_type, data) = (media_type.to_owned(), data.to_owned());
@@ -365,7 +375,7 @@ async fn options_reach_the_request() {
         Some(format!("http://{}/v1/chat/completions", mock.address)),
         json!({"headers": {"X-Team": "red", "authorization": "Bearer other"}, "body": {"seed": 7}}),
     );
-    // An ending that looks like an amount of reasoning belongs to the name.
+    // An ending that resembles a reasoning effort belongs to the name.
     model.spec.model = "mistral-medium".to_owned();
     let client = open(&model, &Default::default()).unwrap();
     let mut request = hello();

@@ -1,4 +1,4 @@
-//! Models, requests and answers, as the tests write them.
+//! Models, requests and answers of the tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use goondan_core::message::{
     Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart,
 };
 use goondan_core::ports::model::{
-    ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, TokenUsage, ToolDefinition,
+    CompletedAnswer, ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, TokenUsage,
+    ToolDefinition,
 };
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
 use goondan_models::Providers;
@@ -17,7 +18,7 @@ use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{BasePackage, Environment, LoadInput, MemoryFiles, Resource, load};
 use serde_json::{Value, json};
 
-/// The key that every test uses; no error may hold it.
+/// Key of every Model. No error may contain it.
 pub(crate) const KEY: &str = "sk-do-not-tell-anyone";
 
 pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) -> Resource<Model> {
@@ -28,7 +29,7 @@ pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) ->
     model
 }
 
-/// The Model with this `spec`, as a project defines it.
+/// Returns the Model that a project defines with `spec`.
 pub(crate) fn loaded(spec: Value) -> Resource<Model> {
     let document = json!({
         "apiVersion": "goondan.ai/v1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec,
@@ -72,11 +73,7 @@ pub(crate) fn text(text: &str) -> Part {
 }
 
 pub(crate) fn call(id: &str, name: &str, input: Value) -> Part {
-    Part::ToolCall(ToolCall {
-        tool_call_id: id.to_owned(),
-        tool_name: name.to_owned(),
-        input,
-    })
+    Part::ToolCall(ToolCall::new(id, name, input))
 }
 
 pub(crate) fn result(id: &str, name: &str, output: Value) -> Part {
@@ -111,7 +108,7 @@ pub(crate) fn failed(id: &str, name: &str) -> Part {
 pub(crate) fn weather() -> ToolDefinition {
     ToolDefinition {
         name: "weather__now".to_owned(),
-        description: "Tells the weather.".to_owned(),
+        description: "Returns the weather.".to_owned(),
         parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
     }
 }
@@ -137,7 +134,7 @@ pub(crate) fn hello() -> ModelRequest {
     request(vec![message(Role::User, vec![text("hello")])])
 }
 
-/// A conversation with two calls, one of which failed.
+/// Returns a conversation with two calls. One of them failed.
 pub(crate) fn second_turn() -> ModelRequest {
     let calls = vec![
         text("I look it up."),
@@ -157,81 +154,115 @@ pub(crate) fn second_turn() -> ModelRequest {
     ])
 }
 
-/// Everything that came before the end or the first error, and that error.
-pub(crate) async fn all(
-    client: &Arc<dyn ModelClient>,
-    request: ModelRequest,
-) -> (Vec<ModelChunk>, Option<ModelError>) {
-    let mut chunks = Vec::new();
+/// The pieces of an answer as they arrived, and its end.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) texts: Vec<String>,
+    pub(crate) reasoning: Vec<String>,
+    /// Absent if the answer ended with an error.
+    pub(crate) completed: Option<CompletedAnswer>,
+    pub(crate) error: Option<ModelError>,
+}
+
+/// Returns everything that `client` returns for `request`.
+pub(crate) async fn all(client: &Arc<dyn ModelClient>, request: ModelRequest) -> Received {
+    let mut received = Received {
+        texts: Vec::new(),
+        reasoning: Vec::new(),
+        completed: None,
+        error: None,
+    };
     let mut stream = match client.stream(request).await {
         Ok(stream) => stream,
-        Err(error) => return (chunks, Some(told(error))),
+        Err(error) => return received.with_error(error),
     };
     while let Some(item) = stream.next().await {
         match item {
-            Ok(chunk) => chunks.push(chunk),
-            Err(error) => {
-                assert!(
-                    stream.next().await.is_none(),
-                    "nothing comes after an error"
-                );
-                return (chunks, Some(told(error)));
-            }
+            Ok(ModelChunk::Text(text)) => received.texts.push(text),
+            Ok(ModelChunk::Reasoning(text)) => received.reasoning.push(text),
+            Ok(ModelChunk::Finish(answer)) => received.completed = Some(*answer),
+            Err(error) => received = received.with_error(error),
+        }
+        if received.completed.is_some() || received.error.is_some() {
+            assert!(stream.next().await.is_none(), "the end is the last chunk");
+            return received;
         }
     }
-    (chunks, None)
+    panic!("the stream ended without an end: {received:?}");
 }
 
-/// The whole answer.
+impl Received {
+    fn with_error(self, error: ModelError) -> Self {
+        assert!(!format!("{error:?}").contains(KEY), "{error:?}");
+        Received {
+            error: Some(error),
+            ..self
+        }
+    }
+}
+
+/// Returns a complete answer. Its parts contain what was streamed.
 pub(crate) async fn answer(
     client: &Arc<dyn ModelClient>,
     request: ModelRequest,
-) -> Vec<ModelChunk> {
-    let (chunks, error) = all(client, request).await;
-    assert_eq!(error, None);
-    assert!(
-        matches!(chunks.last(), Some(ModelChunk::Finish { .. })),
-        "{chunks:?}"
+) -> CompletedAnswer {
+    let received = all(client, request).await;
+    assert_eq!(received.error, None);
+    let completed = received.completed.expect("an answer");
+    let reasoning = |part: &Part| match part {
+        Part::Reasoning { text, .. } => Some(text.clone()),
+        _ => None,
+    };
+    assert_eq!(received.texts.concat(), text_of(&completed));
+    assert_eq!(
+        received.reasoning.concat(),
+        completed
+            .parts
+            .iter()
+            .filter_map(reasoning)
+            .collect::<String>()
     );
-    chunks
+    completed
 }
 
-/// The error that the call ends with.
+/// Returns the error that the call ends with.
 pub(crate) async fn failure(client: &Arc<dyn ModelClient>, request: ModelRequest) -> ModelError {
-    let (chunks, error) = all(client, request).await;
-    error.unwrap_or_else(|| panic!("no error, but {chunks:?}"))
+    let received = all(client, request).await;
+    received
+        .error
+        .unwrap_or_else(|| panic!("an answer instead of an error: {:?}", received.completed))
 }
 
-/// `error`, once it is sure that it keeps the secret.
-fn told(error: ModelError) -> ModelError {
-    assert!(!format!("{error:?}").contains(KEY), "{error:?}");
-    error
+pub(crate) fn text_of(answer: &CompletedAnswer) -> String {
+    answer.parts.iter().filter_map(Part::as_text).collect()
 }
 
-pub(crate) fn said(piece: &str) -> ModelChunk {
-    ModelChunk::Text(piece.to_owned())
+pub(crate) fn calls_of(answer: &CompletedAnswer) -> Vec<&ToolCall> {
+    let parts = answer.parts.iter();
+    parts
+        .filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+        .collect()
 }
 
-pub(crate) fn called(id: &str, arguments: Value) -> ModelChunk {
-    ModelChunk::ToolCall {
-        id: id.to_owned(),
-        name: "weather__now".to_owned(),
-        arguments,
-    }
+pub(crate) fn called(id: &str, arguments: Value) -> Part {
+    call(id, "weather__now", arguments)
 }
 
-pub(crate) fn finish(prompt: u64, completion: u64) -> ModelChunk {
-    let total_tokens = prompt + completion;
+/// Returns an answer of `parts` that took this number of tokens.
+pub(crate) fn finished(parts: Vec<Part>, prompt: u64, completion: u64) -> CompletedAnswer {
     let usage = TokenUsage {
         prompt_tokens: prompt,
         completion_tokens: completion,
-        total_tokens,
-        cached_tokens: 0,
+        total_tokens: prompt + completion,
+        ..TokenUsage::default()
     };
-    ModelChunk::Finish { usage: Some(usage) }
+    CompletedAnswer::of_parts(parts, Some(usage))
 }
 
-/// JSON values as the lines of a stream of server-sent events.
+/// Returns JSON values as server-sent events.
 pub(crate) fn events(values: &[Value]) -> String {
     values
         .iter()

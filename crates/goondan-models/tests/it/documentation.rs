@@ -1,41 +1,87 @@
-//! `docs/models.md` says what is so.
+//! `docs/models.md` agrees with the code.
 
 use std::path::Path;
 
 use goondan_core::ports::model::ModelFactory;
 use goondan_models::scripted::Script;
-use goondan_models::{PROVIDERS, Providers, provider};
+use goondan_models::{Provider, Providers, Wire, provider, providers};
 use goondan_spec::{Environment, yaml};
 use serde_json::Value;
 
 use super::common::loaded;
 
-const DOCUMENT: &str = include_str!("../../../../docs/models.md");
+const PAGE: &str = include_str!("../../../../docs/models.md");
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/models.md");
 
-/// The YAML blocks of the document.
+/// First lines of the provider table.
+const TABLE_HEAD: &str = "| provider | key variable | address | format |\n|---|---|---|---|\n";
+
+/// Names of models that have a format of their own with some provider.
+const SAMPLE_MODELS: [&str; 3] = ["m", "gpt-5", "claude-sonnet-4-5"];
+
+/// Returns the YAML blocks of the page.
 fn blocks() -> Vec<&'static str> {
-    DOCUMENT
-        .split("\n```yaml\n")
+    PAGE.split("\n```yaml\n")
         .skip(1)
         .filter_map(|rest| rest.split("\n```").next())
         .collect()
 }
 
-#[test]
-fn every_provider_is_in_the_table_with_its_variable() {
-    for provider in PROVIDERS {
-        let row = DOCUMENT
-            .lines()
-            .find(|line| line.starts_with('|') && line.contains(&format!("`{}`", provider.name)));
-        let row = row.unwrap_or_else(|| panic!("{} is not in the table", provider.name));
-        if let Some(variable) = provider.key_variable {
-            assert!(row.contains(&format!("`{variable}`")), "{row}");
-        }
+fn format_name(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Chat => "chat",
+        Wire::Responses => "responses",
+        Wire::Anthropic => "Anthropic",
+        Wire::Gemini => "Gemini",
+        Wire::Ollama => "Ollama",
+        Wire::Converse => "Converse",
     }
 }
 
+fn format_column(provider: &Provider) -> String {
+    let mut names = Vec::new();
+    for model in SAMPLE_MODELS {
+        let name = provider.wire(model).map(format_name);
+        names.extend(name.filter(|name| !names.contains(name)));
+    }
+    match provider.name.as_str() {
+        "replay" => "[a recording](#replay)".to_owned(),
+        "scripted" => "[a script](#scripted)".to_owned(),
+        _ => names.join(" or "),
+    }
+}
+
+fn row(provider: &Provider) -> String {
+    let code = |text: &str| format!("`{text}`");
+    let key = provider.key_variable.as_deref().map_or("–".into(), code);
+    let address = match &provider.address {
+        Some(address) => code(address),
+        None if provider.is_live() => "requires `endpoint`".to_owned(),
+        None => "–".to_owned(),
+    };
+    let (name, format) = (code(&provider.name), format_column(provider));
+    format!("| {name} | {key} | {address} | {format} |\n")
+}
+
+/// Run with `UPDATE_DOCS=1` to write the table.
 #[test]
-fn scripts_are_read() {
+fn the_table_lists_all_providers() {
+    let (before, rest) = PAGE.split_once(TABLE_HEAD).expect("a table of providers");
+    let (table, after) = rest.split_once("\n\n").expect("text after the table");
+    let rows: String = providers().iter().map(row).collect();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(PATH, format!("{before}{TABLE_HEAD}{rows}\n{after}")).expect("the page");
+        return;
+    }
+    assert_eq!(
+        format!("{table}\n"),
+        rows,
+        "docs/models.md is stale: run UPDATE_DOCS=1 cargo test -p goondan-models --test it documentation"
+    );
+}
+
+#[test]
+fn scripts_are_readable() {
     let scripts: Vec<_> = blocks()
         .into_iter()
         .filter(|block| block.starts_with("# script.yaml"))
@@ -46,8 +92,8 @@ fn scripts_are_read() {
 }
 
 #[test]
-fn models_are_as_they_should_be() {
-    let mut seen = 0;
+fn example_models_have_clients() {
+    let mut count = 0;
     for block in blocks()
         .into_iter()
         .filter(|block| block.starts_with("apiVersion"))
@@ -59,20 +105,20 @@ fn models_are_as_they_should_be() {
             }
             let resource = loaded(document["spec"].clone());
             assert!(provider(&resource.spec.provider).is_some(), "{document}");
-            let file = resource.spec.options.files().next().is_some();
+            let has_file = resource.spec.options.files().next().is_some();
             let environment: Environment = document
                 .to_string()
                 .split('"')
                 .filter(|word| word.ends_with("_KEY") || word.ends_with("_TOKEN"))
                 .map(|name| (name.to_owned(), "t".to_owned()))
                 .collect();
-            if !file
+            if !has_file
                 && let Err(error) = Providers::new().client(&resource, Path::new("."), &environment)
             {
                 panic!("{document}: {error}");
             }
-            seen += 1;
+            count += 1;
         }
     }
-    assert!(seen > 8, "{seen}");
+    assert!(count > 8, "{count}");
 }

@@ -1,4 +1,4 @@
-//! What goes wrong on the way, and what is said about it.
+//! Failures of connections, statuses and streams, and their messages.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn content(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn statuses_are_passed_on_with_words_and_patience() {
+async fn statuses_keep_the_providers_words_and_its_wait() {
     let busy = Canned::json(
         "429 Too Many Requests",
         json!({"error": {"message": "slow down", "code": "rate"}}),
@@ -33,7 +33,7 @@ async fn statuses_are_passed_on_with_words_and_patience() {
     assert_eq!(error.kind, ModelErrorKind::Status(429));
     assert_eq!(
         error.message,
-        format!("{address} answered 429 Too Many Requests: slow down")
+        format!("{address} answered 429 Too Many Requests: slow down.")
     );
     assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
     assert!(error.is_transient());
@@ -47,13 +47,13 @@ async fn statuses_are_passed_on_with_words_and_patience() {
     assert!(
         error
             .message
-            .ends_with(": The model `some-model` does not exist"),
+            .ends_with(": The model `some-model` does not exist."),
         "{}",
         error.message
     );
     assert_eq!(
         error.suggestion.as_deref(),
-        Some("check model (some-model) and endpoint of Model/m")
+        Some("Check `model` (some-model) and `endpoint` of Model/m.")
     );
 
     let mock = Mock::start(vec![Canned::json(
@@ -71,7 +71,7 @@ async fn statuses_are_passed_on_with_words_and_patience() {
     )
     .await;
     let expected = format!(
-        "check model (some-model) and endpoint of Model/m: did you mean `endpoint: http://{}/v1`?",
+        "Check `model` (some-model) and `endpoint` of Model/m: did you mean `endpoint: http://{}/v1`?",
         mock.address
     );
     assert_eq!(error.suggestion, Some(expected));
@@ -108,31 +108,35 @@ async fn a_refused_key_is_named_but_not_shown() {
             .collect();
         let error = failure(&open(&model, &environment).unwrap(), hello()).await;
         assert!(
-            error.message.ends_with("Incorrect API key provided: ***"),
+            error.message.ends_with("Incorrect API key provided: ***."),
             "{}",
             error.message
         );
         assert_eq!(
             error.suggestion.as_deref(),
-            Some("check the key: it comes from the variable MY_KEY")
+            Some("Check the key, which comes from the variable MY_KEY.")
         );
         assert!(!error.is_transient());
     }
 }
 
 #[tokio::test]
-async fn a_web_page_is_called_one() {
+async fn a_web_page_leads_to_the_endpoint() {
     let page = "<!DOCTYPE html>\n<html>\n\n<body>\n\n<p>Hello</p></body></html>";
     for status in ["200 OK", "404 Not Found"] {
-        let (_, error) = fail(Canned::new(status, "text/html", page), json!({})).await;
+        let (address, error) = fail(Canned::new(status, "text/html", page), json!({})).await;
         assert_eq!(error.kind, ModelErrorKind::Protocol);
-        let words = "the endpoint answered with HTML, not JSON: is `endpoint` right?";
-        assert!(error.message.starts_with(words), "{}", error.message);
+        assert_eq!(
+            error.message,
+            format!(
+                "{address} answered with a web page instead of JSON, so `endpoint` may be wrong."
+            )
+        );
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_stream_is_quoted() {
+async fn a_body_without_events_is_quoted() {
     let (_, error) = fail(
         Canned::json("200 OK", json!({"error": "Unexpected endpoint or method"})),
         json!({}),
@@ -160,24 +164,24 @@ async fn a_refused_connection_names_the_host() {
         .unwrap();
     let client = client("openai-compatible", &format!("http://{free}/v1"), json!({}));
     let error = failure(&client, hello()).await;
-    assert_eq!(error.kind, ModelErrorKind::Connection);
+    assert_eq!(error.kind, ModelErrorKind::Starting);
     assert!(
         error
             .message
-            .starts_with(&format!("cannot reach {free}: tcp connect error")),
+            .starts_with(&format!("{free} is not reachable: tcp connect error")),
         "{}",
         error.message
     );
-    assert!(
-        error
-            .suggestion
-            .unwrap()
-            .contains(&format!("is a server listening at {free}?"))
+    assert_eq!(
+        error.suggestion,
+        Some(format!(
+            "Start the server at {free}, or check `endpoint` of Model/m."
+        ))
     );
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_broke_off() {
+async fn a_stream_that_ends_early_is_a_broken_connection() {
     let half = content("Hel");
     for body in [
         "".to_owned(),
@@ -191,12 +195,12 @@ async fn a_stream_that_ends_early_broke_off() {
             &format!("http://{}/v1", mock.address),
             json!({}),
         );
-        let (chunks, error) = all(&client, hello()).await;
-        let error = error.expect("an error");
-        assert_eq!(chunks.len(), usize::from(began));
+        let received = all(&client, hello()).await;
+        let error = received.error.expect("an error");
+        assert_eq!(received.texts.len(), usize::from(began));
         assert_eq!(error.kind, ModelErrorKind::Connection);
         assert!(
-            error.message.starts_with("the stream broke off"),
+            error.message.starts_with("The stream broke off: "),
             "{}",
             error.message
         );
@@ -205,7 +209,7 @@ async fn a_stream_that_ends_early_broke_off() {
     let (_, error) = fail(short, json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Connection);
     assert!(
-        error.message.starts_with("the stream broke off"),
+        error.message.starts_with("The stream from 127.0.0.1"),
         "{}",
         error.message
     );
@@ -220,14 +224,16 @@ async fn an_error_inside_a_stream_keeps_its_status() {
     let (_, error) = fail(Canned::events(error), json!({})).await;
     assert_eq!(error.kind, ModelErrorKind::Connection);
     assert!(
-        error.message.ends_with("something odd"),
+        error
+            .message
+            .ends_with("broke off the answer: something odd."),
         "{}",
         error.message
     );
 }
 
 #[tokio::test]
-async fn silence_ends_a_call_before_and_within_the_answer() {
+async fn silence_ends_a_call_before_and_during_the_answer() {
     for begin in [
         "".to_owned(),
         content("Hel"),
@@ -237,7 +243,7 @@ async fn silence_ends_a_call_before_and_within_the_answer() {
         assert_eq!(error.kind, ModelErrorKind::Connection);
         assert_eq!(
             error.message,
-            format!("{address} said nothing for 0.2 seconds")
+            format!("{address} sent nothing for 0.2 seconds.")
         );
     }
 }
@@ -273,6 +279,6 @@ async fn a_redirect_is_not_followed_with_the_key() {
     assert_eq!(error.kind, ModelErrorKind::Status(301));
     assert_eq!(
         error.suggestion.as_deref(),
-        Some("it points to https://new/v1: put that under endpoint of Model/m")
+        Some("The address moved to https://new/v1: write it as `endpoint` of Model/m.")
     );
 }

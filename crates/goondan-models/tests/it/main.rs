@@ -1,17 +1,15 @@
-//! Providers against servers on this machine that speak their formats, and what the documentation says of them.
+//! Clients against servers on this machine that use the formats of real providers, and the documentation.
 
 mod aimock;
-mod anthropic;
 mod attacks;
 mod bodies;
 mod chat;
 mod common;
 mod documentation;
-mod embeddings;
+mod endings;
 mod failures;
-mod gemini;
+mod kinds;
+mod lossless;
 mod mock;
-mod ollama;
 mod output;
-mod responses;
 mod setup;

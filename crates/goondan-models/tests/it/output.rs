@@ -1,4 +1,4 @@
-//! Answers as data: the schema goes to each provider where its format has it.
+//! Structured answers: the place of the schema in each format.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn schema() -> Value {
     json!({"type": "object", "properties": {"city": city}, "required": ["city"], "additionalProperties": false})
 }
 
-/// `hello`, to be answered by data.
+/// Returns `request` with a schema for the answer.
 pub(crate) fn as_data(request: ModelRequest) -> ModelRequest {
     ModelRequest {
         output: Some(Arc::new(schema())),
@@ -21,7 +21,7 @@ pub(crate) fn as_data(request: ModelRequest) -> ModelRequest {
     }
 }
 
-/// Where in `body` the schema of a city stands.
+/// Returns the path of the schema in `body`.
 fn place(body: &Value, at: &str) -> Option<String> {
     if body.pointer("/properties/city").is_some() {
         return Some(at.to_owned());
@@ -44,33 +44,13 @@ fn place(body: &Value, at: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn the_schema_goes_to_each_provider_in_its_own_place() {
-    for (provider, path, options, expected) in [
-        (
-            "openai",
-            "/v1",
-            json!({}),
-            "/response_format/json_schema/schema",
-        ),
-        (
-            "openai",
-            "/v1",
-            json!({"api": "responses"}),
-            "/text/format/schema",
-        ),
-        (
-            "anthropic",
-            "/v1",
-            json!({}),
-            "/output_config/format/schema",
-        ),
-        (
-            "google",
-            "/v1beta",
-            json!({}),
-            "/generationConfig/responseJsonSchema",
-        ),
-    ] {
+async fn the_schema_has_its_own_place_in_each_format() {
+    for (provider, path, options, expected) in [(
+        "openai",
+        "/v1",
+        json!({}),
+        "/response_format/json_schema/schema",
+    )] {
         let mock = Mock::start(vec![Canned::json(
             "400 Bad Request",
             json!({"error": {"message": "no"}}),
@@ -111,18 +91,26 @@ async fn the_schema_goes_to_each_provider_in_its_own_place() {
         assert_eq!(
             place(&bodies[1].body, ""),
             None,
-            "{provider}: only where data is wanted"
+            "{provider}: a schema that was not asked for"
         );
     }
 }
 
-/// Its answers come as calls instead: a schema that is not sent must not be counted on.
 #[tokio::test]
-async fn ollama_is_not_said_to_take_a_schema() {
-    let ollama = client("ollama", "http://127.0.0.1:9", json!({}));
-    let openai = client("openai", "http://127.0.0.1:9", json!({}));
-    assert_eq!(
-        (ollama.is_schema_sent(), openai.is_schema_sent()),
-        (false, true)
-    );
+async fn the_table_of_providers_decides_about_schemas() {
+    for (provider, is_sent) in [
+        ("openai", true),
+        ("xai", true),
+        ("vllm", true),
+        ("openai-compatible", false),
+        ("openrouter", false),
+        ("deepseek", false),
+        ("groq", false),
+        ("ollama", false),
+        ("anthropic", false),
+        ("google", false),
+    ] {
+        let client = client(provider, "http://127.0.0.1:9/v1", json!({}));
+        assert_eq!(client.is_schema_sent(), is_sent, "{provider}");
+    }
 }

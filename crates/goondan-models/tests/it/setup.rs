@@ -1,4 +1,4 @@
-//! Models that can't be used as they are, and those that can without a key.
+//! Models that cannot be used as they are written, and keys.
 
 use std::sync::Arc;
 
@@ -27,23 +27,23 @@ fn refused(
 }
 
 #[test]
-fn an_unknown_provider_is_met_with_those_that_are_known() {
+fn an_unknown_provider_is_answered_with_similar_names() {
     let (message, suggestion) = refused("antrhopic", |_| {});
     assert_eq!(
         message,
-        "Model/m names the provider `antrhopic`, which is not known"
+        "Model/m names the provider `antrhopic`, which does not exist."
     );
     assert!(
-        suggestion.starts_with("did you mean `anthropic`? known are: aihubmix,"),
+        suggestion.starts_with("Did you mean `anthropic`? Use one of: aihubmix,"),
         "{suggestion}"
     );
     assert!(suggestion.contains("openai-compatible"), "{suggestion}");
 }
 
 #[test]
-fn a_missing_key_names_the_line_to_write() {
+fn a_missing_key_is_answered_with_the_line_to_write() {
     let (message, suggestion) = refused("openai", |model| model.api_key = None);
-    assert_eq!(message, "Model/m has no key: openai needs one");
+    assert_eq!(message, "Model/m has no key, which openai requires.");
     assert!(
         suggestion.contains("`apiKey: {valueFrom: {env: OPENAI_API_KEY}}`"),
         "{suggestion}"
@@ -51,11 +51,11 @@ fn a_missing_key_names_the_line_to_write() {
     let (message, _) = refused("openai", |model| {
         model.api_key = Some(ValueSource::Env("MY_KEY".to_owned()))
     });
-    assert_eq!(message, "the key of Model/m is missing: MY_KEY is not set");
+    assert_eq!(message, "The key of Model/m is missing: MY_KEY is not set.");
 }
 
 #[test]
-fn the_customary_variable_is_enough_but_never_goes_to_a_stranger() {
+fn the_usual_variable_contains_the_key() {
     let environment: Environment = [("ANTHROPIC_API_KEY".to_owned(), KEY.to_owned())]
         .into_iter()
         .collect();
@@ -65,7 +65,7 @@ fn the_customary_variable_is_enough_but_never_goes_to_a_stranger() {
 }
 
 #[tokio::test]
-async fn an_endpoint_of_ones_own_needs_no_key_and_is_not_given_the_customary_one() {
+async fn an_own_endpoint_needs_no_key_and_never_gets_the_usual_one() {
     let mock = Mock::start(vec![Canned::json("500 Internal Server Error", json!({}))]).await;
     let mut model = model(
         "openai",
@@ -85,7 +85,7 @@ fn endpoints_and_variables_are_checked_when_the_client_is_made() {
     let (message, suggestion) = refused("openai-compatible", |model| model.api_key = None);
     assert_eq!(
         message,
-        "Model/m has no endpoint: the provider openai-compatible needs one"
+        "Model/m has no endpoint, which the provider openai-compatible requires."
     );
     assert!(
         suggestion.contains("endpoint: http://localhost:1234/v1"),
@@ -94,7 +94,7 @@ fn endpoints_and_variables_are_checked_when_the_client_is_made() {
     for endpoint in ["localhost:1234/v1", "file:///etc/passwd", "", "http://"] {
         let (message, _) = refused("openai", |model| model.endpoint = Some(endpoint.to_owned()));
         assert!(
-            message.starts_with("the endpoint of Model/m can't be used: "),
+            message.starts_with("The endpoint of Model/m is not usable: "),
             "{message}"
         );
     }
@@ -105,9 +105,9 @@ fn endpoints_and_variables_are_checked_when_the_client_is_made() {
     assert!(message.contains("NOPE is not set"), "{message}");
 }
 
-/// A provider, or somebody on the way to it, may send back what it was sent.
+/// A provider may repeat what it received.
 #[tokio::test]
-async fn a_cassette_holds_neither_the_key_nor_a_header_that_comes_back() {
+async fn a_cassette_contains_neither_the_key_nor_headers() {
     let told = format!("no access with Bearer {KEY} and red-team-pass");
     let answers = [
         Canned::json("401 Unauthorized", json!({"error": {"message": told}})),
