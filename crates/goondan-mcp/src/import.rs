@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn servers_of_other_programs_become_tools() {
         let text = r#"{
-            // The format of editor files.
+            // as editors write it
             "mcpServers": {
                 "GitHub Server": {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer abc", "X-Team": "a"}},
                 "files": {"command": "npx", "args": ["-y", "files", "/*"], "env": {"ROOT": "${HOME}", "DEBUG": 1}}
