@@ -11,6 +11,7 @@
 //! UTF-8 JSON, borrowed for the call and copied by the receiver. So a library in any language
 //! continues to work with newer releases of the host.
 //!
+//! # Versions
 //!
 //! A structure only grows at its end, and states its size. A reader accesses a field only if the
 //! size covers it ([`raw::read_prefix`]). An added field is a new minor version. A removed or
@@ -18,6 +19,7 @@
 //! Both sides ignore unknown JSON fields. New host operations are new names for `request`, never
 //! new table entries.
 //!
+//! # A library
 //!
 //! ```
 //! use goondan_abi::sdk::{ToolContext, ToolError, export_tools};

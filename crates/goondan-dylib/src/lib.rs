@@ -1,23 +1,25 @@
 //! Wraps dynamic libraries as [`ToolHandler`](goondan_core::ports::tool::ToolHandler)s, and retires
 //! old generations safely.
 //!
-//! Start reading at [`Libraries`]. Opening a library uses `locate` (find the file), `staging` (make
-//! a private copy), `image` (check the file format), and `lane` (the thread that maps, opens, calls
-//! and closes it). `native` contains the tables themselves. A call passes through `handler`,
-//! `connection` and the thread, and its answer returns through `calls`. `hosted` and [`tool_host`]
-//! do the same over pipes, for libraries that may crash. `extension` transports the messages of an
-//! Extension; `goondan_core::layering` processes them. `connector` runs a Connector, always in a
-//! host process (`goondan_core::connecting`). Both receive the library's messages through `line`.
+//! Start reading at [`Libraries`]. To open a library, `locate` finds its file, `staging` makes a
+//! private copy, and `image` checks the file format. `lane` is the thread that maps, opens, calls
+//! and closes the library. `native` contains the tables themselves. A call passes through
+//! `handler`, `connection` and the thread, and its answer returns through `calls`. `hosted` and
+//! [`tool_host`] do the same over pipes, for libraries that may crash. `extension` transports the
+//! messages of an Extension; `goondan_core::layering` processes them. `connector` runs a Connector,
+//! always in a host process (`goondan_core::connecting`). Both receive the library's messages
+//! through `line`.
 //!
 //! This crate does not depend on YAML, models or the callers of tools. It does not decide when to
 //! reload, but detects a changed file when it is opened again.
 //!
+//! # Why this is sound
 //!
-//! A library in this process is trusted code, like a linked crate: this crate cannot contain an
-//! invalid pointer, a stack overflow, `abort` or an endless loop. The argument covers two
-//! properties. A library that follows the contract of [`goondan_abi::raw`] cannot be *made* to
-//! misbehave by this crate. A merely careless library (late, duplicate, missing or excessive
-//! messages, or messages after its end) does no harm.
+//! A library in this process is trusted code, like a linked crate. This crate cannot protect the
+//! process against an invalid pointer, a stack overflow, `abort` or an endless loop. The argument
+//! covers two properties. A library that follows the contract of [`goondan_abi::raw`] cannot be
+//! *made* to misbehave by this crate. A merely careless library (late, duplicate, missing or
+//! excessive messages, or messages after its end) does no harm.
 //!
 //! 1. **Nothing dangles.** A mapping is never removed. So function pointers, running threads,
 //!    thread-local destructors and statics of a library stay valid. The host table and its `ctx`
@@ -27,9 +29,10 @@
 //! 2. **One thread calls down.** `LoadedLibrary` contains a raw pointer and is not `Send`. It stays
 //!    on its thread from `dlopen` to `close`, which takes it by value. So the library's functions
 //!    are never called concurrently or after `close`.
-//! 3. **Up-calls only enqueue.** They run on the library's threads, decode into owned values, take
-//!    a lock for one map operation or a channel's `try_send`, and return. They never call into the
-//!    library. So neither side re-enters the other, and no lock is held across the boundary.
+//! 3. **Up-calls only enqueue.** They run on the library's threads and decode into owned values.
+//!    They take a lock for one map operation or a channel's `try_send`, and return. They never call
+//!    into the library. So neither side re-enters the other, and no lock is held across the
+//!    boundary.
 //! 4. **No memory changes owners.** Bytes are borrowed for one call and copied by the receiver.
 //!    Lengths are checked before a slice is created (`HostPort::borrow`).
 //! 5. **Nothing unwinds across the boundary.** Each callback catches panics of this program;
@@ -42,17 +45,18 @@
 //!    crash the system's loader.
 //! 7. **Mapped files are never written.** Each load uses its own file with a new inode, in a
 //!    directory of this process.
-//! 8. **Each call is answered once.** The party that answers a call removes its entry in `Calls`:
-//!    the library, the end of the grace period after a cancellation, the end of the library, or the
-//!    dropped future of the caller. Ids are never reused, so a late or duplicate completion finds
-//!    no entry. It is counted and ignored.
+//! 8. **Each call is answered once.** The party that answers a call removes its entry in `Calls`.
+//!    This is either the library, the end of the grace period after a cancellation, the end of the
+//!    library, or the caller's dropped future. Ids are never reused, so a late or duplicate
+//!    completion finds no entry. It is counted and ignored.
 //!
+//! # Results of the experiments
 //!
 //! `tests/it/spikes.rs` contains the experiments.
 //!
 //! 1. *200 reloads of a library with thread-local destructors.* Each reload ran its new code.
-//!    Resident memory grew evenly, by 0.6 MiB per reload of a release build (a file of 0.7 MB) and
-//!    1.3 MiB of a development build (6.6 MB). Fifty reloads cost some tens of megabytes until a
+//!    Resident memory grew evenly: by 0.6 MiB per reload of a release build (0.7 MB), and by 1.3
+//!    MiB of a development build (6.6 MB). Fifty reloads cost some tens of megabytes until a
 //!    restart.
 //! 2. *Panics in a worker, in the serialization of a result, in the drop of a payload.* Each ends
 //!    only its own call. The payload must be dropped inside a second catch. A payload that panics
@@ -64,6 +68,7 @@
 //!    copy.
 //! 5. *A library in C.* Seventy lines and the header, no SDK.
 //!
+//! # Other checks
 //!
 //! * All tests of `tests/it` under valgrind (memcheck): no error. Two of them
 //!   (`a_question_that_waits_ends_with_its_call`, `calls_of_one_library_run_at_the_same_time`) give
@@ -72,8 +77,8 @@
 //!   long as the process by design. Miri loads no libraries, so only valgrind covers the loader.
 //! * Reloads under load (`tests/src/reloads`): a version that returns while its calls still run is
 //!   not loaded again. Each loaded version adds four mappings. In addition, memory grows once per
-//!   allocator arena by about the size of the file, and then stays constant. The cause is that glibc
-//!   keeps the buffer of a file of this size.
+//!   allocator arena by about the size of the file, and then stays constant. The cause is that
+//!   glibc keeps the buffer of a file of this size.
 
 mod calls;
 mod connection;

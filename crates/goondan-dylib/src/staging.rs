@@ -1,7 +1,7 @@
 //! Copies libraries to new paths before they are loaded.
 //!
-//! The build output itself is never loaded: glibc returns the already loaded object for the same
-//! inode, and writing to a mapped file changes running code. So each load uses a new file with a
+//! The build output itself is never loaded. For the same inode, glibc returns the already loaded
+//! object, and writing to a mapped file changes running code. So each load uses a new file with a
 //! new path and a new inode.
 
 use std::fs::{self, File};

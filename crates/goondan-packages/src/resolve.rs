@@ -217,8 +217,8 @@ impl Work<'_> {
         }
     }
 
-    /// Returns the locked package if it is still valid. A local directory may have changed, so it
-    /// is not.
+    /// Returns the locked package if it still satisfies all dependents. Local directories never
+    /// qualify, because they may have changed.
     fn kept(&self, name: &str, first: &Demand, suits: &dyn Fn(&Version) -> bool) -> Option<Locked> {
         let locked = self.lock.find(name).filter(|_| !self.update.covers(name))?;
         let version = Version::parse(&locked.version)

@@ -160,7 +160,7 @@ fn make(layer: &Layer) -> Result<RulesetCreated, RulesetError> {
 
 /// Builds the filter of forbidden system calls: input into terminals, and sockets. With network
 /// access, only local sockets are forbidden, because they lead out of the sandbox, for example to a
-/// container engine. Pairs of connected sockets are always permitted.
+/// container engine. Pairs of connected stream sockets are always permitted.
 fn calls(has_network: bool) -> Result<BpfProgram, BackendError> {
     let with = |argument: u8, value: u64| {
         let is_value =
