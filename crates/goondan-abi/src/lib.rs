@@ -1,20 +1,23 @@
-//! The contract of a loadable tool library, and the SDK that its author uses.
+//! The contract of a loadable tool library, and the SDK for its author.
 //!
 //! Three layers, each usable without the next:
 //!
-//! * [`raw`]: the one exported symbol and the two tables of functions, as C sees them (`include/goondan_plugin.h`).
-//! * [`wire`]: the JSON that travels through them.
-//! * [`sdk`]: plain Rust functions become tools by [`export_tools!`].
+//! * [`raw`]: the one exported symbol and the two function tables, as in
+//!   `include/goondan_plugin.h`.
+//! * [`wire`]: the JSON that is passed through them.
+//! * [`sdk`]: plain Rust functions become tools with [`export_tools!`].
 //!
-//! No Rust type, allocation, future, waker, trait object or panic crosses the line: bytes are UTF-8 JSON, borrowed for the
-//! call and copied by the receiver, so that a library in any language keeps working over releases of the host.
+//! No Rust type, allocation, future, waker, trait object or panic crosses the boundary. Bytes are
+//! UTF-8 JSON, borrowed for the call and copied by the receiver. So a library in any language
+//! continues to work with newer releases of the host.
 //!
 //! # Versions
 //!
-//! A structure only grows at its end, and says its size; a reader looks at a field only where the size covers it
-//! ([`raw::read_prefix`]). That is a new minor. A field that goes or changes its meaning is a new major, and a host
-//! refuses a library of another major. Unknown fields of the JSON are ignored by both sides; new powers of the host are new
-//! names for `request`, never new table entries.
+//! A structure only grows at its end, and states its size. A reader accesses a field only if the
+//! size covers it ([`raw::read_prefix`]). An added field is a new minor version. A removed or
+//! changed field is a new major version, and a host refuses a library of another major version.
+//! Both sides ignore unknown JSON fields. New host operations are new names for `request`, never
+//! new table entries.
 //!
 //! # A library
 //!
@@ -42,7 +45,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! This crate deliberately does not know anything else of this project, and neither a loader nor an async runtime.
+//! This crate does not depend on other crates of this project, on a loader or on an async runtime.
 
 #[doc(hidden)]
 pub mod moment;

@@ -1,18 +1,19 @@
-//! Looks around for a moment before a thread goes to sleep: for the host and the SDK.
+//! Polls for a short time before a thread sleeps, in the host and in the SDK.
 //!
-//! To wake a thread costs 5 µs, and some 25 in a virtual machine whose cores are idle: more than a short call takes. So who has
-//! just had something to do, and will likely have more at once, looks for it a little longer. A call wakes three threads one
-//! after the other: without this, an empty one took 39 µs, and with it 12 to 21, on a machine that was busy.
+//! Waking a thread costs 5 µs, and about 25 µs in a virtual machine with idle cores, which is
+//! longer than a short call. A thread that has just had work will likely get more soon, so it polls
+//! a little longer. A call wakes three threads one after the other. On a busy machine, an empty
+//! call took 39 µs without polling, and 12 to 21 µs with it.
 
 use std::time::{Duration, Instant};
 
-/// A moment. What comes later is worth a wake-up.
+/// Maximum time of polling. Waiting longer is worth a wake-up.
 pub const MOMENT: Duration = Duration::from_micros(50);
 
-/// Looks between two pauses.
+/// Number of polls between two yields.
 const LOOKS: u32 = 4;
 
-/// What `look` finds within a [`MOMENT`]. Other threads that are ready to run go first.
+/// Polls `look` for at most [`MOMENT`], and returns its result. Yields to other threads in between.
 pub fn look_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let began = Instant::now();
     loop {

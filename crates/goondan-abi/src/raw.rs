@@ -1,13 +1,16 @@
-//! The tables, as C sees them. `include/goondan_plugin.h` says the same; a test compares the layouts.
+//! The tables as C sees them. `include/goondan_plugin.h` contains the same declarations; a test
+//! compares the layouts.
 //!
-//! Who keeps what promise:
+//! The obligations of both sides:
 //!
-//! * **Bytes** are borrowed for the call they are passed to. The receiver copies; nobody frees anybody's memory.
-//! * **The host table** and its `ctx` stay valid until the process ends. Its functions may be called from any thread, at any
-//!   time, also after `close`; they copy, enqueue and return, never block and never call back into the library.
-//! * **The library table** is called on one thread of the host's, one call at a time. `this` stays valid until
-//!   `close` returns; nothing is called after that.
-//! * **Nothing unwinds** across the line in either direction.
+//! * **Bytes** are borrowed for the call they are passed to. The receiver copies them; neither side
+//!   frees memory of the other.
+//! * **The host table** and its `ctx` stay valid until the process ends. Its functions may be
+//!   called from any thread, at any time, even after `close`. They copy, enqueue and return; they
+//!   never block and never call back into the library.
+//! * **The library table** is called on one host thread, one call at a time. `this` stays valid
+//!   until `close` returns; nothing is called after that.
+//! * **Nothing unwinds** across the boundary in either direction.
 
 use core::ffi::c_void;
 use core::mem::{MaybeUninit, size_of};
@@ -15,51 +18,52 @@ use core::mem::{MaybeUninit, size_of};
 /// The name of the one exported symbol, a [`Plugin`].
 pub const SYMBOL: &str = "goondan_plugin";
 
-/// What [`Plugin::magic`] holds: `GOONDAN` and a 1, read as a number.
+/// The value of [`Plugin::magic`]: `GOONDAN` and a 1, read as a number.
 pub const MAGIC: u64 = 0x474F_4F4E_4441_4E01;
 
-/// Both sides must agree on this.
+/// The major version; both sides must have the same.
 pub const ABI_MAJOR: u16 = 1;
 
-/// Counts what was appended since the major began: [`ExtendingLibrary`] came with 1.
+/// The minor version, which counts additions since the major version: 1 added [`ExtendingLibrary`].
 pub const ABI_MINOR: u16 = 1;
 
-/// A bit of [`Plugin::flags`]: panics unwind and are caught inside the library. Languages without panics set it too.
+/// A bit of [`Plugin::flags`]: panics unwind and are caught inside the library. Languages without
+/// panics also set it.
 pub const FLAG_PANICS_STOP_HERE: u32 = 1;
 
-/// Not about a call, in [`Host::log`].
+/// The call id of log lines that belong to no call, in [`Host::log`].
 pub const NO_CALL: u64 = 0;
 
-/// How a function across the line ended, and how a call ended.
+/// The result of a function of the tables, or of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Status(pub i32);
 
 impl Status {
-    /// Done.
+    /// Success.
     pub const OK: Status = Status(0);
-    /// The bytes are not what the function takes.
+    /// The bytes are invalid for the function.
     pub const BAD_ARGUMENT: Status = Status(-1);
-    /// No such call is open: it never was, is answered, or was given up.
+    /// No such call is open: it never existed, was answered, or was abandoned.
     pub const UNKNOWN_CALL: Status = Status(-2);
-    /// No operation of that name.
+    /// No operation has this name.
     pub const UNKNOWN_OPERATION: Status = Status(-3);
-    /// More bytes than [`Host::max_payload`].
+    /// The payload exceeds [`Host::max_payload`].
     pub const TOO_LARGE: Status = Status(-4);
-    /// This side is shut.
+    /// This side is closed.
     pub const CLOSED: Status = Status(-5);
-    /// Too much is waiting already; try again later.
+    /// Too many messages are queued; try again later.
     pub const BUSY: Status = Status(-6);
     /// A panic was caught; the bytes may be an error object.
     pub const PANIC: Status = Status(-7);
     /// The call was cancelled.
     pub const CANCELLED: Status = Status(-8);
-    /// A fault of this side.
+    /// An internal error of this side.
     pub const INTERNAL: Status = Status(-9);
     /// The call or the operation failed; the bytes are an error object.
     pub const FAILED: Status = Status(-10);
 
-    /// The word for it, as documentation and messages have it.
+    /// Returns the name used in documentation and messages.
     pub fn name(self) -> &'static str {
         match self {
             Status::OK => "OK",
@@ -82,14 +86,15 @@ impl Status {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Bytes {
-    /// May be null only where `len` is 0.
+    /// Pointer to the bytes. May be null only if `len` is 0.
     pub ptr: *const u8,
-    /// How many.
+    /// Number of bytes.
     pub len: usize,
 }
 
 impl Bytes {
-    /// Borrows `slice`. Whoever passes the result on keeps `slice` alive for that call.
+    /// Borrows `slice`. The caller must keep `slice` alive during the call that receives the
+    /// result.
     pub fn of(slice: &[u8]) -> Bytes {
         Bytes {
             ptr: slice.as_ptr(),
@@ -97,11 +102,11 @@ impl Bytes {
         }
     }
 
-    /// The bytes; `None` for a null pointer with a length, or a length that no memory has.
+    /// Returns the bytes; `None` for a null pointer with a length, or an impossible length.
     ///
     /// # Safety
     ///
-    /// `ptr` points at `len` initialised bytes (or is null) that stay unchanged for `'a`.
+    /// `ptr` points to `len` initialized bytes (or is null) that stay unchanged for `'a`.
     pub unsafe fn as_slice<'a>(self) -> Option<&'a [u8]> {
         if self.len == 0 {
             return Some(&[]);
@@ -109,96 +114,100 @@ impl Bytes {
         if self.ptr.is_null() || isize::try_from(self.len).is_err() {
             return None;
         }
-        // SAFETY: not null and not longer than any object; the rest is what the caller promises.
+        // SAFETY: not null and not longer than any object; the caller guarantees the rest.
         Some(unsafe { core::slice::from_raw_parts(self.ptr, self.len) })
     }
 }
 
-/// Takes what [`Library::describe`] writes.
+/// Receives the output of [`Library::describe`].
 pub type PutFn = unsafe extern "C" fn(sink: *mut c_void, bytes: Bytes);
 
-/// [`Plugin::open`].
+/// The type of [`Plugin::open`].
 pub type OpenFn =
     unsafe extern "C" fn(host: *const Host, out: *mut Library, out_size: usize) -> Status;
 
-/// What the symbol `goondan_plugin` is: plain data that a host reads before it calls anything.
+/// The value of the symbol `goondan_plugin`: plain data that a host reads before it calls any
+/// function.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Plugin {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: u64,
-    /// The major that the library was built against.
+    /// The major version that the library was built with.
     pub abi_major: u16,
-    /// The minor that the library was built against.
+    /// The minor version that the library was built with.
     pub abi_minor: u16,
-    /// Size of this structure as the library knows it.
+    /// Size of this structure in the library's version.
     pub struct_size: u32,
-    /// Size of [`Library`] as the library knows it.
+    /// Size of [`Library`] in the library's version.
     pub library_size: u32,
-    /// [`FLAG_PANICS_STOP_HERE`].
+    /// Flags such as [`FLAG_PANICS_STOP_HERE`].
     pub flags: u32,
-    /// Fills `out`, which the host has zeroed, with at most `out_size` bytes of a [`Library`].
+    /// Writes at most `out_size` bytes of a [`Library`] to `out`, which the host has zeroed.
     pub open: Option<OpenFn>,
 }
 
-/// What the host calls: all on one thread, one after another.
+/// The functions that the host calls, all on one thread, one after another.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Library {
-    /// The library's own; first argument of everything below.
+    /// Private pointer of the library, the first argument of all functions below.
     pub this: *mut c_void,
-    /// Writes the manifest (`wire::Manifest`) into `put`, in one piece or several.
+    /// Writes the manifest (`wire::Manifest`) to `put`, in one or several pieces.
     pub describe:
         Option<unsafe extern "C" fn(this: *mut c_void, sink: *mut c_void, put: PutFn) -> Status>,
-    /// Begins a call (`wire::CallRequest`) and returns promptly. `OK`: [`Host::complete`] will come exactly once for it.
+    /// Begins a call (`wire::CallRequest`) and returns promptly. After `OK`, the library calls
+    /// [`Host::complete`] exactly once for it.
     pub start: Option<unsafe extern "C" fn(this: *mut c_void, call: u64, request: Bytes) -> Status>,
-    /// Asks a call to end soon. May come for a call that is over.
+    /// Requests the end of a call. The call may already be over.
     pub cancel: Option<unsafe extern "C" fn(this: *mut c_void, call: u64)>,
-    /// The answer to [`Host::request`]: a result (`OK`), or an error object.
+    /// Delivers the answer to [`Host::request`]: a result (`OK`), or an error object.
     pub reply: Option<
         unsafe extern "C" fn(this: *mut c_void, operation: u64, status: Status, bytes: Bytes),
     >,
-    /// Ends the library's own threads, within `grace_ms` milliseconds. `OK`: none is left.
+    /// Ends the library's own threads within `grace_ms` milliseconds. `OK` means that none is left.
     pub close: Option<unsafe extern "C" fn(this: *mut c_void, grace_ms: u32) -> Status>,
 }
 
-/// A [`Library`] that has extensions: since minor 1. `open` writes it where the host has room for it.
+/// A [`Library`] with extensions, since minor version 1. `open` writes it if the host has space for
+/// it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ExtendingLibrary {
     /// The table of every library.
     pub library: Library,
-    /// Begins what an extension is told (`wire::ExtensionMessage`) and returns promptly; ends like [`Library::start`], with a
-    /// `wire::Ended` as its output. Nothing is completed for [`NO_CALL`]. Null where there is no extension.
+    /// Delivers a message to an extension (`wire::ExtensionMessage`) and returns promptly. It ends
+    /// like [`Library::start`], with a `wire::Ended` as its output. Messages with [`NO_CALL`] are
+    /// not completed. Null if the library has no extension.
     pub extend:
         Option<unsafe extern "C" fn(this: *mut c_void, call: u64, message: Bytes) -> Status>,
 }
 
-/// What a library calls: from any thread, at any time.
+/// The functions that a library calls, from any thread and at any time.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Host {
-    /// The host's own; first argument of everything below.
+    /// Private pointer of the host, the first argument of all functions below.
     pub ctx: *mut c_void,
-    /// Size of this structure as the host knows it.
+    /// Size of this structure in the host's version.
     pub struct_size: u32,
-    /// The host's major.
+    /// The host's major version.
     pub abi_major: u16,
-    /// The host's minor.
+    /// The host's minor version.
     pub abi_minor: u16,
-    /// More bytes than that in one payload are refused with `TOO_LARGE`.
+    /// Maximum size of a payload in bytes. Larger ones are refused with `TOO_LARGE`.
     pub max_payload: u64,
-    /// Answers a call: `OK` with a `wire::ToolOutput`, anything else with a `wire::ToolError` or nothing. A refused payload
-    /// answers the call too, with an error that says why.
+    /// Answers a call: `OK` with a `wire::ToolOutput`, any other status with a `wire::ToolError` or
+    /// no bytes. A refused payload also answers the call, with an error that states the reason.
     pub complete: Option<
         unsafe extern "C" fn(ctx: *mut c_void, call: u64, status: Status, bytes: Bytes) -> Status,
     >,
-    /// Tells whoever watches (`wire::Progress`).
+    /// Reports progress (`wire::Progress`) to observers.
     pub progress: Option<unsafe extern "C" fn(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status>,
-    /// Logs (`wire::LogLine`), about a call or [`NO_CALL`].
+    /// Logs a line (`wire::LogLine`) for a call or [`NO_CALL`].
     pub log: Option<unsafe extern "C" fn(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status>,
-    /// Asks the host for something by name, such as `runtime.request`. `OK`: [`Library::reply`] will come for `operation`, a
-    /// number of the library's choice.
+    /// Requests a host operation by name, such as `runtime.request`. After `OK`, [`Library::reply`]
+    /// is called for `operation`, a number that the library chooses.
     pub request: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -208,11 +217,12 @@ pub struct Host {
             bytes: Bytes,
         ) -> Status,
     >,
-    /// 1 where the call should end: it was cancelled, is answered, or never was.
+    /// Returns 1 if the call should end: it was cancelled or answered, or never existed.
     pub cancelled: Option<unsafe extern "C" fn(ctx: *mut c_void, call: u64) -> i32>,
 }
 
-/// A table for which all bytes zero is a value, so that a shorter one of an older neighbour can be completed with zeros.
+/// A table for which zeroed bytes are valid, so that a shorter table of an older version can be
+/// extended with zeros.
 ///
 /// # Safety
 ///
@@ -228,19 +238,22 @@ unsafe impl Table for ExtendingLibrary {}
 // SAFETY: a raw pointer, integers and optional function pointers, whose `None` is null.
 unsafe impl Table for Host {}
 
-/// A `T` whose first `size` bytes (or all, where `size` is larger) come from `source` and whose rest is zero.
+/// Reads a `T`: its first `size` bytes (at most all) come from `source`, and the rest is zero.
 ///
 /// # Safety
 ///
-/// `source` points at `size` readable, initialised bytes of a `T` of the same major. It need not be aligned.
+/// `source` points to `size` readable, initialized bytes of a `T` of the same major version. It
+/// need not be aligned.
 pub unsafe fn read_prefix<T: Table>(source: *const T, size: usize) -> T {
     let mut value = MaybeUninit::<T>::zeroed();
     let length = size.min(size_of::<T>());
-    // SAFETY: `length` is within both: the caller promises the source, the target is a whole `T`.
+    // SAFETY: `length` is within both: the caller guarantees the source, and the target is a whole
+    // `T`.
     unsafe {
         core::ptr::copy_nonoverlapping(source.cast::<u8>(), value.as_mut_ptr().cast::<u8>(), length)
     };
-    // SAFETY: zeros are a value by `Table`, and the copied fields were written by a neighbour that has them in the same places.
+    // SAFETY: zeros are valid by `Table`, and the copied fields come from a side that has them at
+    // the same offsets.
     unsafe { value.assume_init() }
 }
 
@@ -248,10 +261,11 @@ pub unsafe fn read_prefix<T: Table>(source: *const T, size: usize) -> T {
 ///
 /// # Safety
 ///
-/// `target` points at `size` writable bytes. It need not be aligned.
+/// `target` points to `size` writable bytes. It need not be aligned.
 pub unsafe fn write_prefix<T: Table>(value: &T, target: *mut T, size: usize) {
     let length = size.min(size_of::<T>());
-    // SAFETY: `length` is within both: the source is a whole `T`, the caller promises the target.
+    // SAFETY: `length` is within both: the source is a whole `T`, and the caller guarantees the
+    // target.
     unsafe {
         core::ptr::copy_nonoverlapping(
             core::ptr::from_ref(value).cast::<u8>(),

@@ -10,13 +10,14 @@ struct Config {
     what: String,
 }
 
-// Registers layers around turns, steps (`Step`) and tool calls (`ToolCall`), once for each conversation. What a layer does before
-// `ctx.next()` happens before what it wraps, the rest after it. The page docs/extensions.md of gdn lists what `api` and `ctx` have.
+// Registers layers around turns, steps (`Step`) and tool calls (`ToolCall`), once per conversation.
+// Code of a layer before `ctx.next()` runs before the wrapped operation, the rest after it. The
+// page docs/extensions.md of gdn lists the methods of `api` and `ctx`.
 fn register(api: &mut ExtensionApi) -> Result<(), ToolError> {
     let config: Config = api.config()?;
     let state = api.state();
     api.layer(LayerKind::Turn, move |ctx| {
-        // What is kept belongs to the conversation, and is there again after a restart.
+        // The state belongs to the conversation and survives restarts.
         let turns = state.get()["turns"].as_u64().unwrap_or_default() + 1;
         state.set(json!({ "turns": turns }));
         ctx.append("system", format!("This is {} {turns} of the conversation.", config.what))?;

@@ -6,14 +6,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// __ABOUT__
-// What is said here and below is what the model is told.
+// The model sees the doc comments above and below.
 #[derive(Deserialize, JsonSchema)]
 struct __INPUT__ {
     /// The text to turn around
     text: String,
 }
 
-// For a start it turns a text around.
+// An example that reverses a text.
 fn __EXPORT__(ctx: ToolContext, input: __INPUT__) -> Result<Value, ToolError> {
     ctx.logger().info(&format!("turning {:?} around", input.text));
     Ok(json!({ "result": input.text.chars().rev().collect::<String>() }))

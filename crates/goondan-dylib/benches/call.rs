@@ -1,5 +1,5 @@
-//! What an empty call of a library costs, from its handler to the library and back: in this process, and in a process of the
-//! library's own. What the engine adds to each call is not in it.
+//! Measures an empty call of a library, from its handler to the library and back: in this process,
+//! and in a host process. Excludes the engine's own cost per call.
 //!
 //! `cargo bench -p goondan-dylib --bench call`
 
@@ -32,7 +32,8 @@ fn calls(criterion: &mut Criterion) {
         let exports = runtime.block_on(bench.example("counter"));
         let handler = exports.handler("current");
         group.bench_function(place, |bencher| {
-            // From a task, as the engine calls: not from a thread that stands outside of its workers.
+            // Calls from a task, like the engine does, and not from a thread outside of the
+            // runtime's workers.
             bencher.iter_custom(|times| {
                 let (handler, context) = (std::sync::Arc::clone(&handler), engine.context.clone());
                 let calls = async move {

@@ -1,4 +1,4 @@
-//! A host program for one library: what `gdn tool-host PATH` does.
+//! A host program for one library, equivalent to `gdn tool-host PATH`.
 
 use std::io;
 use std::path::Path;

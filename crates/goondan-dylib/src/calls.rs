@@ -1,4 +1,5 @@
-//! The open calls of one library: each gets exactly one answer, from whoever comes first.
+//! The open calls of one library. Each call is answered exactly once, and later answers are
+//! ignored.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +13,14 @@ use tokio::sync::{mpsc, oneshot};
 use crate::link::{Event, Outcome, Upcalls};
 use crate::metrics::Counters;
 
-/// What may wait of one call before the library is told that it is too much.
+/// Maximum number of queued events per call. The library gets an error for further events.
 const WAITING_EVENTS: usize = 256;
 
-/// Ids of calls. Never reused in a process, so that a late word about an old call cannot reach a new one.
+/// The last call id. Ids are never reused in a process, so that late messages about an old call
+/// cannot reach a new one.
 static NEXT_CALL: AtomicU64 = AtomicU64::new(NO_CALL + 1);
 
-/// The open calls of one library. The lock is held for map operations alone.
+/// The open calls of one library. The lock is held only for map operations.
 pub(crate) struct Calls {
     label: String,
     state: Mutex<State>,
@@ -29,10 +31,11 @@ pub(crate) struct Calls {
 #[derive(Default)]
 struct State {
     open: HashMap<u64, Open>,
-    /// Calls that were answered without the library, with the time from which each counts as a lost worker.
+    /// Calls that were answered without the library, with the time from which each counts as a lost
+    /// worker.
     tombstones: HashMap<u64, Instant>,
     closed: Option<wire::ToolError>,
-    /// Takes log lines that are not about a call, until it is closed.
+    /// Receives log lines that belong to no call. `None` after closing.
     general: Option<mpsc::Sender<wire::LogLine>>,
     answered: bool,
 }
@@ -43,18 +46,16 @@ struct Open {
     cancelled: bool,
 }
 
-/// The receiving side of an open call.
 pub(crate) struct Receivers {
-    /// Its id.
     pub(crate) call: u64,
-    /// How it ended.
     pub(crate) answer: oneshot::Receiver<Outcome<wire::ToolOutput>>,
-    /// What it says meanwhile.
+    /// Events before the answer.
     pub(crate) events: mpsc::Receiver<Event>,
 }
 
 impl Calls {
-    /// No calls yet. After `written_off_limit` calls that never came back, no more are taken.
+    /// Creates an empty table. After `written_off_limit` calls that never returned, it refuses
+    /// further calls.
     pub(crate) fn new(
         label: &str,
         written_off_limit: usize,
@@ -73,7 +74,6 @@ impl Calls {
         }
     }
 
-    /// Opens a call.
     pub(crate) fn begin(&self) -> Result<Receivers, wire::ToolError> {
         let mut state = self.lock();
         if let Some(why) = &state.closed {
@@ -100,24 +100,25 @@ impl Calls {
         })
     }
 
-    /// Hands on a question of a call, and waits on this thread until there is room for it.
+    /// Forwards a request of a call. Blocks this thread while the call's queue is full.
     pub(crate) fn ask_in_turn(&self, call: u64, question: Event) {
         let events = self.lock().open.get(&call).map(|open| open.events.clone());
         match events {
-            // Where nobody hears it any more, the call is over.
+            // A closed channel means that the call is over.
             Some(events) => drop(events.blocking_send(question)),
             None => drop(self.ignore(call, "a question")),
         }
     }
 
-    /// Marks a call as one that should end.
+    /// Marks a call as cancelled.
     pub(crate) fn cancel(&self, call: u64) {
         if let Some(open) = self.lock().open.get_mut(&call) {
             open.cancelled = true;
         }
     }
 
-    /// Gives up on a call that may still run. It counts as a lost worker from `grace` on, until it comes back.
+    /// Abandons a call that may still run. It counts as a lost worker from `grace` on, until it
+    /// returns.
     pub(crate) fn give_up(&self, call: u64, grace: Duration) {
         let mut state = self.lock();
         if state.open.remove(&call).is_some() {
@@ -125,13 +126,13 @@ impl Calls {
         }
     }
 
-    /// Whether calls are taken: not after too many that never came back.
+    /// Returns false after too many calls that never returned.
     pub(crate) fn is_healthy(&self) -> bool {
         let state = self.lock();
         state.closed.is_none() && state.written_off() < self.written_off_limit
     }
 
-    /// Whether the library has ever answered a call by itself.
+    /// Returns true if the library has ever answered a call itself.
     pub(crate) fn has_answered(&self) -> bool {
         self.lock().answered
     }
@@ -174,14 +175,14 @@ impl Upcalls for Calls {
             return Status::CLOSED;
         }
         let Some(open) = state.open.remove(&call) else {
-            // A lost worker that came back is no longer lost; nobody waits for what it brings.
+            // The lost worker has returned, but the call is already answered.
             state.tombstones.remove(&call);
             drop(state);
             return self.ignore(call, "a completion");
         };
         state.answered = true;
         drop(state);
-        // Where nobody waits any more, the call is over all the same.
+        // The receiver may be gone; the call is over in either case.
         let _ = open.answer.send(outcome);
         Status::OK
     }

@@ -1,4 +1,4 @@
-//! One library that takes calls: the way down, and the table of what is open.
+//! The connection to one library that accepts calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +16,20 @@ use crate::limits::Limits;
 use crate::link::{Down, Event, Outcome};
 use crate::metrics::Counters;
 
-/// Log lines about no call that may wait.
+/// Maximum number of queued log lines that belong to no call.
 const WAITING_LINES: usize = 256;
 
-/// One library that takes calls. It closes when the last of these is gone.
+/// A library that accepts calls. It is closed when the last reference is dropped.
 pub(crate) struct Connection {
     down: mpsc::UnboundedSender<Down>,
     calls: Arc<Calls>,
     cancel_grace: Duration,
-    /// The last answer came so soon that the next one is worth looking for.
+    /// True if the last answer came so fast that polling for the next one is worthwhile.
     is_quick: AtomicBool,
 }
 
-/// The table for a new library. Its lines about no call go to the program's log. Needs a running tokio.
+/// Creates the table of a new library. Log lines without a call go to the program's log. Needs a
+/// running Tokio runtime.
 pub(crate) fn new_calls(name: &str, limits: &Limits, counters: &Arc<Counters>) -> Arc<Calls> {
     let (general, mut lines) = mpsc::channel::<wire::LogLine>(WAITING_LINES);
     let library = name.to_owned();
@@ -63,7 +64,7 @@ impl Connection {
         &self.calls
     }
 
-    /// Begins a call. Whatever happens to the result, the library is told when nobody waits any more.
+    /// Begins a call. Dropping the returned call cancels it in the library.
     pub(crate) fn begin(self: &Arc<Self>, request: wire::CallRequest) -> Outcome<OpenCall> {
         self.open(|call| Down::Start {
             call,
@@ -71,14 +72,14 @@ impl Connection {
         })
     }
 
-    /// Tells an extension something that comes to an end.
+    /// Sends a message to an extension, and expects an answer.
     pub(crate) fn extend(self: &Arc<Self>, message: serde_json::Value) -> Outcome<OpenCall> {
         self.open(|call| Down::Extend { call, message })
     }
 
-    /// Tells an extension something that nothing comes of.
+    /// Sends a message to an extension without an answer.
     pub(crate) fn mention(&self, message: serde_json::Value) {
-        // A library that is closed need not know.
+        // A closed library does not need the message.
         let _ = self.down.send(Down::Extend {
             call: NO_CALL,
             message,
@@ -112,28 +113,28 @@ enum CallState {
     Answered,
 }
 
-/// A call that runs. Dropping it gives the call up.
+/// A running call. Dropping it abandons the call.
 pub(crate) struct OpenCall {
     connection: Arc<Connection>,
     call: u64,
     answer: oneshot::Receiver<Outcome<wire::ToolOutput>>,
     events: mpsc::Receiver<Event>,
-    /// Questions of the library that have no reply yet.
+    /// Requests of the library without a reply.
     operations: Vec<u64>,
     state: CallState,
     began: Instant,
 }
 
-/// What happens to a call that runs.
+/// An event of a running call.
 pub(crate) enum Happening {
-    /// The library says something.
+    /// A message of the library.
     Event(Event),
-    /// It is over.
+    /// The end of the call.
     Answer(Outcome<wire::ToolOutput>),
 }
 
 impl OpenCall {
-    /// The answer, where the library is quick and has nothing else to say.
+    /// Returns the answer if the library is quick and has sent no other message.
     pub(crate) fn at_once(&mut self) -> Option<Outcome<wire::ToolOutput>> {
         if !self.connection.is_quick.load(Ordering::Relaxed) {
             return None;
@@ -153,7 +154,7 @@ impl OpenCall {
         answer.unwrap_or_else(|| Err(lost()))
     }
 
-    /// The next thing that happens. Safe to drop and ask again.
+    /// Returns the next event. Cancel safe.
     pub(crate) async fn next(&mut self) -> Happening {
         tokio::select! {
             biased;
@@ -162,7 +163,7 @@ impl OpenCall {
         }
     }
 
-    /// The next thing that was said before the answer and not heard yet.
+    /// Returns the next queued message that preceded the answer.
     pub(crate) fn rest(&mut self) -> Option<Event> {
         self.events.try_recv().ok()
     }
@@ -172,13 +173,13 @@ impl OpenCall {
         self.operations.push(operation);
     }
 
-    /// Replies to a question.
+    /// Replies to a request.
     pub(crate) fn reply(&mut self, operation: u64, outcome: Outcome<serde_json::Value>) {
         self.operations.retain(|waiting| *waiting != operation);
         let _ = self.send(Down::Reply { operation, outcome });
     }
 
-    /// Asks the library to end the call.
+    /// Cancels the call in the library.
     pub(crate) fn cancel(&mut self) {
         if self.state == CallState::Running {
             self.state = CallState::Cancelled;
@@ -187,7 +188,7 @@ impl OpenCall {
         }
     }
 
-    /// Answers the call without the library, whose worker counts as lost from now on.
+    /// Answers the call without the library. Its worker counts as lost from now on.
     pub(crate) fn write_off(&mut self) {
         self.connection.calls.give_up(self.call, Duration::ZERO);
     }
@@ -200,7 +201,8 @@ impl OpenCall {
 impl Drop for OpenCall {
     fn drop(&mut self) {
         if self.state != CallState::Answered {
-            // Given up first: a library that is told so and answers at once finds that nobody waits, as does a slower one.
+            // Abandon the call before the library is notified, so that even an immediate answer
+            // finds no open call.
             self.connection
                 .calls
                 .give_up(self.call, self.connection.cancel_grace);
@@ -222,13 +224,13 @@ fn lost() -> wire::ToolError {
         .suggest("Try again.")
 }
 
-/// Hands a line of a call to the call's own log.
+/// Writes a log line to the call's logger.
 pub(crate) fn log_for_call(ctx: &ToolContext, line: wire::LogLine) {
     let (level, message, fields) = parts(line);
     ctx.logger.log(level, &message, fields);
 }
 
-/// A line, as loggers take it.
+/// Splits a line into the arguments of a logger.
 pub(crate) fn parts(line: wire::LogLine) -> (LogLevel, String, wire::JsonObject) {
     let level = match line.level {
         wire::LogLevel::Debug => LogLevel::Debug,

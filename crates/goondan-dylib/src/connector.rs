@@ -1,7 +1,8 @@
-//! A Connector whose entry is a library: its function runs as long as its connection does, in a host of its own.
+//! Connectors whose entry is a library. The function runs as long as its connection, in its own
+//! host process.
 //!
-//! A connector is code that waits for the world, for weeks. What goes wrong with it must reach nobody else, and ending it must
-//! not need its help. So it never runs in this process.
+//! A connector waits for external events for weeks. Its errors must affect nothing else, and ending
+//! it must not depend on its cooperation. So it never runs in this process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +21,13 @@ use crate::line::LibraryLine;
 use crate::link::Outcome;
 
 impl Libraries {
-    /// Runs the connector of the library at `entry` until its function returns. Dropping this ends its host.
+    /// Runs the connector of the library at `entry` until its function returns. Dropping the future
+    /// ends its host process.
     ///
     /// # Errors
-    /// It can't be loaded, its function has failed or panicked, or its host has ended. The error has a code.
+    ///
+    /// Fails if the library cannot be loaded, if its function fails or panics, or if its host
+    /// process ends. Every error has a code.
     pub async fn run_connector(
         &self,
         id: &ResourceId,
@@ -59,7 +63,7 @@ impl Libraries {
         .await
     }
 
-    /// A host for the connector alone, and the name of its library.
+    /// Starts a host process for one connector, and returns it with the library's name.
     async fn start_connector(
         &self,
         entry: &str,
@@ -83,7 +87,7 @@ fn ended(outcome: Outcome<wire::ToolOutput>, name: &str) -> Ended {
     outcome.map(output).map_err(|why| failed(why, name)).into()
 }
 
-/// Why a connector has ended, with the code that says so of connectors.
+/// Converts the reason for the end to an error with a connector's code.
 fn failed(why: wire::ToolError, name: &str) -> ToolError {
     let why = error(why);
     match why.code.as_deref() {

@@ -1,4 +1,4 @@
-//! An Extension whose entry is a library: its messages travel through the table of the library.
+//! Extensions whose entry is a library. Their messages use the table of the library.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::line::LibraryLine;
 use crate::link::Outcome;
 use crate::opened::OpenedLibrary;
 
-/// The code of an extension: a library, with a config.
+/// The code of an extension: a library with its config.
 pub(crate) struct LibraryExtension {
     pub(crate) library: Arc<OpenedLibrary>,
-    /// The hash of the library's file.
+    /// Hash of the library's file.
     pub(crate) content: String,
-    /// The resource's name.
+    /// Name of the resource.
     pub(crate) name: String,
     pub(crate) project: PathBuf,
     pub(crate) config: JsonObject,
-    /// How long it may work at a stretch.
+    /// Maximum time of uninterrupted work.
     pub(crate) limit: Duration,
     pub(crate) cancel_grace: Duration,
-    /// The library's file.
+    /// Path of the library's file.
     pub(crate) file: PathBuf,
 }
 
@@ -71,7 +71,7 @@ impl Code for LibraryExtension {
     }
 }
 
-/// A library that takes what its extensions are told.
+/// A library that accepts messages for its extensions.
 struct LibraryRunner {
     library: Arc<OpenedLibrary>,
     connection: Arc<Connection>,
@@ -126,12 +126,12 @@ impl Runner for LibraryRunner {
     }
 }
 
-/// A registration in the library is no longer wanted.
+/// Removes an extension's registration in the library.
 pub(crate) fn forget(connection: &Connection, session: u64) {
     connection.mention(json!({"kind": "forget", "session": session}));
 }
 
-/// How what was begun has ended.
+/// Converts the end of an operation.
 fn end_of(outcome: Outcome<wire::ToolOutput>, is_registering: bool) -> Ended {
     let mut ended = ended(outcome);
     if let Err(error) = &mut ended.outcome {
@@ -139,14 +139,14 @@ fn end_of(outcome: Outcome<wire::ToolOutput>, is_registering: bool) -> Ended {
             error.message = format!("`register` failed: {}", error.message);
             error.code = Some(ErrorCode::EXT_INIT.into());
         } else if error.code.as_deref() == Some(wire::code::PANIC) {
-            // The end of a layer like any other error of its own.
+            // A panic in a layer is an ordinary error of the layer.
             error.code = Some(ErrorCode::EXT_FAILED.into());
         }
     }
     ended
 }
 
-/// How a message ended.
+/// Converts the answer of a message.
 fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
     let whole = match outcome {
         Ok(whole) => whole,

@@ -1,4 +1,4 @@
-//! Why a library could not be opened, before it is said which tool wanted it.
+//! Errors of opening a library, independent of the resource that needs it.
 
 use std::env::consts::{ARCH, OS};
 use std::error::Error;
@@ -12,7 +12,7 @@ use goondan_spec::ResourceId;
 use object::{Architecture, BinaryFormat};
 use serde::{Deserialize, Serialize};
 
-/// What went wrong. `name` is the library's, for messages.
+/// The error. `name` is the library's name, for messages.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("its entry is not a library")]
@@ -141,7 +141,7 @@ pub(crate) enum Failure {
     Told(Told),
 }
 
-/// What is wrong with a manifest.
+/// An error in a manifest.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("it exports nothing")]
@@ -156,7 +156,7 @@ pub(crate) enum Fault {
     Parameters(String),
 }
 
-/// What a host tells of a failure.
+/// A failure as a host process reports it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Told {
     message: String,
@@ -165,7 +165,7 @@ pub(crate) struct Told {
 }
 
 impl Failure {
-    /// What to do next.
+    /// Returns the suggested fix.
     pub(crate) fn suggestion(&self) -> Option<String> {
         Some(match self {
             Failure::Told(told) => return told.suggestion.clone(),
@@ -199,7 +199,7 @@ impl Failure {
         })
     }
 
-    /// What to do next, where it is the same each time.
+    /// Returns the suggested fix of errors with a constant one.
     fn fixed_suggestion(&self) -> Option<&'static str> {
         Some(match self {
             Failure::Told(_)
@@ -267,7 +267,7 @@ impl Failure {
         })
     }
 
-    /// Whether the process that was to load it is at fault, or has ended.
+    /// Returns true if the host process caused the failure, or has ended.
     pub(crate) fn is_of_host(&self) -> bool {
         matches!(
             self,
@@ -279,7 +279,7 @@ impl Failure {
         )
     }
 
-    /// The export that was asked for and is not there.
+    /// Returns the missing export that was requested.
     fn export(&self) -> Option<&str> {
         match self {
             Failure::NoExport { export, .. } => Some(export),
@@ -288,7 +288,7 @@ impl Failure {
         }
     }
 
-    /// As a host tells it.
+    /// Converts the failure to the form that a host process reports.
     pub(crate) fn told(&self) -> Told {
         let export = self.export().map(str::to_owned);
         Told {

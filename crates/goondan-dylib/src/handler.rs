@@ -1,4 +1,4 @@
-//! One export of a library as a [`ToolHandler`].
+//! A library export as a [`ToolHandler`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,21 +20,21 @@ use crate::opened::OpenedLibrary;
 use crate::operations;
 use crate::progress::ProgressGate;
 
-/// Questions of one call that may be open at a time.
+/// Maximum number of concurrent requests of one call.
 const MAX_OPERATIONS: usize = 64;
 
-/// One export of one opened library.
 pub(crate) struct ExportHandler {
     pub(crate) library: Arc<OpenedLibrary>,
-    /// The hash of the library's file.
+    /// Hash of the library's file.
     pub(crate) content: String,
-    /// The Tool resource's name.
+    /// Name of the Tool resource.
     pub(crate) tool: String,
     pub(crate) export: String,
     pub(crate) config: JsonObject,
-    /// How long a call may take. The engine keeps the time; the library is told, and the right code is given.
+    /// Maximum duration of a call. The engine enforces it; the library receives the value, and the
+    /// handler reports the correct code.
     pub(crate) timeout: Duration,
-    /// The field that says so.
+    /// The field that sets the timeout.
     pub(crate) timeout_field: &'static str,
     pub(crate) cancel_grace: Duration,
 }
@@ -93,13 +93,13 @@ impl ExportHandler {
     }
 }
 
-/// The call of `name` was cancelled and had to be given up.
+/// Creates the error for a call that did not end after its cancellation.
 pub(crate) fn cancelled(name: &str) -> ToolError {
     ToolError::new(format!("{name} was cancelled and did not end by itself"))
         .code(Code::TOOL_CANCELLED)
 }
 
-/// What a library is told of a call.
+/// Creates the context that the library receives.
 pub(crate) fn context(ctx: &ToolContext, timeout: Duration) -> wire::CallContext {
     wire::CallContext {
         agent_name: ctx.agent_name.clone(),
@@ -116,7 +116,7 @@ pub(crate) fn context(ctx: &ToolContext, timeout: Duration) -> wire::CallContext
 
 type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Outcome<Value>)>>;
 
-/// A call while it runs.
+/// A running call.
 pub(crate) struct Attended<'a> {
     open: OpenCall,
     ctx: &'a ToolContext,
@@ -134,7 +134,8 @@ impl<'a> Attended<'a> {
         }
     }
 
-    /// Runs the call to its end. `None`: it was cancelled and did not end within the grace.
+    /// Processes the call until it ends. Returns `None` if it was cancelled and did not end within
+    /// the grace period.
     pub(crate) async fn run(mut self, cancel_grace: Duration) -> Option<Outcome<wire::ToolOutput>> {
         if let Some(outcome) = self.open.at_once() {
             self.hear_the_rest();
@@ -160,7 +161,8 @@ impl<'a> Attended<'a> {
                 }
                 Some((operation, outcome)) = self.operations.next() => self.open.reply(operation, outcome),
                 () = self.progress.due() => self.progress.flush(self.ctx.progress.as_ref()),
-                // Last: a library that never stops talking must not keep the others waiting.
+                // Polled last, so that a library with continuous output does not starve the other
+                // branches.
                 happening = self.open.next() => match happening {
                     Happening::Event(event) => self.hear(event),
                     Happening::Answer(outcome) => {
@@ -199,7 +201,8 @@ impl<'a> Attended<'a> {
         }));
     }
 
-    /// What was said before the answer. Questions are left: the drop of the call replies to them.
+    /// Processes the events before the answer. Requests stay open until the call is dropped, which
+    /// replies to them.
     fn hear_the_rest(&mut self) {
         while let Some(event) = self.open.rest() {
             match event {

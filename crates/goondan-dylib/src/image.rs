@@ -1,4 +1,5 @@
-//! Looks at a library's file before the system's loader does: the loader may crash on a file that is cut short, and says less.
+//! Checks a library's file before the system's loader reads it. The loader can crash on a truncated
+//! file, and its messages are less precise.
 
 use std::env::consts::{ARCH, OS};
 use std::fs::File;
@@ -13,20 +14,22 @@ use object::{Architecture, BinaryFormat, Object, ObjectKind, ObjectSegment, Read
 use crate::failure::Failure;
 use crate::locate::library;
 
-/// What keeps the library of `tool` from being opened, as far as that can be told without loading it.
+/// Returns the error that prevents opening the library of `tool`, as far as it can be detected
+/// without loading.
 pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<OpenError> {
     let found = library(bundle_root, entry);
     let checked = found.and_then(|path| check(&format!("the library `{entry}`"), &path));
     checked.err().map(|failure| failure.of(tool))
 }
 
-/// Checks that the file at `path` is a whole dynamic library for this machine that exports the symbol. `name` is for messages.
+/// Checks that `path` is a complete dynamic library for this machine that exports the symbol.
+/// `name` is for messages.
 pub(crate) fn check(name: &str, path: &Path) -> Result<(), Failure> {
     let file = File::open(path).map_err(|cause| Failure::Unreadable {
         name: name.to_owned(),
         cause,
     })?;
-    // Most of a library is code, which is not looked at.
+    // The cache reads only the accessed ranges, because most of a library is code.
     check_content(name, &ReadCache::new(file))
 }
 
@@ -39,7 +42,8 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failur
         kind,
         object::FileKind::MachOFat32 | object::FileKind::MachOFat64
     ) {
-        // Several architectures in one file: the loader picks, and says so where none fits.
+        // A file with several architectures: the loader selects one, and reports an error if none
+        // fits.
         return Ok(());
     }
     let file = object::File::parse(content).map_err(|cause| damaged(name, cause))?;
@@ -74,7 +78,7 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failur
     })
 }
 
-/// Mach-O puts an underscore before every C name.
+/// Mach-O prefixes every C name with an underscore.
 fn is_symbol(export: &[u8]) -> bool {
     export.strip_prefix(b"_").unwrap_or(export) == SYMBOL.as_bytes()
 }
@@ -93,7 +97,7 @@ fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
         "riscv64" => Architecture::Riscv64,
         "powerpc64" => Architecture::PowerPc64,
         "s390x" => Architecture::S390x,
-        // The loader decides.
+        // Unknown architectures are left to the loader.
         _ => architecture,
     };
     (format, architecture) == (own_format, own_architecture)

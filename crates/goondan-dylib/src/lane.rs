@@ -1,7 +1,8 @@
-//! The one thread that calls into a library: from mapping it to closing it.
+//! The thread that makes all calls into a library, from mapping it to closing it.
 //!
-//! So the library sees calls in order and never two at a time; one that blocks stalls its own lane and nothing else; and
-//! thread-local destructors that it registers on our account run when this thread ends, while the code is still mapped.
+//! The library therefore receives its calls in order and one at a time. A blocking call delays only
+//! its own library. Thread-local destructors that the library registers on this thread run when the
+//! thread ends, while the code is still mapped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,10 +21,9 @@ use crate::link::{Down, Outcome, Upcalls};
 use crate::metrics::Counters;
 use crate::native::{HostPort, LoadedLibrary};
 
-/// Retired mappings are harmless one by one; past that many, somebody should restart at leisure.
+/// Number of retired mappings above which a restart is recommended. Each of them is harmless.
 const MANY_RETIRED: u64 = 50;
 
-/// What a lane needs to begin.
 pub(crate) struct LaneStart {
     /// The private copy to load.
     pub(crate) path: PathBuf,
@@ -34,24 +34,22 @@ pub(crate) struct LaneStart {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// A lane that runs.
 pub(crate) struct Lane {
-    /// Takes what goes down. The lane ends when all of these are gone.
+    /// Sends messages to the library. The thread ends when all senders are dropped.
     pub(crate) down: mpsc::UnboundedSender<Down>,
-    /// Resolves when the handshake is over.
+    /// Resolves after the handshake.
     pub(crate) opened: oneshot::Receiver<Result<Said, Failure>>,
     pub(crate) thread: JoinHandle<()>,
 }
 
-/// What a library says of itself.
+/// The library's description of itself.
 pub(crate) struct Said {
     pub(crate) manifest: wire::Manifest,
-    /// It has extensions.
+    /// True if the library accepts messages.
     pub(crate) extends: bool,
 }
 
 impl LaneStart {
-    /// Starts the thread.
     pub(crate) fn spawn(self) -> std::io::Result<Lane> {
         let (down, commands) = mpsc::unbounded_channel();
         let (ready, opened) = oneshot::channel();
@@ -81,7 +79,7 @@ impl LaneStart {
                 extends: library.extends(),
             })) {
                 Ok(()) => library,
-                // Whoever wanted it did not wait that long.
+                // The caller's timeout has expired, so close the library again.
                 Err(_) => return ending.close(library),
             },
             Err(failure) => {
@@ -102,7 +100,7 @@ impl LaneStart {
     }
 }
 
-/// The next command; `None` when nobody is left to send one.
+/// Returns the next command; `None` when all senders are dropped.
 pub(crate) fn next(commands: &mut mpsc::UnboundedReceiver<Down>) -> Option<Down> {
     let soon = look_for(|| match commands.try_recv() {
         Ok(command) => Some(Some(command)),
@@ -112,7 +110,7 @@ pub(crate) fn next(commands: &mut mpsc::UnboundedReceiver<Down>) -> Option<Down>
     soon.unwrap_or_else(|| commands.blocking_recv())
 }
 
-/// A lane's facts, and what must happen at its end however that comes: nobody is left waiting.
+/// Ensures that all open calls are answered when the thread ends.
 struct Ending {
     start: LaneStart,
     mapped: bool,

@@ -33,31 +33,34 @@ use crate::threads::Threads;
 
 /// Opens dynamic libraries as tools and extensions.
 ///
-/// A library whose content has not changed since it was opened is not loaded again: its handlers share what is there. One
-/// that has changed is loaded beside the old one, which is closed when the last of its handlers is dropped.
+/// A library with unchanged contents is not loaded again: its handlers share the loaded one. A
+/// changed library is loaded in addition to the old one, which is closed when its last handler is
+/// dropped.
 pub struct Libraries {
     staging_root: PathBuf,
     limits: Limits,
     host: Option<HostCommand>,
     opened: Mutex<Opened>,
-    /// Those in which extensions may have registered.
+    /// Libraries in which extensions may have registered.
     extended: std::sync::Mutex<Vec<Weak<OpenedLibrary>>>,
     threads: Arc<Threads>,
     counters: Arc<Counters>,
 }
 
-/// What is loaded, by source and content.
+/// Loaded libraries by source and contents.
 #[derive(Default)]
 struct Opened {
-    /// Made when it is needed: most swarms load no library.
+    /// Created on demand: most swarms load no library.
     staging: Option<Arc<Staging>>,
     by_content: HashMap<(PathBuf, String), Weak<OpenedLibrary>>,
-    /// The last copy of each file that hosts of connectors load, with the hash of its content.
+    /// The last copy of each file that connectors' host processes load, with the hash of its
+    /// contents.
     copies: HashMap<PathBuf, (String, PathBuf)>,
 }
 
 impl Libraries {
-    /// Loads libraries into this process. Copies go to a folder under `staging_root`, which must allow execution.
+    /// Creates a source that loads libraries into this process. Copies go to a directory under
+    /// `staging_root`, which must allow execution.
     pub fn new(staging_root: impl Into<PathBuf>, limits: Limits) -> Self {
         Libraries {
             staging_root: staging_root.into(),
@@ -70,7 +73,8 @@ impl Libraries {
         }
     }
 
-    /// Loads each library into a process of its own, started by `host` (`isolation: process`).
+    /// Creates a source that loads each library into its own process, started with `host`
+    /// (`isolation: process`).
     pub fn hosted(staging_root: impl Into<PathBuf>, limits: Limits, host: HostCommand) -> Self {
         Libraries {
             host: Some(host),
@@ -78,18 +82,19 @@ impl Libraries {
         }
     }
 
-    /// Counts, for whoever operates the swarm.
+    /// Returns counters for the operator.
     pub fn metrics(&self) -> LibraryMetrics {
         self.counters.read()
     }
 
-    /// Closes every library and waits until their lanes have ended, at most `patience`. The names of those that have not: code
-    /// of theirs still runs, so leave the process without running exit handlers.
+    /// Closes every library and waits for the end of its thread, at most `patience`. Returns the
+    /// names of libraries whose code still runs. In that case, leave the process without running
+    /// exit handlers.
     pub async fn shutdown(&self, patience: Duration) -> Vec<String> {
         self.threads.close(patience).await
     }
 
-    /// Has all libraries forget the extensions at an instance that was put away.
+    /// Removes the extensions of a retired instance from all libraries.
     pub fn instance_ended(&self, instance: &InstanceId) {
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
@@ -99,7 +104,7 @@ impl Libraries {
             .for_each(|library| library.forget(instance));
     }
 
-    /// The library of `entry`, and the hash and the place of its file.
+    /// Opens the library of `entry`.
     async fn open_library(&self, entry: &str, root: &Path) -> Result<Found, Failure> {
         let source = locate::library(root, entry)?;
         let image = blocking(move || Image::read(&source)).await?;
@@ -131,7 +136,8 @@ impl Libraries {
         })
     }
 
-    /// A private copy of the library of `entry`, and its name. Hosts may share it: each maps it anew.
+    /// Makes a private copy of the library of `entry`, and returns it with its name. Host processes
+    /// may share the copy, because each maps it separately.
     pub(crate) async fn copy(
         &self,
         entry: &str,
@@ -153,7 +159,8 @@ impl Libraries {
         Ok((path, name))
     }
 
-    /// A host for one long call into the library at `path`, and what the library says of itself.
+    /// Starts a host process for one long call into the library at `path`, and returns it with the
+    /// manifest.
     pub(crate) async fn host_alone(
         &self,
         path: &Path,
@@ -235,7 +242,7 @@ impl Libraries {
             Arc::clone(&self.threads),
         );
         let hosted = HostedLibrary::new(host.clone(), path, name, limits, counters, threads);
-        // Extensions run here alone.
+        // Extensions run only in this process.
         let said = Said {
             manifest: hosted.first_start().await?,
             extends: false,
@@ -340,27 +347,27 @@ impl ExtensionSource for Libraries {
     }
 }
 
-/// A library that was opened, and what its file is.
+/// An opened library and its file.
 struct Found {
     library: Arc<OpenedLibrary>,
-    /// For messages.
+    /// Name for messages.
     name: String,
-    /// The hash of the file.
+    /// Hash of the file.
     content: String,
     file: PathBuf,
 }
 
-/// A private copy of a library that can be loaded.
+/// Makes a private copy of a library that can be loaded.
 async fn place(staging: Arc<Staging>, image: Image) -> Result<PathBuf, Failure> {
     blocking(move || {
         image::check(&image.name(), &image.source)?;
-        // It is still what was checked, or it is not placed.
+        // Copying fails if the file has changed since the check.
         staging.place(&image)
     })
     .await
 }
 
-/// Runs file work off the async threads.
+/// Runs file operations outside of the async threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {

@@ -1,20 +1,20 @@
-//! How much a library may take.
+//! Limits for libraries.
 
 use std::time::Duration;
 
-/// How much a library may take. The defaults suit tools that people wait for.
+/// Limits for libraries. The defaults suit interactive tools.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes of one payload in either direction.
+    /// Maximum size of a payload in bytes, in either direction.
     pub max_payload: u64,
-    /// How long the handshake may take.
+    /// Maximum duration of the handshake.
     pub open_timeout: Duration,
-    /// How long a cancelled call may go on before it is answered without the library. Shorter than the engine's own two
-    /// seconds, so that the library's share of them is used.
+    /// Time that a cancelled call may continue before it is answered without the library. Shorter
+    /// than the engine's limit of two seconds, so that the library can use its time completely.
     pub cancel_grace: Duration,
-    /// How long the library's own threads may take to end when it is closed.
+    /// Time that the library's own threads have to end when it is closed.
     pub close_grace: Duration,
-    /// Calls that never came back, after which a library takes no more.
+    /// Number of calls that never returned, after which the library gets no further calls.
     pub max_written_off: usize,
 }
 
@@ -31,7 +31,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes of one line between a host and its parent: a payload, with what is around it.
+    /// Maximum length in bytes of a line between a host process and its parent: a payload with its
+    /// envelope.
     pub(crate) fn max_line(&self) -> u64 {
         self.max_payload.saturating_mul(2)
     }

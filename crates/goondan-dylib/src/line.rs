@@ -1,4 +1,5 @@
-//! What was begun in a library, an extension's layer or a connector, as the engine's side hears it.
+//! Adapts an operation of a library, such as an extension's layer or a connector, to the engine's
+//! interface.
 
 use async_trait::async_trait;
 use goondan_abi::wire::{self, operation};
@@ -9,10 +10,10 @@ use serde_json::Value;
 use crate::connection::{Happening, OpenCall, parts};
 use crate::link::{self, Outcome};
 
-/// What was begun in a library.
+/// A running operation in a library.
 pub(crate) struct LibraryLine<F> {
     open: OpenCall,
-    /// Says how it ended in the words of the engine's side.
+    /// Converts the end of the operation.
     end: F,
 }
 
@@ -45,7 +46,7 @@ impl<F: Fn(Outcome<wire::ToolOutput>) -> Ended + Send> Line for LibraryLine<F> {
     }
 }
 
-/// What the code behind `open` has said, in the words of the engine's side.
+/// Converts a message of the library.
 fn said(open: &mut OpenCall, event: link::Event) -> Event {
     match event {
         link::Event::Log(line) => {
@@ -68,7 +69,7 @@ fn said(open: &mut OpenCall, event: link::Event) -> Event {
     }
 }
 
-/// What is asked for, in the words of the engine's side.
+/// Converts the name of a requested operation.
 fn asked_for(name: String) -> String {
     match name.as_str() {
         operation::LAYER_NEXT => "next".to_owned(),

@@ -1,49 +1,48 @@
-//! What travels between a call and its library, whether that runs here or in a host of its own.
+//! The messages between a call and its library, in this process or in a host process.
 
 use goondan_abi::raw::Status;
 use goondan_abi::wire::{self, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How a call or an operation ended.
+/// The result of a call or an operation.
 pub(crate) type Outcome<T> = Result<T, wire::ToolError>;
 
-/// What goes down to a library, in order.
+/// A message to a library. Messages are delivered in order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Down {
-    /// Begin a call.
+    /// Begins a call.
     Start {
-        /// Never used again for another.
+        /// A unique id that is never reused.
         call: u64,
-        /// What to run.
         request: Box<wire::CallRequest>,
     },
-    /// Tell an extension something.
+    /// Sends a message to an extension.
     Extend {
-        /// Never used again for another; [`goondan_abi::raw::NO_CALL`] where nothing comes of it.
+        /// A unique id that is never reused, or [`goondan_abi::raw::NO_CALL`] for a message without
+        /// an answer.
         call: u64,
-        /// What it is told.
         message: Value,
     },
-    /// End a call soon.
+    /// Cancels a call.
     Cancel {
-        /// The call.
+        /// The id of the call.
         call: u64,
     },
-    /// The answer to a request.
+    /// Answers a request.
     Reply {
-        /// The library's number for it.
+        /// The library's id of the request.
         operation: u64,
-        /// What came of it.
         outcome: Outcome<Value>,
     },
-    /// Close the library. Nothing follows.
+    /// Closes the library. It is the last message.
     Close,
 }
 
 impl Down {
-    /// What goes down instead where this is larger than `limit` bytes: nothing for a call, which is answered through `up`.
+    /// Replaces a message larger than `limit` bytes. A call is answered with an error through `up`,
+    /// and nothing is sent.
     pub(crate) fn or_refusal(self, limit: u64, up: &dyn Upcalls) -> Option<Down> {
         let error = wire::ToolError::new(format!(
             "more than {limit} bytes cannot be handed to a library"
@@ -64,35 +63,35 @@ impl Down {
     }
 }
 
-/// What a library says about a running call, besides its end.
+/// A message of a running call before its end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Event {
-    /// For whoever watches.
+    /// A progress update.
     Progress(wire::Progress),
-    /// A log line.
     Log(wire::LogLine),
-    /// A question to the host.
+    /// A request to the host.
     Request {
-        /// The library's number for it.
+        /// The library's id of the request.
         operation: u64,
-        /// Such as `runtime.request`.
+        /// Name of the operation, such as `runtime.request`.
         name: String,
-        /// What the operation takes.
+        /// Arguments of the operation.
         payload: Value,
     },
 }
 
-/// Takes what comes up from a library: from any thread, never blocking, never calling back into it.
+/// Receives the messages of a library, on any thread. Implementations must not block or call into
+/// the library.
 pub(crate) trait Upcalls: Send + Sync {
-    /// Answers a call, the first time.
+    /// Answers a call. Only the first answer counts.
     fn complete(&self, call: u64, outcome: Outcome<wire::ToolOutput>) -> Status;
-    /// Hands on what a call says; [`goondan_abi::raw::NO_CALL`] for log lines about none.
+    /// Forwards a message of a call; [`goondan_abi::raw::NO_CALL`] for log lines without a call.
     fn event(&self, call: u64, event: Event) -> Status;
-    /// Whether a call should end.
+    /// Returns true if a call is cancelled.
     fn is_cancelled(&self, call: u64) -> bool;
-    /// Whether a call is worth starting; a call that is not is forgotten.
+    /// Returns false if a call need not be started any more, and removes it.
     fn is_wanted(&self, call: u64) -> bool;
-    /// The library answers nothing any more: all open calls end with `why`.
+    /// Ends all open calls with `why`, because the library sends no further answers.
     fn close(&self, why: &wire::ToolError);
 }

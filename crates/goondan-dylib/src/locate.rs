@@ -1,14 +1,15 @@
-//! Finds the file behind an entry.
+//! Finds the file of an entry.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Suffixes that an entry may carry, of whatever platform it was written on.
+/// Library suffixes of all platforms, because an entry may come from another platform.
 const SUFFIXES: [&str; 3] = [".so", ".dylib", ".dll"];
 
-/// The library that `entry` means: the file itself, or with this platform's prefix and suffix, with `-` or `_`.
+/// Returns the library file of `entry`: the file itself, or its name with this platform's prefix
+/// and suffix, with `-` or `_`.
 pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, Failure> {
     let stated = bundle_root.join(entry);
     let candidates = candidates(&stated);
@@ -51,7 +52,8 @@ fn candidates(stated: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// `libtext_utils.so` → `text_utils`; a name without a suffix is bare already.
+/// Removes prefix and suffix: `libtext_utils.so` → `text_utils`. A name without a suffix is
+/// unchanged.
 fn bare_name(name: &str) -> String {
     match SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)) {
         Some(stem) => stem.strip_prefix("lib").unwrap_or(stem).to_owned(),

@@ -1,4 +1,4 @@
-//! Checks what a library says of itself, and that it has what the Tool resource wants.
+//! Validates a library's manifest, and compares it with the Tool resource.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use goondan_spec::kinds::{ExportSpec, Permission, Tool};
 
 use crate::failure::{Failure, Fault};
 
-/// The exports of `manifest`, if they are sound and `tool` finds all that it names among them.
+/// Returns the exports of `manifest` if they are valid and include all those that `tool` names.
 pub(crate) fn exports(
     manifest: &Manifest,
     tool: &Tool,

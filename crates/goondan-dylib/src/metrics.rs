@@ -1,17 +1,18 @@
-//! Counts for whoever operates a swarm.
+//! Counters for operators.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What there is to say about loaded libraries.
+/// Counters of loaded libraries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LibraryMetrics {
-    /// Libraries that take calls.
+    /// Libraries that accept calls.
     pub serving: u64,
-    /// Mappings that stay in memory although nothing calls into them any more. Each reload of a changed library adds one.
+    /// Mappings that stay in memory without being called. Each reload of a changed library adds
+    /// one.
     pub retired_mappings: u64,
-    /// Completions and events for calls that were not open: late, double, or made up.
+    /// Completions and events for calls that were not open: late, duplicate or invalid ones.
     pub ignored_completions: u64,
-    /// Deaths of host processes (`isolation: process`).
+    /// Crashes of host processes (`isolation: process`).
     pub host_crashes: u64,
 }
 

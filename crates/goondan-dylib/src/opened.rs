@@ -1,4 +1,4 @@
-//! A library as its handlers hold it: here in the process, or in a host of its own.
+//! A library as its handlers use it: in this process, or in a host process.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::hosted::HostedLibrary;
 use crate::lane::Said;
 use crate::link::Outcome;
 
-/// An opened library. It is retired when the last handler lets go of it.
+/// An opened library. It is retired when its last handler is dropped.
 pub(crate) struct OpenedLibrary {
     pub(crate) manifest: wire::Manifest,
     pub(crate) place: Place,
-    /// It takes messages besides calls of its tools.
+    /// True if the library accepts messages in addition to tool calls.
     takes_messages: bool,
     pub(crate) sessions: Sessions,
 }
 
-/// Where a library runs.
+/// The process in which a library runs.
 pub(crate) enum Place {
-    /// In this process, on a lane.
+    /// This process, on the library's own thread.
     Here(Arc<Connection>),
-    /// In a host process, which is restarted when it dies.
+    /// A host process, which is restarted after a crash.
     Hosted(Box<HostedLibrary>),
 }
 
 impl OpenedLibrary {
-    /// A library that was just opened.
+    /// Creates a library that was just opened.
     pub(crate) fn new(said: Said, place: Place) -> Self {
         let Said { manifest, extends } = said;
         OpenedLibrary {
@@ -41,10 +41,10 @@ impl OpenedLibrary {
         }
     }
 
-    /// Whether it has extensions, which may register in it.
+    /// Returns true if extensions may register in the library.
     pub(crate) fn extends(&self) -> bool {
         let features = &self.manifest.features;
-        // Before there were connectors, whatever took messages was an extension, and named no feature.
+        // Before connectors existed, libraries with messages were extensions and named no feature.
         let is_silent = !features
             .iter()
             .any(|known| known == feature::EXTENSION || known == feature::CONNECTOR);
@@ -52,7 +52,7 @@ impl OpenedLibrary {
             && (is_silent || features.iter().any(|known| known == feature::EXTENSION))
     }
 
-    /// What has registered for `instance` is no longer wanted.
+    /// Removes the registrations of `instance`.
     pub(crate) fn forget(&self, instance: &InstanceId) {
         if let Place::Here(connection) = &self.place {
             self.sessions
@@ -62,7 +62,7 @@ impl OpenedLibrary {
         }
     }
 
-    /// Something that takes calls.
+    /// Returns a connection that accepts calls.
     pub(crate) async fn connect(&self) -> Outcome<Arc<Connection>> {
         match &self.place {
             Place::Here(connection) => Ok(Arc::clone(connection)),
@@ -70,11 +70,11 @@ impl OpenedLibrary {
         }
     }
 
-    /// Whether another generation may use it too.
+    /// Returns true if another generation may also use the library.
     pub(crate) fn is_fit(&self) -> bool {
         match &self.place {
             Place::Here(connection) => connection.calls().is_healthy(),
-            // A host that is not fit is replaced at the next call.
+            // An unusable host process is replaced at the next call.
             Place::Hosted(_) => true,
         }
     }

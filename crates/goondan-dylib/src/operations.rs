@@ -1,4 +1,4 @@
-//! What a library may ask of the runtime, by name.
+//! Runtime operations that a library can request, by name.
 
 use goondan_abi::wire::{self, operation};
 use goondan_core::ports::tool::{
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::link::Outcome;
 
-/// Does what `name` asks for.
+/// Performs the operation `name`.
 pub(crate) async fn perform(
     runtime: &dyn AgentToolRuntime,
     name: &str,

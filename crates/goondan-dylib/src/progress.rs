@@ -1,4 +1,4 @@
-//! Thins out progress: people read ten updates a second at most, and each becomes a runtime event.
+//! Limits progress updates: users read at most ten per second, and each becomes a runtime event.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use goondan_abi::wire::Progress;
 use goondan_core::ports::tool::ProgressSink;
 use tokio::time::Instant;
 
-/// The shortest time between two updates of a call.
+/// Minimum time between two updates of a call.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The updates of one call. The first and the last always get through.
+/// The updates of one call. The first and the last one are always forwarded.
 #[derive(Default)]
 pub(crate) struct ProgressGate {
     not_before: Option<Instant>,
@@ -17,7 +17,7 @@ pub(crate) struct ProgressGate {
 }
 
 impl ProgressGate {
-    /// Hands on `progress`, or holds it in place of what was held.
+    /// Forwards `progress`, or holds it and replaces the held update.
     pub(crate) fn update(&mut self, progress: Progress, sink: &dyn ProgressSink) {
         self.held = Some(progress);
         if self.not_before.is_none_or(|at| at <= Instant::now()) {
@@ -25,7 +25,7 @@ impl ProgressGate {
         }
     }
 
-    /// Hands on what is held.
+    /// Forwards the held update.
     pub(crate) fn flush(&mut self, sink: &dyn ProgressSink) {
         if let Some(progress) = self.held.take() {
             sink.update(&progress.title, progress.metadata);
@@ -33,7 +33,7 @@ impl ProgressGate {
         }
     }
 
-    /// Ends when it is time to flush; never where nothing is held.
+    /// Waits until it is time to flush; forever if no update is held.
     pub(crate) async fn due(&self) {
         match (&self.held, self.not_before) {
             (Some(_), Some(at)) => tokio::time::sleep_until(at).await,

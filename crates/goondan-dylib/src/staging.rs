@@ -1,7 +1,8 @@
-//! Copies libraries to fresh paths before they are loaded.
+//! Copies libraries to new paths before they are loaded.
 //!
-//! The file that a build writes is never loaded itself: glibc gives back the object that is already loaded for the same inode,
-//! and writing over a mapped file changes running code. So each load gets a new file with a new path and a new inode.
+//! The build output itself is never loaded. For the same inode, glibc returns the already loaded
+//! object, and writing to a mapped file changes running code. So each load uses a new file with a
+//! new path and a new inode.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
@@ -15,23 +16,24 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
-/// How often a file that changes while it is read is read again, and how long apart.
+/// Maximum number of attempts to read a file that changes during reading, and the interval between
+/// them.
 const READS: u32 = 20;
 const BETWEEN_READS: Duration = Duration::from_millis(50);
 
-/// A file is read in pieces of that many bytes: libraries of many megabytes, read whole by one thread after another, would
-/// leave as much room in the allocator's pool of each.
+/// Size in bytes of the pieces in which files are read. Reading libraries of many megabytes as a
+/// whole would leave that much memory in the allocator pool of each thread.
 const PIECE: usize = 64 * 1024;
 
-/// A library's content, known by its hash.
+/// A library's file, identified by its hash.
 pub(crate) struct Image {
-    /// Where it was read.
+    /// Path of the file.
     pub(crate) source: PathBuf,
-    /// SHA-256 in hex.
+    /// SHA-256 in hexadecimal.
     pub(crate) hash: String,
 }
 
-/// A folder of this process for copies. Its lock tells others that it is in use.
+/// A directory of this process for copies. Its lock shows other processes that it is in use.
 pub(crate) struct Staging {
     folder: PathBuf,
     _lock: File,
@@ -39,7 +41,7 @@ pub(crate) struct Staging {
 }
 
 impl Image {
-    /// Reads `source` once its size and time stand still.
+    /// Hashes `source` after its size and modification time have stopped changing.
     pub(crate) fn read(source: &Path) -> Result<Image, Failure> {
         let unreadable = |cause: io::Error| Failure::Unreadable {
             name: source.display().to_string(),
@@ -62,20 +64,19 @@ impl Image {
         Err(changing(source))
     }
 
-    /// The file's name, for messages.
+    /// Returns the file's name, for messages.
     pub(crate) fn name(&self) -> String {
         file_name(&self.source)
     }
 }
 
-/// The last part of `path`.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
-/// Copies `source` to `target`; the SHA-256 of it in hex, and its length.
+/// Copies `source` to `target`. Returns its SHA-256 in hexadecimal and its length.
 fn hash_while_copying(source: &Path, target: &mut impl Write) -> io::Result<(String, u64)> {
     let mut hashed = Hashed {
         target,
@@ -88,7 +89,7 @@ fn hash_while_copying(source: &Path, target: &mut impl Write) -> io::Result<(Str
     Ok((hex(&hashed.hasher.finalize()), length))
 }
 
-/// Hashes what is written to `target`.
+/// Hashes all bytes written to `target`.
 struct Hashed<'t, W> {
     target: &'t mut W,
     hasher: Sha256,
@@ -113,7 +114,7 @@ fn changing(source: &Path) -> Failure {
 }
 
 impl Staging {
-    /// A new folder under `root`. Folders that ended processes left there are removed.
+    /// Creates a directory under `root`. Removes directories of ended processes.
     pub(crate) fn new(root: &Path) -> io::Result<Staging> {
         private::make_folder(root)?;
         remove_leftovers(root);
@@ -125,7 +126,7 @@ impl Staging {
         })
     }
 
-    /// Copies `image` to a path that no process has ever loaded.
+    /// Copies `image` to a path that no process has loaded before.
     pub(crate) fn place(&self, image: &Image) -> Result<PathBuf, Failure> {
         let (path, hash) = self.copy(image).map_err(|cause| Failure::NotCopied {
             name: image.name(),
@@ -141,9 +142,9 @@ impl Staging {
     fn copy(&self, image: &Image) -> io::Result<(PathBuf, String)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let hash = image.hash.get(..12).unwrap_or(&image.hash);
-        // A folder each, so that messages and backtraces know the library by its own name.
+        // One directory per copy, so that messages and backtraces contain the library's own name.
         let folder = self.folder.join(format!("{number}-{hash}"));
-        // All of it: cleaners of temporary folders take away what has not been used for long.
+        // Create the parents as well: cleaners of temporary directories may have removed them.
         private::make_folder(&folder)?;
         let path = folder.join(image.name());
         let (hash, _) = hash_while_copying(&image.source, &mut create_new(&path)?)?;
@@ -151,7 +152,8 @@ impl Staging {
     }
 }
 
-/// A folder of one's own with a lock file beside it. The lock is held before others can see it.
+/// Creates a unique directory with a lock file next to it. The lock is taken before other processes
+/// can see it.
 fn claim(root: &Path) -> io::Result<(PathBuf, File)> {
     let unique = unique_name();
     let (draft, lock_path) = (
@@ -166,7 +168,7 @@ fn claim(root: &Path) -> io::Result<(PathBuf, File)> {
     Ok((folder, lock))
 }
 
-/// Makes a file that must not be there yet.
+/// Creates a file that must not exist yet.
 fn create_new(path: &Path) -> io::Result<File> {
     private::options()
         .read(true)
@@ -175,7 +177,7 @@ fn create_new(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Unique among processes that live and folders that this one made.
+/// Returns a name that is unique among living processes and this process's directories.
 fn unique_name() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let since = std::time::SystemTime::now()
@@ -189,7 +191,7 @@ fn unique_name() -> String {
     )
 }
 
-/// Removes folders whose lock nobody holds. What cannot be removed stays for the next start.
+/// Removes directories whose lock is free. The next start tries again if this fails.
 fn remove_leftovers(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else {
         return;

@@ -1,4 +1,4 @@
-//! The threads that serve libraries: lanes, and readers of host processes.
+//! The threads that serve libraries: their call threads, and readers of host processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::link::Down;
 
-/// All that were started and not joined yet.
+/// All threads that were started and not joined yet.
 #[derive(Default)]
 pub(crate) struct Threads {
     running: Mutex<Vec<Serving>>,
@@ -19,13 +19,13 @@ pub(crate) struct Threads {
 
 struct Serving {
     library: String,
-    /// Weak: a thread ends when the last handler of its library is gone.
+    /// Weak, because a thread ends when the last handler of its library is dropped.
     down: WeakUnboundedSender<Down>,
     thread: JoinHandle<()>,
 }
 
 impl Threads {
-    /// Keeps a thread, and joins those that have ended.
+    /// Stores a thread, and joins those that have ended.
     pub(crate) fn remember(
         &self,
         library: &str,
@@ -49,7 +49,8 @@ impl Threads {
         }
     }
 
-    /// Tells all to end, and waits at most `patience`. The libraries whose threads have not ended.
+    /// Ends all threads, and waits at most `patience`. Returns the libraries whose threads have not
+    /// ended.
     pub(crate) async fn close(&self, patience: Duration) -> Vec<String> {
         self.closed.store(true, Ordering::Relaxed);
         let deadline = tokio::time::Instant::now() + patience;
@@ -70,7 +71,7 @@ impl Threads {
         stuck
     }
 
-    /// Whether all were told to end, so that nothing should be started in place of what ends.
+    /// Returns true after [`Threads::close`], when no new process may be started.
     pub(crate) fn are_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
@@ -80,14 +81,15 @@ impl Threads {
     }
 }
 
-/// Joins `thread` on a thread of its own: a blocking task of tokio would keep its runtime from ending.
+/// Joins `thread` on a separate thread, because a blocking Tokio task would prevent the runtime
+/// from ending.
 fn join(thread: JoinHandle<()>) -> oneshot::Receiver<()> {
     let (ended, joined) = oneshot::channel();
     let joining = std::thread::Builder::new()
         .name("join".to_owned())
         .spawn(move || {
             if thread.join().is_ok() {
-                // Nobody may be waiting any more.
+                // The receiver may already be dropped.
                 let _ = ended.send(());
             }
         });

@@ -1,4 +1,4 @@
-//! The other end of `isolation: process`: what `gdn tool-host PATH` runs.
+//! The host process of `isolation: process`, which `gdn tool-host PATH` runs.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -20,19 +20,21 @@ use crate::limits::Limits;
 use crate::link::{Down, Event, Outcome, Upcalls};
 use crate::staging::file_name;
 
-/// Questions that may wait for their answers. More are refused, so that a library that only asks fills no memory.
+/// Maximum number of requests without an answer. Further ones are refused, so that a library cannot
+/// exhaust the memory.
 const MOST_QUESTIONS: usize = 1_024;
 
-/// How often a lane that should end is looked at.
+/// Interval of checking if a closing thread has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Serves the library at `path` over standard input and output, until the input ends.
 ///
-/// What the library itself prints on standard output goes to standard error: the output belongs to the protocol.
+/// Output that the library prints goes to standard error, because standard output carries the
+/// protocol.
 ///
 /// # Errors
 ///
-/// As [`serve`].
+/// The same as [`serve`].
 pub fn run(path: &Path) -> io::Result<()> {
     let output = take_stdout()?;
     serve(path, io::stdin().lock(), output)
@@ -51,13 +53,14 @@ fn take_stdout() -> io::Result<impl Write + Send + 'static> {
     Ok(io::stdout())
 }
 
-/// Serves the library at `path`: one JSON value a line, from `input` and to `output`, until `input` ends.
+/// Serves the library at `path`: one JSON value per line, from `input` and to `output`, until
+/// `input` ends.
 ///
-/// The file is loaded as it is: whoever starts a host has made a private copy.
+/// Loads the file directly: the parent process has already made a private copy.
 ///
 /// # Errors
 ///
-/// Input that is not what it should be, or pipes that break. A library that cannot be opened is told on `output`.
+/// Fails on invalid input or broken pipes. If the library cannot be opened, `output` reports that.
 pub fn serve(
     path: &Path,
     input: impl BufRead,
@@ -112,7 +115,7 @@ fn open(
         name: name.clone(),
         cause,
     })?;
-    // The parent waits no longer than it wants to, and ends this process then.
+    // The parent has its own timeout and then ends this process.
     let said = opened
         .blocking_recv()
         .map_err(|_| Failure::GivenUp { name })??;
@@ -150,7 +153,8 @@ fn pass_down(
     Ok(())
 }
 
-/// Closes the library, and waits a little longer than it was given. What still runs then ends with the process.
+/// Closes the library, and waits slightly longer than its grace period. Remaining threads end with
+/// the process.
 fn close(lane: Running, grace: Duration) {
     let _ = lane.down.send(Down::Close);
     let deadline = Instant::now() + grace + grace / 2;
@@ -161,7 +165,7 @@ fn close(lane: Running, grace: Duration) {
 
 fn write_all(mut output: impl Write, queue: &Receiver<Option<Up>>) {
     while let Ok(Some(up)) = queue.recv() {
-        // Nobody listens any more: the end of the input will be noticed too.
+        // The parent is gone, so the input is about to end as well.
         let written = to_line(&up)
             .and_then(|line| output.write_all(&line))
             .and_then(|()| output.flush());
@@ -171,18 +175,18 @@ fn write_all(mut output: impl Write, queue: &Receiver<Option<Up>>) {
     }
 }
 
-/// Sends what comes up to the parent.
+/// Sends the library's messages to the parent.
 struct Pipe {
-    /// `None` is the end.
+    /// `None` marks the end.
     lines: Sender<Option<Up>>,
-    /// Open calls, and whether each is cancelled.
+    /// Open calls; true if the call is cancelled.
     calls: Mutex<HashMap<u64, bool>>,
-    /// Questions without an answer.
+    /// Number of requests without an answer.
     questions: AtomicUsize,
 }
 
 impl Pipe {
-    /// Counts a question, unless there are too many.
+    /// Counts a request; returns false if there are too many.
     fn asks(&self) -> bool {
         let more = |count| (count < MOST_QUESTIONS).then_some(count + 1);
         self.questions
@@ -237,7 +241,7 @@ impl Upcalls for Pipe {
     }
 
     fn close(&self, _why: &wire::ToolError) {
-        // The parent sees the end of the pipe and answers what is open.
+        // The parent detects the closed pipe and answers the open calls.
         self.calls().clear();
     }
 }

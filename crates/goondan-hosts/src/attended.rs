@@ -1,4 +1,4 @@
-//! A call while it runs.
+//! A running call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,22 @@ use crate::operations;
 use crate::process::{Ping, Process};
 use crate::wire::{Answer, Down};
 
-/// How long a cancelled call may go on before its host is given up. Shorter than the engine's own two seconds.
+/// Time that a cancelled call may continue before it is abandoned. Shorter than the engine's limit
+/// of two seconds.
 const GRACE: Duration = Duration::from_secs(1);
-/// Questions of one call that may be open at a time.
+/// Maximum number of concurrent requests of one call.
 const MAX_OPERATIONS: usize = 64;
 
 type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, ToolError>)>>;
 
-/// A call while it runs. Where it is dropped before its answer, the host is told, and given up if that does not help.
+/// A running call. Dropping it before the answer cancels it in the runtime process. If the call
+/// does not end then, the process is retired.
 pub(crate) struct Attended<'a> {
     process: Arc<Process>,
     receivers: Receivers,
     ctx: &'a ToolContext,
     operations: Operations<'a>,
-    /// It was cancelled.
+    /// Set if the call was cancelled.
     cancelled: Option<Ping>,
     is_over: bool,
 }
@@ -57,7 +59,7 @@ impl<'a> Attended<'a> {
         }
     }
 
-    /// Attends the call to its end.
+    /// Processes the call until it ends.
     pub(crate) async fn run(mut self) -> Ended {
         let cancellation = &self.ctx.cancellation;
         let until_lost = async {
@@ -109,7 +111,8 @@ impl<'a> Attended<'a> {
             .tell(&Down::Answer(Answer { ask, value, error }));
     }
 
-    /// What was said before the answer. Questions of a handler that has returned are nobody's.
+    /// Processes the events that preceded the answer. Requests of a handler that has returned are
+    /// dropped.
     fn hear_the_rest(&mut self) {
         while let Ok(event) = self.receivers.events.try_recv() {
             if !matches!(event, Event::Ask { .. }) {

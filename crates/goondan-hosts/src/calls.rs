@@ -1,4 +1,5 @@
-//! The open calls of one host: each gets exactly one answer, from whoever comes first.
+//! The open calls of one runtime process. Each call is answered exactly once, and later answers are
+//! ignored.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,21 +8,20 @@ pub(crate) use goondan_core::layering::{Ended, Event};
 use goondan_core::ports::tool::ToolError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// What may wait of one call before more of it is dropped.
+/// Maximum number of queued events per call; further events are dropped.
 const WAITING_EVENTS: usize = 256;
 
-/// The receiving side of an open call.
 pub(crate) struct Receivers {
     pub(crate) id: u64,
     pub(crate) answer: oneshot::Receiver<Ended>,
     pub(crate) events: mpsc::Receiver<Event>,
 }
 
-/// The open calls of one host. The lock is held for map operations alone.
+/// The open calls of one runtime process. The lock is held only for map operations.
 #[derive(Default)]
 pub(crate) struct Calls {
     state: Mutex<State>,
-    /// Fires when the last open call is over.
+    /// Fires when the last open call ends.
     idle: Notify,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Calls {
 struct State {
     last: u64,
     open: HashMap<u64, Open>,
-    /// A handler has answered.
+    /// True if a handler has ever answered.
     has_answered: bool,
-    /// Why no more calls are taken.
+    /// The reason why no further calls are accepted.
     closed: Option<ToolError>,
 }
 
@@ -45,7 +45,6 @@ impl Calls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a call.
     pub(crate) fn begin(&self) -> Result<Receivers, ToolError> {
         let mut state = self.lock();
         if let Some(why) = &state.closed {
@@ -63,7 +62,7 @@ impl Calls {
         })
     }
 
-    /// Answers a call. One that is not open has been answered.
+    /// Answers a call. Ignored if the call was already answered.
     pub(crate) fn end(&self, id: u64, ended: Ended) {
         let mut state = self.lock();
         state.has_answered = true;
@@ -73,7 +72,7 @@ impl Calls {
         self.tell_idle(&state);
     }
 
-    /// Forgets a call that nobody waits for.
+    /// Removes a call whose caller no longer waits.
     pub(crate) fn forget(&self, id: u64) {
         let mut state = self.lock();
         state.open.remove(&id);
@@ -86,14 +85,13 @@ impl Calls {
         }
     }
 
-    /// Waits until no call is open.
     pub(crate) async fn until_idle(&self) {
         while self.count() > 0 {
             self.idle.notified().await;
         }
     }
 
-    /// Hands something on to whoever waits for a call; false where nobody takes it.
+    /// Forwards an event to the caller; returns false if it was not accepted.
     pub(crate) fn event(&self, id: u64, event: Event) -> bool {
         self.lock()
             .open
@@ -101,29 +99,28 @@ impl Calls {
             .is_some_and(|open| open.events.try_send(event).is_ok())
     }
 
-    /// The only open call, to which what was printed can be attributed.
+    /// Returns the id of the only open call, to which printed output can be attributed.
     pub(crate) fn only(&self) -> Option<u64> {
         let state = self.lock();
         let mut open = state.open.keys();
         open.next().copied().filter(|_| open.next().is_none())
     }
 
-    /// How many are open.
     pub(crate) fn count(&self) -> usize {
         self.lock().open.len()
     }
 
-    /// Whether a handler has ever answered.
+    /// Returns true if a handler has ever answered.
     pub(crate) fn has_answered(&self) -> bool {
         self.lock().has_answered
     }
 
-    /// Whether calls are taken.
+    /// Returns true if new calls are accepted.
     pub(crate) fn is_open(&self) -> bool {
         self.lock().closed.is_none()
     }
 
-    /// Takes no more calls, and answers those that are open with `why`.
+    /// Refuses further calls, and answers the open ones with `why`.
     pub(crate) fn close(&self, why: &ToolError) {
         let mut state = self.lock();
         state.closed.get_or_insert_with(|| why.clone());

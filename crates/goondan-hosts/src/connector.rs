@@ -1,4 +1,5 @@
-//! A Connector whose entry is a module: a function that runs as long as its connection does, in a process of its own.
+//! Connectors whose entry is a module. The function runs as long as its connection, in its own
+//! process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +16,11 @@ use crate::source::{Modules, absolute, define};
 use crate::wire::{Connect, Down};
 
 impl Modules {
-    /// Runs a connector until its function returns. Dropping this ends its process.
+    /// Runs a connector until its function returns. Dropping the future ends its process.
     ///
     /// # Errors
-    /// It can't be started, its function has thrown, or its process has ended.
+    ///
+    /// Fails if the process cannot start or has ended, or if the function has thrown an error.
     pub async fn run_connector(
         &self,
         id: &ResourceId,

@@ -1,4 +1,4 @@
-//! An Extension whose entry is a module: its messages travel over the pipes of a host.
+//! Extensions whose entry is a module. Their messages use the pipes of a runtime process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,18 +21,17 @@ use crate::host::Host;
 use crate::process::{Ping, Process};
 use crate::wire::{Answer, Begun, Call, Down};
 
-/// The code of an extension: a module, with a config.
+/// The code of an extension: a module with its config.
 pub(crate) struct ModuleExtension {
     pub(crate) host: Arc<Host>,
-    /// The resource's name.
+    /// Name of the resource.
     pub(crate) name: String,
-    /// The module's file.
     pub(crate) module: PathBuf,
-    /// What the config says beside the settings for programs.
+    /// The config without the settings for programs.
     pub(crate) config: JsonObject,
-    /// How long it may work at a stretch.
+    /// Maximum time of uninterrupted work.
     pub(crate) limit: Duration,
-    /// What the module is made of.
+    /// The source files of the module.
     pub(crate) files: Arc<[PathBuf]>,
 }
 
@@ -72,7 +71,6 @@ impl Code for ModuleExtension {
     }
 }
 
-/// A process that runs a module.
 struct ModuleRunner {
     process: Arc<Process>,
     host: Arc<Host>,
@@ -131,18 +129,20 @@ impl Runner for ModuleRunner {
     }
 }
 
-/// What was begun in a process. Where it is given up before its answer, the host is told, and given up if that does not help.
+/// A running operation in a process. Dropping it before the answer cancels it in the process. If it
+/// does not end then, the process is retired.
 pub(crate) struct ModuleLine {
     process: Arc<Process>,
     receivers: Receivers,
-    /// It was cancelled.
+    /// Set if the operation was cancelled.
     cancelled: Option<Ping>,
-    /// The host need not be told of its end: it is over, or the host ends with it.
+    /// True if the process needs no cancellation: the operation is over, or the process ends with
+    /// it.
     is_settled: bool,
 }
 
 impl ModuleLine {
-    /// All that runs in a process, which ends with it.
+    /// Creates the line of the only operation in a process, which ends with it.
     pub(crate) fn alone(process: Arc<Process>, receivers: Receivers) -> Self {
         ModuleLine {
             process,

@@ -1,4 +1,4 @@
-//! One export of a module as a tool.
+//! A module export as a tool.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,17 +12,15 @@ use crate::attended::Attended;
 use crate::host::Host;
 use crate::wire::{Call, Context, Down};
 
-/// A handler of a module.
 pub(crate) struct ModuleHandler {
     pub(crate) host: Arc<Host>,
-    /// The module's file.
     pub(crate) module: PathBuf,
     pub(crate) export: String,
-    /// What the tool's config says beside the settings for programs.
+    /// The tool's config without the settings for programs.
     pub(crate) config: Arc<JsonObject>,
-    /// `timeoutMs`. The engine keeps the time; the handler is told.
+    /// `timeoutMs`. The engine enforces it; the handler only receives the value.
     pub(crate) timeout: Duration,
-    /// What the module is made of.
+    /// The source files of the module.
     pub(crate) files: Arc<[PathBuf]>,
 }
 
@@ -55,7 +53,7 @@ impl ToolHandler for ModuleHandler {
     }
 }
 
-/// What a handler knows about its call.
+/// Creates the context that a handler receives.
 pub(crate) fn context<'a>(ctx: &'a ToolContext, host: &Host, timeout: Duration) -> Context<'a> {
     Context {
         agent_name: &ctx.agent_name,

@@ -1,4 +1,4 @@
-//! Keeps the processes of one host running.
+//! Starts and restarts the processes of one host.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,51 +16,51 @@ use crate::programs::{HostProgram, HostPrograms};
 use crate::shim;
 use crate::wire::Down;
 
-/// Ends in a row after which a host is started again at once.
+/// Number of consecutive failures after which the process is still restarted at once.
 const QUICK: u32 = 3;
-/// The longest pause before a host is started again.
+/// Longest pause before a restart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Places of which a host has a process before those that have nothing to do are ended.
+/// Number of places above which idle processes are ended.
 const MANY_PLACES: usize = 16;
-/// The least memory with which a runtime starts at all, in MiB.
+/// Minimum memory limit in MiB that lets a runtime start.
 const LEAST_MEMORY: u64 = 64;
 
-/// Gives the shim descriptors of its own, and what modules print to the log. The first argument is a limit on memory in KiB;
-/// an address space can't be limited, for runtimes reserve far more of it than they use.
+/// Gives the shim separate file descriptors, and sends the modules' printed output to the log. The
+/// first argument is a memory limit in KiB. It limits the data segment, because runtimes reserve
+/// far more address space than they use.
 const PLUMBING: &str = r#"exec 3<&0 4>&1 </dev/null >&2
 [ -z "$1" ] || ulimit -d "$1" || exit 69
 shift
 exec "$@""#;
 
-/// The shell that does it.
 const SHELL: &str = "/bin/sh";
 
-/// For whom a process runs: the sandboxes that calls are made from, and what may be written there. Without a sandbox every
-/// call is made from the same place.
+/// The access of a process: the sandboxes of its callers, and their writable directory. All calls
+/// without a sandbox are equal.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Place {
     sandboxes: Vec<Sandbox>,
     workdir: PathBuf,
 }
 
-/// What a host is, as far as others may share it.
+/// The properties that hosts must share to be the same host.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Definition {
     pub(crate) runtime: Runtime,
     pub(crate) program: PathBuf,
-    /// The package's folder.
+    /// Directory of the package.
     pub(crate) package: PathBuf,
-    /// The project's folder.
+    /// Directory of the project.
     pub(crate) project: PathBuf,
     /// The settings for programs.
     pub(crate) settings: JsonObject,
 }
 
-/// A host: one process for each place that it is called from, started by the first call.
+/// A host: one process per place, started by the first call.
 pub(crate) struct Host {
     name: String,
     definition: Definition,
-    /// Where shims lie.
+    /// Directory of the shims.
     folder: PathBuf,
     programs: Arc<dyn HostPrograms>,
     slots: Mutex<Vec<(Place, Arc<Slot>)>>,
@@ -72,7 +72,7 @@ struct Slot(tokio::sync::Mutex<Life>);
 #[derive(Default)]
 struct Life {
     process: Option<Arc<Process>>,
-    /// Ends since the last answer.
+    /// Number of failures since the last answer.
     deaths: u32,
     not_before: Option<Instant>,
 }
@@ -101,10 +101,10 @@ impl Host {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has its processes forget the extensions at an instance. Must not block.
+    /// Removes the extensions of an instance from all processes. Must not block.
     pub(crate) fn forget(&self, instance: &InstanceId) {
         for (_, slot) in self.slots().iter() {
-            // One that is being started has none yet.
+            // A process that is still starting has no extensions.
             let Ok(life) = slot.0.try_lock() else {
                 continue;
             };
@@ -117,7 +117,8 @@ impl Host {
         }
     }
 
-    /// A process that takes calls from that place: one that runs, or a new one unless it is too early for that.
+    /// Returns a running process for that place, or starts one. Fails if the pause after a failure
+    /// is not over.
     pub(crate) async fn connect(
         &self,
         sandboxes: &[Sandbox],
@@ -155,7 +156,7 @@ impl Host {
         }
     }
 
-    /// The slot of a place. Where there are many, those that have nothing to do are given up.
+    /// Returns the slot of a place. If there are many slots, drops the idle ones.
     fn slot(&self, place: &Place) -> Arc<Slot> {
         let mut slots = self.slots();
         if let Some((_, slot)) = slots.iter().find(|(known, _)| known == place) {
@@ -205,7 +206,7 @@ impl Host {
         let own: &[&str] = match runtime {
             Runtime::Node | Runtime::Bun => &[],
             Runtime::Deno => &["run", "--no-prompt", "--allow-all", "--quiet"],
-            // What it writes beside its sources would look like an edit.
+            // Bytecode files next to the sources would look like edits.
             Runtime::Python => &["-u", "-B"],
         };
         args.extend(own.iter().map(|arg| (*arg).to_owned()));
@@ -227,7 +228,7 @@ impl Host {
         }
     }
 
-    /// Ends all of its processes, and waits until they have.
+    /// Ends all processes, and waits until they have ended.
     pub(crate) async fn end(&self) {
         let slots: Vec<_> = self.slots().drain(..).collect();
         let end = async |slot: Arc<Slot>| {
@@ -260,7 +261,8 @@ impl Life {
     }
 }
 
-/// The pause after that many ends in a row: none for the first three, then 1 s, 2 s, 4 s … 1 min.
+/// Returns the pause after consecutive failures: none for the first three, then 1 s, 2 s, 4 s … 1
+/// min.
 fn pause_after(deaths: u32) -> Duration {
     match deaths.checked_sub(QUICK + 1) {
         None => Duration::ZERO,
@@ -270,7 +272,7 @@ fn pause_after(deaths: u32) -> Duration {
     }
 }
 
-/// Takes the limit on memory out of the settings: the shell puts it on.
+/// Removes the memory limit from the settings, because the shell applies it.
 fn memory(settings: &mut JsonObject) -> Option<u64> {
     settings
         .get_mut("limits")?

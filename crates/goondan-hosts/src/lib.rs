@@ -1,21 +1,29 @@
-//! Tools, extensions and connectors written in JavaScript, TypeScript and Python: they run in a process of their runtime, a host.
+//! Tools, extensions and connectors in JavaScript, TypeScript and Python. They run in a process of
+//! their runtime, called a host.
 //!
-//! All modules of a package share one host, and it starts with the first call ([`Modules`]). In it a small shim of ours
-//! loads the modules and runs their handlers; both sides speak in lines of JSON over descriptors of their own (`wire`), so
-//! that what a module prints is never mistaken for an answer (it becomes log lines). Calls run at the same time.
+//! All modules of a package share one host, which starts with the first call ([`Modules`]). In it,
+//! a small shim loads the modules and runs their handlers. Both sides exchange lines of JSON over
+//! separate descriptors (`wire`), so printed output is never parsed as an answer but logged. Calls
+//! run concurrently.
 //!
-//! Whatever a module does, a call ends: with its result, with what it threw, or with one of the `E_HOST_…` codes of
-//! `goondan_spec::Code`. A host that dies is started again by the next call, a little later each time. One in which a call
-//! does not end takes no further calls and ends with the last of those that it has. Where a file has changed when a tool is
-//! opened again, the new handlers get a new host, and the old one ends with its last call.
+//! In all cases a call ends: with its result, with the thrown error, or with one of the `E_HOST_…`
+//! codes of `goondan_spec::Code`. A host that dies is restarted by the next call, with increasing
+//! delays. A host with a call that does not end accepts no further calls, and ends after its other
+//! calls. If a file has changed when a tool is reopened, the new handlers get a new host. The old
+//! host ends after its last call.
 //!
-//! An extension registers in its host for each instance, and its layers talk with the engine while they run. How is the same
-//! for all extensions that are spoken with in messages (`goondan_core::layering`); here is who carries them (`extension.rs`).
+//! An extension registers in its host once per instance, and its layers exchange messages with the
+//! engine while they run. The protocol is shared by all message-based extensions
+//! (`goondan_core::layering`); this crate transports the messages (`extension.rs`).
 //!
-//! A connector has a process of its own, which lives as long as its function runs (`connector.rs`). What it asks is answered in the
-//! same way for all (`goondan_core::connecting`). Whoever runs it decides whether and when it is started again.
+//! A connector has its own process, which exists as long as its function runs (`connector.rs`). Its
+//! requests are handled by `goondan_core::connecting`. The caller decides if and when it is
+//! restarted.
 //!
-//! What this crate does not know: how programs are contained and ended. That is behind the port [`HostPrograms`].
+//! The crate does not start or sandbox programs itself: that is the task of the port
+//! [`HostPrograms`].
+
+#![allow(missing_docs, reason = "internal crate")]
 
 mod attended;
 mod calls;

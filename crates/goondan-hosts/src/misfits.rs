@@ -1,12 +1,12 @@
-//! Messages that are JSON, and not what they should be: a handler has put something of another type in. They concern their
-//! call alone.
+//! Messages that are valid JSON with unexpected types, because a handler returned such a value.
+//! They affect only their own call.
 
 use goondan_core::ports::tool::{Attachment, ToolError};
 use goondan_spec::Code;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// What is read of such a message. It has no part in what is wrong, for the host itself writes it.
+/// The fields that identify a message. They are always valid, because the shim writes them.
 #[derive(Deserialize)]
 struct Head {
     kind: String,
@@ -16,18 +16,18 @@ struct Head {
     ask: Option<u64>,
 }
 
-/// What becomes of such a message.
+/// The handling of an invalid message.
 pub(crate) enum Misfit {
-    /// The call of that number ends with the error.
+    /// Ends the call with the error.
     End(u64, ToolError),
-    /// The question of that number is answered with the error.
+    /// Answers the request with the error.
     Answer(u64, ToolError),
-    /// Nobody waits for it.
+    /// No caller waits for the message.
     Drop,
 }
 
 impl Misfit {
-    /// What becomes of `line`; nothing where it is no message of a call.
+    /// Returns the handling of `line`; `None` if it is not a message of a call.
     pub(crate) fn of(line: &[u8]) -> Option<Misfit> {
         let Head { kind, id, ask } = serde_json::from_slice(line).ok()?;
         match (kind.as_str(), id, ask) {
@@ -45,9 +45,9 @@ fn error(what: &str, line: &[u8]) -> ToolError {
         .suggest("Use plain values of the types that are described.")
 }
 
-/// What is wrong with a message.
+/// Describes the error in a message.
 fn mistake(what: &str, line: &[u8]) -> String {
-    // A head is read from any JSON, a value only from what a value can hold.
+    // The head parses with ignored values; parsing as a value can exceed limits.
     let Ok(said) = serde_json::from_slice::<Value>(line) else {
         return format!("{what} is nested too deeply, or has a number that is too large");
     };
@@ -56,7 +56,7 @@ fn mistake(what: &str, line: &[u8]) -> String {
         .unwrap_or_else(|| format!("what came with {what} can't be read"))
 }
 
-/// What is wrong beside a result.
+/// Describes the invalid field next to a result.
 fn wrong_field(more: &Map<String, Value>) -> Option<String> {
     let is = |name: &str, fits: fn(&Value) -> bool| more.get(name).is_none_or(fits);
     if !is("title", |title| title.is_string() || title.is_null()) {

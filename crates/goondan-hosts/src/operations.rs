@@ -1,4 +1,4 @@
-//! What a handler may ask of the runtime, by name: the five ways to other agents.
+//! Runtime operations that handlers can request: the five ways to reach other agents.
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is said to an agent, and how an answer is waited for.
+/// An input for an agent, with options for its answer.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToAgent {
@@ -49,7 +49,7 @@ struct Agents {
     agents: Vec<SpawnedAgentInfo>,
 }
 
-/// Does what `name` asks for.
+/// Performs the operation `name`.
 pub(crate) async fn perform(
     runtime: &dyn AgentToolRuntime,
     name: &str,

@@ -1,4 +1,4 @@
-//! Which tools share a host.
+//! Assigns tools to hosts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::host::{Definition, Host};
 use crate::programs::HostPrograms;
 
-/// Files, with the hashes of what is in them.
+/// Files with the hashes of their contents.
 pub(crate) type Contents = BTreeMap<PathBuf, String>;
 
-/// The hosts of a swarm. Its handlers keep them alive.
+/// The hosts of a swarm. Their handlers keep them alive.
 #[derive(Default)]
 pub(crate) struct Pool(Mutex<Vec<Entry>>);
 
 struct Entry {
     host: Weak<Host>,
-    /// What the tools that share it are made of.
+    /// The source files of the tools that share the host.
     contents: Contents,
 }
 
@@ -25,8 +25,8 @@ impl Pool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest host that is defined so and in which no file of `contents` may have been loaded with another content; else
-    /// a new one. A runtime does not load a file twice.
+    /// Returns the newest host with this definition that cannot have loaded an older version of a
+    /// file in `contents`. Otherwise creates a host, because runtimes load each file only once.
     pub(crate) fn host(
         &self,
         name: &str,
@@ -67,7 +67,7 @@ impl Pool {
         host
     }
 
-    /// All hosts that somebody uses.
+    /// Returns all hosts in use.
     pub(crate) fn all(&self) -> Vec<Arc<Host>> {
         self.lock()
             .iter()

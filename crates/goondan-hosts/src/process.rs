@@ -1,4 +1,4 @@
-//! One process of a host: what is told it, what it says, and its end.
+//! One runtime process: its messages, and its end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,46 +18,45 @@ use crate::misfits::Misfit;
 use crate::programs::{RunningHost, Streams};
 use crate::wire::{Down, MAX_LINE, More, Up};
 
-/// How long a host may take to say that it is there.
+/// Maximum time until the process reports that it is ready.
 const HELLO: Duration = Duration::from_secs(20);
-/// How long a host has to end by itself once nobody speaks to it any more.
+/// Time that a process has to exit after its input is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a host that is asked whether it is there may take to say so.
+/// Maximum time to answer a ping.
 const PONG: Duration = Duration::from_secs(1);
-/// What is kept of what was printed, in bytes.
+/// Maximum size in bytes of the retained printed output.
 const MAX_PRINTED: usize = 4 << 10;
-/// Events that may wait for a host; it does not hear of those beyond that.
+/// Maximum number of queued events for a process; further events are dropped.
 const MOST_EVENTS: usize = 1_024;
-/// The longest line that was printed and is logged as one, in bytes.
+/// Maximum length in bytes of a printed line that is logged as one.
 const MAX_LOGGED: u64 = 10_000;
 
-/// A process that takes calls. Dropping the last handle to it ends it.
+/// A process that accepts calls. Dropping the last handle ends it.
 pub(crate) struct Process {
     name: String,
     calls: Arc<Calls>,
-    /// The extensions that have registered in it.
+    /// The extensions registered in the process.
     sessions: Sessions,
     down: mpsc::UnboundedSender<Line>,
-    /// So many events wait to be written.
+    /// Number of events that wait to be written.
     events: Arc<AtomicUsize>,
-    /// Fires when it shall be killed.
+    /// Fires when the process must be killed.
     kill: CancellationToken,
-    /// The number of the last ping.
     pings: AtomicU64,
-    /// How many of them it has answered. It answers in order.
+    /// Number of answered pings. Pings are answered in order.
     pongs: watch::Receiver<u64>,
-    /// It takes no further calls and ends with the last that it has.
+    /// Set if the process accepts no further calls and ends after its last one.
     is_retired: AtomicBool,
-    /// It has run out of memory, and takes no further calls.
+    /// Set if the process has run out of memory and accepts no further calls.
     is_spent: Arc<AtomicBool>,
-    /// How it ended, once it has.
+    /// Description of the end, once the process has ended.
     ended: watch::Receiver<Option<String>>,
-    /// Has it end when this is dropped: it is left a moment to do so by itself.
+    /// Makes the process exit when this is dropped, with some time to do so itself.
     _leave: DropGuard,
 }
 
 impl Process {
-    /// Waits until the process behind `streams` says that it is there.
+    /// Waits until the process reports that it is ready.
     pub(crate) async fn greet(name: &str, streams: Streams) -> Result<Process, ToolError> {
         let Streams {
             input,
@@ -137,24 +136,23 @@ impl Process {
         }
     }
 
-    /// The open calls.
     pub(crate) fn calls(&self) -> &Calls {
         &self.calls
     }
 
-    /// The extensions that have registered in it.
+    /// Returns the extensions registered in the process.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
     }
 
-    /// Whether it takes calls.
+    /// Returns true if the process accepts calls.
     pub(crate) fn is_fit(&self) -> bool {
         let is_given_up =
             self.is_retired.load(Ordering::Relaxed) || self.is_spent.load(Ordering::Relaxed);
         self.calls.is_open() && !is_given_up
     }
 
-    /// Tells it something. Where it is gone, whoever waits is told so.
+    /// Sends a message. Ignored if the process is gone; `End` then answers its open calls.
     pub(crate) fn tell(&self, message: &impl Serialize) {
         if let Some(text) = line(message) {
             let _ = self.down.send(Line {
@@ -164,7 +162,8 @@ impl Process {
         }
     }
 
-    /// Tells it of an event, unless too many wait already: a host that does not read must not fill the memory.
+    /// Sends an event, unless too many are queued: a process that does not read must not exhaust
+    /// the memory.
     pub(crate) fn mention(&self, event: &Down<'_>) {
         if self.events.load(Ordering::Relaxed) >= MOST_EVENTS {
             tracing::debug!(
@@ -182,7 +181,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end a call, and whether it is there.
+    /// Cancels a call, and pings the process.
     pub(crate) fn cancel(&self, id: u64) -> Ping {
         self.tell(&Down::Cancel { id });
         let number = self.pings.fetch_add(1, Ordering::Relaxed) + 1;
@@ -193,8 +192,9 @@ impl Process {
         }
     }
 
-    /// A call in it did not end. It takes no more and is killed once those that it has are over; at once where it has not
-    /// even answered the ping that came with the cancel. As long as others are in it, it has a moment more to do so.
+    /// Retires the process after a call did not end. It accepts no further calls and is killed
+    /// after its remaining calls. If it does not answer the ping of the cancellation, it is killed
+    /// at once, or after a short delay if other calls are open.
     pub(crate) fn retire(self: &Arc<Self>, ping: Ping) {
         if self.is_retired.swap(true, Ordering::Relaxed) {
             return;
@@ -225,7 +225,7 @@ impl Process {
         });
     }
 
-    /// How it ended, which it is about to do.
+    /// Waits for the imminent end, and returns its description.
     async fn end_told(&self) -> String {
         let mut ended = self.ended.clone();
         let told = timeout(PATIENCE * 2, ended.wait_for(Option::is_some)).await;
@@ -235,7 +235,7 @@ impl Process {
             .unwrap_or_else(|| "it does not end".to_owned())
     }
 
-    /// Ends it, and waits until it has: it is left a moment to end by itself.
+    /// Ends the process, with some time to exit itself, and waits until it has ended.
     pub(crate) async fn end(self: Arc<Self>) {
         let (mut ended, kill) = (self.ended.clone(), self.kill.clone());
         self.is_retired.store(true, Ordering::Relaxed);
@@ -251,14 +251,14 @@ impl Process {
     }
 }
 
-/// A question whether a host is there.
+/// A ping of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ping {
     number: u64,
     at: Instant,
 }
 
-/// A line for a host.
+/// A line to write to a process.
 struct Line {
     text: Vec<u8>,
     is_event: bool,
@@ -270,7 +270,7 @@ fn line(message: &impl Serialize) -> Option<Vec<u8>> {
     Some(line)
 }
 
-/// Writes lines until nobody has any more; then the host reads its end.
+/// Writes lines until all senders are dropped; then the process reads the end of its input.
 async fn write(
     mut lines: mpsc::UnboundedReceiver<Line>,
     mut output: Box<dyn AsyncWrite + Send + Unpin>,
@@ -286,7 +286,7 @@ async fn write(
     }
 }
 
-/// What is known about the end of a host.
+/// Observations about the end of a process.
 #[derive(Default)]
 struct Notes(Mutex<(Vec<u8>, Option<String>)>);
 
@@ -306,7 +306,7 @@ impl Notes {
             .get_or_insert(reason);
     }
 
-    /// The host's own words, as part of a sentence.
+    /// Returns the process's own output as a part of a sentence.
     fn words(&self, how: &str) -> String {
         let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let printed = errors::said(&String::from_utf8_lossy(&notes.0));
@@ -318,7 +318,7 @@ impl Notes {
     }
 }
 
-/// Reads what a host says.
+/// Reads the messages of a process.
 struct Reader {
     name: String,
     calls: Arc<Calls>,
@@ -402,7 +402,7 @@ impl Reader {
                 listens,
                 spent,
             } => {
-                // Before whoever waits can call again.
+                // Set this before the answer, so that the caller's next call gets a new process.
                 self.is_spent.fetch_or(spent, Ordering::Relaxed);
                 let error = ToolError::from(error);
                 let error = fault
@@ -449,7 +449,7 @@ impl Reader {
         }
     }
 
-    /// A question that nobody takes.
+    /// Refuses a request that no call accepts.
     fn refuse(&self, ask: u64, why: ToolError) {
         let answer = Down::Answer(crate::wire::Answer {
             ask,
@@ -465,7 +465,7 @@ impl Reader {
     }
 }
 
-/// A line that belongs to no call.
+/// Logs a line that belongs to no call.
 fn printed(host: &str, level: LogLevel, message: &str) {
     match level {
         LogLevel::Debug => tracing::debug!(target: "gdn::tool", host, "{message}"),
@@ -475,7 +475,7 @@ fn printed(host: &str, level: LogLevel, message: &str) {
     }
 }
 
-/// Takes what is printed past the shim.
+/// Reads output that is printed without the shim.
 struct Printer {
     calls: Arc<Calls>,
     notes: Arc<Notes>,
@@ -510,7 +510,7 @@ impl Printer {
     }
 }
 
-/// Sees a process to its end, and answers the calls that are left.
+/// Waits for the end of a process, and answers the remaining calls.
 struct End {
     name: String,
     calls: Arc<Calls>,
@@ -529,11 +529,11 @@ impl End {
     ) {
         let how = tokio::select! {
             how = program.wait() => {
-                // What it said before its end counts.
+                // Read the messages that it sent before its end.
                 let _ = timeout(PONG, &mut reading).await;
                 how
             }
-            // It says nothing any more, or nothing that makes sense.
+            // The process sends no further valid messages.
             _ = &mut reading => match timeout(PONG / 4, program.wait()).await {
                 Ok(how) => how,
                 Err(_) => program.kill().await,
@@ -548,7 +548,7 @@ impl End {
         let _ = timeout(PONG / 4, printer).await;
         let how = self.notes.words(&how);
         self.calls.close(&errors::died(&self.name, &how));
-        // Nobody may be there any more who wants to know.
+        // The receiver may already be dropped.
         let _ = self.told.send(Some(how));
     }
 }

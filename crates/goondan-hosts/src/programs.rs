@@ -1,4 +1,4 @@
-//! The port behind which hosts are started, contained and ended.
+//! The interface through which runtime processes are started, sandboxed and ended.
 
 use std::path::PathBuf;
 
@@ -8,57 +8,55 @@ use goondan_core::ports::tool::ToolError;
 use goondan_spec::kinds::Sandbox;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Starts hosts.
 #[async_trait]
 pub trait HostPrograms: Send + Sync {
-    /// Starts `program` with nothing inherited but what every program needs.
+    /// Starts `program` with a minimal environment.
     ///
     /// # Errors
-    /// It can't be started, or not be contained as it should.
+    ///
+    /// Fails if the program cannot be started, or not be sandboxed as required.
     async fn start(&self, program: &HostProgram) -> Result<Streams, ToolError>;
 }
 
-/// A host to be started.
+/// A runtime process to start.
 #[derive(Debug, Clone)]
 pub struct HostProgram {
-    /// Where it is.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// Where it runs.
+    /// Working directory.
     pub folder: PathBuf,
-    /// The project's folder.
+    /// Directory of the project.
     pub project: PathBuf,
-    /// The settings of its tools for programs: `env`, `sandbox` and `limits`.
+    /// The tools' settings for programs: `env`, `sandbox` and `limits`.
     pub config: JsonObject,
-    /// The sandboxes of those who call it, beside that of `config`.
+    /// Sandboxes of the callers, in addition to that of `config`.
     pub sandboxes: Vec<Sandbox>,
-    /// The folder that programs in a sandbox may write to.
+    /// Directory that sandboxed programs may write to.
     pub workdir: PathBuf,
-    /// Folders that it reads, in a sandbox too.
+    /// Directories that the process may read even in a sandbox.
     pub reads: Vec<PathBuf>,
-    /// Programs that it consists of, which a sandbox lets start.
+    /// Programs that the process may start even in a sandbox.
     pub starts: Vec<PathBuf>,
 }
 
-/// Both ends of a conversation in lines.
+/// The connections to a runtime process.
 pub struct Streams {
-    /// What the host says.
+    /// Messages from the process.
     pub input: Box<dyn AsyncRead + Send + Unpin>,
-    /// What it is told.
+    /// Messages to the process.
     pub output: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What its modules print past the shim.
+    /// Output that modules print without the shim.
     pub printed: Box<dyn AsyncRead + Send + Unpin>,
-    /// The process. Dropping it kills it with all that it has started.
+    /// The process. Dropping it kills the process and its child processes.
     pub program: Box<dyn RunningHost>,
 }
 
-/// A host that runs.
 #[async_trait]
 pub trait RunningHost: Send + Sync {
-    /// Waits until it ends by itself, and says how it did. What it has started ends with it.
+    /// Waits until the process exits, and describes its end. Its child processes end with it.
     async fn wait(&mut self) -> String;
 
-    /// Kills it with all that it has started, and says how it ended.
+    /// Kills the process with its child processes, and describes its end.
     async fn kill(&mut self) -> String;
 }

@@ -1,20 +1,19 @@
-//! Which program runs a module.
+//! Finds the program that runs a module.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use goondan_spec::kinds::{Module, Runtime};
 
-/// A runtime, and where it is on this machine.
+/// A runtime that is installed on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeFound {
-    /// What it is.
     pub runtime: Runtime,
-    /// Its program.
     pub program: PathBuf,
 }
 
-/// What runs `module` of the bundle in `root`; `None` where it is not installed. Nothing is started.
+/// Finds the runtime for `module` of the bundle in `root`; `None` if it is not installed. Starts no
+/// program.
 pub fn found(module: &Module, root: &Path) -> Option<RuntimeFound> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let stated = module.runtime.as_slice();
@@ -38,7 +37,8 @@ pub fn found(module: &Module, root: &Path) -> Option<RuntimeFound> {
     wanted.iter().find_map(of)
 }
 
-/// What keeps `module` from running, as a sentence without its end, with what to do about it. Nothing is started.
+/// Returns the reason why `module` cannot run, and a suggestion, as sentences without their ends.
+/// Starts no program.
 pub fn problem(module: &Module, root: &Path) -> Option<(String, String)> {
     if !cfg!(unix) {
         let message = format!(
@@ -69,7 +69,7 @@ pub fn problem(module: &Module, root: &Path) -> Option<(String, String)> {
     ))
 }
 
-/// Every runtime by what people call it, with its program where it is installed. Nothing is started.
+/// Lists all runtimes by display name, with the program if installed. Starts no program.
 pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let of = |runtime: Runtime| {
@@ -83,7 +83,7 @@ pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
         .into()
 }
 
-/// What people call a runtime.
+/// Returns the display name of a runtime.
 pub(crate) fn called(runtime: Runtime) -> &'static str {
     match runtime {
         Runtime::Node => "Node.js",
@@ -104,7 +104,7 @@ fn remedy(runtime: Runtime) -> &'static str {
     }
 }
 
-/// The names of a runtime's program.
+/// Returns the program names of a runtime.
 fn programs(runtime: Runtime) -> &'static [&'static str] {
     match runtime {
         Runtime::Node => &["node"],
@@ -114,7 +114,7 @@ fn programs(runtime: Runtime) -> &'static [&'static str] {
     }
 }
 
-/// The Python of a package with a virtual environment of its own.
+/// Returns the Python of a package with its own virtual environment.
 fn virtual_environment(runtime: Runtime, package: &Path) -> Option<PathBuf> {
     let places = [".venv/bin/python3", "venv/bin/python3"];
     let mut found = places
@@ -124,8 +124,8 @@ fn virtual_environment(runtime: Runtime, package: &Path) -> Option<PathBuf> {
     (runtime == Runtime::Python).then(|| found.next()).flatten()
 }
 
-/// The program of that name in a folder of `path` that is absolute and not below the project: nobody but the owner of the
-/// machine says what `node` is.
+/// Finds a program in the directories of `path`. Ignores relative directories and those below the
+/// project, because a project must not replace programs such as `node`.
 fn on_path(name: &str, path: &OsStr, project: &Path) -> Option<PathBuf> {
     let project = project
         .canonicalize()

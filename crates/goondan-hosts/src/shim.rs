@@ -1,5 +1,5 @@
-//! The programs that load modules in a host, one for each language. They are parts of this program, and written to a file
-//! that is named by what is in it: a runtime reads files.
+//! The programs that load modules in a runtime process, one per language. They are embedded in this
+//! binary and written to a file named by its hash, because runtimes read files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ const PYTHON: &str = concat!(
     include_str!("shim/host.py"),
 );
 
-/// The shim of a runtime in `folder`, written there unless it is there. Blocks.
+/// Returns the path of a runtime's shim in `folder`, and writes the file if it is missing. Blocks.
 pub(crate) fn place(runtime: Runtime, folder: &Path) -> io::Result<PathBuf> {
     let (text, ending) = match runtime {
         Runtime::Node | Runtime::Bun | Runtime::Deno => (JAVASCRIPT, "mjs"),
         Runtime::Python => (PYTHON, "py"),
     };
     let path = folder.join(format!("host-{}.{ending}", &hex(text.as_bytes())[..16]));
-    // What lies there may have been changed; this program trusts it no more than a name.
+    // An existing file may have been modified, so compare its contents.
     if std::fs::read(&path).is_ok_and(|known| known == text.as_bytes()) {
         return Ok(path);
     }
@@ -36,7 +36,7 @@ pub(crate) fn place(runtime: Runtime, folder: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The SHA-256 of some bytes.
+/// Returns a SHA-256 hash in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes)
         .iter()

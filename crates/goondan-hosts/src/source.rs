@@ -20,13 +20,14 @@ use crate::programs::HostPrograms;
 use crate::runtimes;
 use crate::shim;
 
-/// Where shims lie, below the state root.
+/// Directory of the shims below the state root.
 const FOLDER: &str = "hosts";
 
-/// The settings in a tool's config that are about its process; the handlers get the others.
+/// Settings of a tool's config that apply to its process; the handlers get the others.
 const SETTINGS: [&str; 3] = ["env", "sandbox", "limits"];
 
-/// Opens tools and extensions in JavaScript, TypeScript and Python. Opening starts nothing: the first call does.
+/// Opens tools and extensions in JavaScript, TypeScript and Python. Opening starts no process; the
+/// first call does.
 pub struct Modules {
     folder: PathBuf,
     programs: Arc<dyn HostPrograms>,
@@ -34,7 +35,7 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// A source whose hosts are started by `programs`. What they load is kept below `state_root`.
+    /// Creates a source whose hosts `programs` starts. Shims are stored below `state_root`.
     pub fn new(state_root: &Path, programs: Arc<dyn HostPrograms>) -> Self {
         Modules {
             folder: absolute(&state_root.join(FOLDER)),
@@ -43,12 +44,11 @@ impl Modules {
         }
     }
 
-    /// Where shims lie.
+    /// Returns the directory of the shims.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What starts hosts.
     pub(crate) fn programs(&self) -> &Arc<dyn HostPrograms> {
         &self.programs
     }
@@ -59,7 +59,7 @@ impl Modules {
         futures::future::join_all(hosts.iter().map(|host| host.end())).await;
     }
 
-    /// Has all hosts forget the extensions at an instance that was put away.
+    /// Removes the extensions of a retired instance from all hosts.
     pub fn instance_ended(&self, instance: &InstanceId) {
         self.pool
             .all()
@@ -67,7 +67,7 @@ impl Modules {
             .for_each(|host| host.forget(instance));
     }
 
-    /// The host of `module` with a config, what of the config is for the code, and what the module is made of.
+    /// Returns the host of `module`, the config for its code, and its source files.
     async fn host(
         &self,
         id: &ResourceId,
@@ -97,7 +97,7 @@ impl Modules {
     }
 }
 
-/// Which host a module wants, and what of its config is for the code.
+/// Returns the host definition of a module, and the config for its code.
 pub(crate) fn define(
     module: &Module,
     config: JsonObject,
@@ -174,7 +174,7 @@ impl ExtensionSource for Modules {
     }
 }
 
-/// What is in `files`. Blocks.
+/// Hashes `files`. Blocks.
 fn contents(files: &[PathBuf]) -> Contents {
     let hash = |file: &PathBuf| {
         std::fs::read(file)

@@ -1,4 +1,4 @@
-//! The lines that both sides exchange. Each is one JSON object with a `kind`.
+//! The lines that both sides exchange. Each is a JSON object with a `kind`.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use goondan_spec::kinds::Permission;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The longest line that is read from a host, in bytes: a result of 16 MiB, with what is around it.
+/// Maximum length in bytes of a line from the process: a result of 16 MiB with its envelope.
 pub(crate) const MAX_LINE: usize = 17 << 20;
 
-/// What a host is told, beside what extensions begin ([`Begun`]).
+/// A message to the process. Extension messages are separate ([`Begun`]).
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(crate) enum Down<'a> {
-    /// Run a handler.
+    /// Runs a handler.
     Call(Call<'a>),
-    /// A call is no longer wanted.
+    /// Cancels a call.
     Cancel { id: u64 },
-    /// An extension is no longer wanted at an instance.
+    /// Removes an extension's registration.
     Forget { session: u64 },
-    /// Something happened in the instance of an extension.
+    /// Reports an event in the instance of an extension.
     Event { session: u64, event: &'a Value },
-    /// Run a connector.
+    /// Runs a connector.
     Connect(Connect<'a>),
-    /// Answers a question of a handler.
+    /// Answers a handler's request.
     Answer(Answer),
-    /// Say that you are there.
+    /// Requests a pong.
     Ping,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Call<'a> {
     pub(crate) module: &'a str,
     pub(crate) package: &'a str,
     pub(crate) export: &'a str,
-    /// The extension that offers the handler, in place of the module.
+    /// The session of the extension that offers the handler, instead of the module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session: Option<u64>,
     pub(crate) input: &'a JsonObject,
@@ -50,7 +50,7 @@ pub(crate) struct Call<'a> {
     pub(crate) context: Context<'a>,
 }
 
-/// What an extension begins, and where its code is.
+/// A message to an extension, with the location of its code.
 #[derive(Serialize)]
 pub(crate) struct Begun<'a> {
     pub(crate) id: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Begun<'a> {
     pub(crate) what: &'a Begin<'a>,
 }
 
-/// A connector that is to run.
+/// A connector to run.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Connect<'a> {
@@ -74,7 +74,7 @@ pub(crate) struct Connect<'a> {
     pub(crate) secrets: &'a BTreeMap<String, String>,
 }
 
-/// What a handler knows about its call.
+/// The context of a handler's call.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Context<'a> {
@@ -90,7 +90,7 @@ pub(crate) struct Context<'a> {
     pub(crate) timeout_ms: u64,
 }
 
-/// The answer to a question.
+/// An answer to a request.
 #[derive(Serialize)]
 pub(crate) struct Answer {
     pub(crate) ask: u64,
@@ -100,11 +100,11 @@ pub(crate) struct Answer {
     pub(crate) error: Option<Failure>,
 }
 
-/// What a host says.
+/// A message from the process.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(crate) enum Up {
-    /// It is there.
+    /// The process is ready.
     Hello { runtime: String, version: String },
     /// A handler has returned.
     Done {
@@ -113,7 +113,7 @@ pub(crate) enum Up {
         #[serde(default)]
         more: More,
     },
-    /// A handler has failed, or there is none, or its result is none.
+    /// A handler has failed or does not exist, or its result is invalid.
     Fail {
         id: u64,
         error: Failure,
@@ -123,11 +123,11 @@ pub(crate) enum Up {
         state: Option<Kept>,
         #[serde(default)]
         listens: Option<Vec<String>>,
-        /// It had no memory left, and may have none for the next call.
+        /// True if memory ran out, so that the next call may fail as well.
         #[serde(default)]
         spent: bool,
     },
-    /// A handler, or somebody in the host, has something for the log.
+    /// A handler or the process has logged a line.
     Log {
         #[serde(default)]
         id: Option<u64>,
@@ -136,14 +136,14 @@ pub(crate) enum Up {
         #[serde(default)]
         fields: JsonObject,
     },
-    /// A handler says how far it is.
+    /// A handler reports its progress.
     Progress {
         id: u64,
         title: String,
         #[serde(default)]
         metadata: JsonObject,
     },
-    /// A handler wants something of the runtime.
+    /// A handler requests a runtime operation.
     Ask {
         id: u64,
         ask: u64,
@@ -153,28 +153,27 @@ pub(crate) enum Up {
     },
     /// The answer to a ping.
     Pong,
-    /// It is about to end, and says why.
+    /// The process is about to end for this reason.
     Fatal { message: String },
 }
 
-/// What is at fault, where that is not the handler.
+/// The cause of an error outside of the handler.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Fault {
-    /// The module can't be loaded, or lacks the handler.
+    /// The module cannot be loaded, or lacks the handler.
     Module,
-    /// The result can't be told.
+    /// The result cannot be encoded.
     Result,
     /// The module of an extension does not register.
     Load,
-    /// Registering has failed.
+    /// The registration has failed.
     Init,
-    /// A layer called `next` twice.
+    /// A layer has called `next` twice.
     Next,
 }
 
 impl Fault {
-    /// The code of such an error.
     pub(crate) fn code(self) -> Code {
         match self {
             Fault::Module => Code::HOST_MODULE,
@@ -186,16 +185,16 @@ impl Fault {
     }
 }
 
-/// What people see of a result, and what came along with it.
+/// Data that accompanies a result.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct More {
-    /// What a layer has changed since `next`.
+    /// Changes by a layer since `next`.
     #[serde(default)]
     pub(crate) changes: Changes,
-    /// What the extension keeps from now on.
+    /// The new state of the extension.
     #[serde(default)]
     pub(crate) state: Option<Kept>,
-    /// The events that the extension listens to from now on.
+    /// The events that the extension now listens to.
     #[serde(default)]
     pub(crate) listens: Option<Vec<String>>,
     #[serde(default)]
@@ -206,7 +205,7 @@ pub(crate) struct More {
     pub(crate) attachments: Vec<Attachment>,
 }
 
-/// Why something failed.
+/// An error of the process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Failure {

@@ -1,7 +1,8 @@
-//! The client that `@modelcontextprotocol/conformance` drives: it does to the server of a scenario what a swarm would do, and
-//! logs in where that is wanted. `.ci/mcp` runs it.
+//! The client that `@modelcontextprotocol/conformance` drives. It calls the server of a scenario
+//! like a swarm would, and logs in if required. `.ci/mcp` runs it.
 //!
-//! `conformance URL`, with the scenario, its context and the revision of the protocol in the environment.
+//! Usage: `conformance URL`, with the scenario, its context and the protocol revision in the
+//! environment.
 
 use goondan_spec::Code;
 use std::path::Path;
@@ -19,10 +20,10 @@ use goondan_spec::{Kind, Resource, ResourceId, ValueSource};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Who refuses us that often does not want us.
+/// Maximum number of login attempts.
 const LOGINS: usize = 3;
 
-/// What a scenario gives to its client.
+/// The input of a scenario.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Context {
@@ -33,7 +34,7 @@ struct Context {
     client_secret: Option<String>,
 }
 
-/// A call that it wants to see.
+/// A tool call that the scenario expects.
 #[derive(Debug, Deserialize)]
 struct Call {
     name: String,
@@ -41,7 +42,7 @@ struct Call {
     arguments: JsonObject,
 }
 
-/// Nothing is started here.
+/// A dialer that starts no programs.
 struct Nobody;
 
 #[async_trait]
@@ -51,7 +52,7 @@ impl Dialer for Nobody {
     }
 }
 
-/// Agrees to everything at once: the pages of the scenarios send their visitor straight back.
+/// A visitor that consents to everything: the pages of the scenarios redirect immediately.
 struct Agreeable;
 
 #[async_trait]
@@ -107,7 +108,7 @@ async fn main() -> Result<(), String> {
         .map_err(|error| error.message)
 }
 
-/// Asks a server what it has, and calls all of it, or what the scenario wants called.
+/// Lists a server's tools, and calls all of them or those that the scenario expects.
 async fn exercise(
     tools: &McpTools,
     tool: &Resource<Tool>,
@@ -130,7 +131,7 @@ async fn exercise(
     Ok(())
 }
 
-/// The least that a schema takes.
+/// Returns minimal arguments for a schema.
 fn arguments(schema: &Value) -> JsonObject {
     let required = schema["required"]
         .as_array()
@@ -155,7 +156,7 @@ fn tool(url: &str, context: &Context) -> Resource<Tool> {
             url: url.to_owned(),
             headers: Vec::new(),
         },
-        // What is newer is found out, for some servers of scenarios speak an older revision.
+        // Newer revisions are negotiated, because the servers of some scenarios use an older one.
         protocol: (revision == "2025-11-25").then_some(McpProtocol::V2025_11_25),
         connect_timeout: std::time::Duration::from_secs(10),
         elicitation: Elicitation::Defaults,

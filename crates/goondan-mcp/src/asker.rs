@@ -1,4 +1,4 @@
-//! Who calls a tool of a server: a call of a swarm, or whoever looks at the server outside of one.
+//! The origin of a tool call: a swarm, or a direct session.
 
 use std::sync::Arc;
 
@@ -9,19 +9,18 @@ use crate::place::Place;
 use goondan_core::caller::Caller;
 use goondan_core::ports::tool::{ProgressSink, ToolContext};
 
-/// Who calls.
 pub(crate) struct Asker {
     pub(crate) place: Place,
-    /// As whom the server sees it.
+    /// The caller identity that is sent to the server.
     pub(crate) caller: Option<Caller>,
-    /// Is told how far the call is.
+    /// Receives the progress of the call.
     pub(crate) progress: Arc<dyn ProgressSink>,
-    /// Fires when nobody waits any more.
+    /// Fires when the call is cancelled.
     pub(crate) cancellation: CancellationToken,
 }
 
 impl Asker {
-    /// A tool's call.
+    /// Creates the origin of a tool's call.
     pub(crate) fn of(ctx: &ToolContext) -> Self {
         Asker {
             place: Place::of(ctx),
@@ -31,7 +30,7 @@ impl Asker {
         }
     }
 
-    /// What goes along with its request.
+    /// Returns the metadata of the request.
     pub(crate) fn meta(&self) -> Option<RequestMetaObject> {
         let mut meta = RequestMetaObject::new();
         for (name, value) in self.caller.iter().flat_map(Caller::headers) {

@@ -1,8 +1,8 @@
-//! A client that listens to what a server says of its own accord before it asks the server for anything.
+//! A client that opens a session's event stream before it sends other requests.
 //!
-//! A server may ask back while it answers a call, and some ask on the session's own stream. What is said there before somebody
-//! listens is lost, and the call waits for an answer to a question that nobody saw. Nor does it wait where the answer to its
-//! request has the id of another one.
+//! A server may send requests while it answers a call, some of them on the session's own stream.
+//! Such a request is lost if the stream is not open yet, and the call would wait forever. The
+//! client also ends calls whose response has a wrong id.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,15 +20,13 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 use tokio::sync::watch;
 
-/// How long a request waits for the stream. A server that answers later keeps quiet on it, or is asked without.
+/// Maximum time that a request waits for the stream. After that, it is sent without one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The headers of a request.
 type Headers = HashMap<HeaderName, HeaderValue>;
-/// What a server says on a stream.
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// A client whose requests wait until the stream of their session was answered, with a stream or with a refusal.
+/// A client whose requests wait until the server has accepted or refused the session's stream.
 #[derive(Clone)]
 pub(crate) struct Attentive<C> {
     client: C,
@@ -44,7 +42,8 @@ impl<C> Attentive<C> {
         }
     }
 
-    /// Waits for the stream of `session`, once: a server that never answers it is not waited for again.
+    /// Waits for the stream of `session`, once. A server that never answers delays only one
+    /// request.
     async fn listen(&self, session: &Arc<str>) {
         let mut heard = self.heard.subscribe();
         let answered = heard.wait_for(|heard| heard.as_ref() == Some(session));
@@ -155,8 +154,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
     }
 }
 
-/// The answer to the request `asked`. What stands before a server may refuse it without knowing its id. An answer with
-/// another id would be nobody's, and who asked would wait for ever.
+/// Corrects the id of the answer to the request `asked`. A proxy may refuse a request without the
+/// id. An answer with another id would leave the caller waiting, so it becomes an error.
 fn addressed(answer: ServerJsonRpcMessage, asked: &RequestId) -> ServerJsonRpcMessage {
     match answer {
         JsonRpcMessage::Error(refusal) => {
@@ -170,7 +169,7 @@ fn addressed(answer: ServerJsonRpcMessage, asked: &RequestId) -> ServerJsonRpcMe
     }
 }
 
-/// Whether two ids are one: some servers send a number back as text.
+/// Compares ids as strings, because some servers return a numeric id as a string.
 fn is_same(one: &RequestId, other: &RequestId) -> bool {
     one.to_string() == other.to_string()
 }
@@ -185,7 +184,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::Semaphore;
 
-    /// A server that answers the stream when it is let to, and counts what is posted.
+    /// A server that delays its stream until it gets a permit, and counts posted messages.
     #[derive(Clone)]
     struct Slow {
         answers: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! Catalogs from earlier runs, so that a start waits for no server that was met before.
+//! Catalogs of earlier runs, so that a start waits only for new servers.
 
 use std::fs;
 use std::io;
@@ -8,22 +8,20 @@ use std::time::{Duration, SystemTime};
 use crate::catalog::Catalog;
 use goondan_core::private;
 
-/// A larger file is no catalog of ours.
+/// Maximum size of a catalog file in bytes.
 const MAX_FILE: u64 = 64 << 20;
 
-/// What is kept below the state root: a file for each server that was met, named by its fingerprint.
+/// Files below the state root, one per known server, named by its fingerprint.
 #[derive(Debug, Clone)]
 pub(crate) struct Cache {
     folder: PathBuf,
 }
 
-/// What is known of a server.
 pub(crate) enum Known {
-    /// Its tools, when it was asked last, and how long ago that was.
+    /// The server's tools, and the time since they were fetched.
     Catalog(Catalog, Duration),
-    /// It was asked, and did not say. Nobody waits for it again.
+    /// The server was contacted but did not answer. A start does not wait for it again.
     Silent,
-    /// Nothing.
     Nothing,
 }
 
@@ -40,7 +38,7 @@ impl Cache {
         self.folder.join(format!("{fingerprint}.silent"))
     }
 
-    /// What is known of a server. What can't be read is not known.
+    /// Returns the cached facts about a server. An unreadable file counts as missing.
     pub(crate) fn read(&self, fingerprint: &str) -> Known {
         match self.catalog(fingerprint) {
             Some((catalog, age)) => Known::Catalog(catalog, age),
@@ -63,7 +61,7 @@ impl Cache {
         catalog.is_readable().then_some((catalog, age))
     }
 
-    /// Keeps a catalog, in place of the one before. Where that fails the next start asks the server again.
+    /// Replaces the catalog. If this fails, the next start contacts the server again.
     pub(crate) fn keep(&self, fingerprint: &str, catalog: &Catalog) {
         let kept = serde_json::to_vec(catalog)
             .map_err(io::Error::other)
@@ -77,12 +75,12 @@ impl Cache {
         self.forget_silence(fingerprint);
     }
 
-    /// Has a server waited for again: something has changed for it.
+    /// Makes the next start wait for the server again, after its situation has changed.
     pub(crate) fn forget_silence(&self, fingerprint: &str) {
         let _ = fs::remove_file(self.mark(fingerprint));
     }
 
-    /// Notes that a server was asked and did not say anything.
+    /// Records that a server was contacted without an answer.
     pub(crate) fn note_silence(&self, fingerprint: &str) {
         let noted = private::make_folder(&self.folder)
             .and_then(|()| private::write(&self.mark(fingerprint), b""));

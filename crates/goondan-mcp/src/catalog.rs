@@ -1,7 +1,8 @@
-//! What a server says that it has, made fit to be offered to a model.
+//! The tools of a server, prepared for a model.
 //!
-//! All of it is the text of a stranger: it is bounded, freed of what can't be seen, and what it promises is taken as a reason
-//! to ask at the most. A tool without hints is taken for one that can do everything its server can.
+//! All contents are untrusted: they are limited in size and freed of invisible characters. Hints
+//! can only make a policy stricter. A tool without hints counts as able to do everything its server
+//! can.
 
 use std::collections::BTreeSet;
 
@@ -17,69 +18,66 @@ use goondan_core::ports::model::ToolDefinition;
 use goondan_spec::kinds::{ExportSpec, Permission, is_own_format};
 use goondan_spec::shown::{Escaper, Kept, line};
 
-/// Tools of one server at most.
+/// Maximum number of tools per server.
 pub(crate) const MAX_TOOLS: usize = 1_000;
-/// Characters of a description.
+/// Maximum number of characters in a description.
 const MAX_DESCRIPTION: usize = 4_000;
-/// Bytes of the schema of a tool's arguments.
+/// Maximum size of a parameter schema in bytes.
 const MAX_SCHEMA: usize = 64 << 10;
-/// How deep a schema may go.
+/// Maximum nesting depth of a schema.
 const MAX_DEPTH: usize = 64;
-/// Sentences about what is not as the server says.
+/// Maximum number of notes about changes to the server's list.
 const MAX_NOTES: usize = 20;
-/// Characters of a name in a message.
+/// Maximum number of characters of a name in a message.
 const MAX_SHOWN: usize = 80;
 
-/// The form in which catalogs are kept; another one is not read.
+/// Version of the cached format; other versions are ignored.
 const FORMAT: u32 = 1;
 
-/// The tools of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Catalog {
     format: u32,
-    /// The revision of the protocol that was spoken.
+    /// The negotiated protocol revision.
     pub protocol: String,
-    /// What the server calls itself.
+    /// The server's own name.
     pub server: String,
-    /// Its tools, in its own order.
+    /// The tools in the server's order.
     pub tools: Vec<Listed>,
-    /// What is not as the server says, a sentence each.
+    /// Sentences about changes to the server's list.
     pub notes: Vec<String>,
 }
 
-/// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
-    /// What the server calls it.
+    /// The server's name of the tool.
     pub own: String,
-    /// What it is here.
+    /// The tool as exported to agents.
     pub export: ExportSpec,
-    /// What the server says of its effects.
     pub hints: Hints,
 }
 
-/// What a server says of the effects of a tool. It may be wrong, or a lie.
+/// The server's description of a tool's effects. It is untrusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hints {
-    /// It changes nothing.
+    /// The tool changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// It may destroy something.
+    /// The tool may destroy data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
-    /// Twice is the same as once.
+    /// Repeating a call has no further effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// It reaches out into the world.
+    /// The tool interacts with external systems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
 }
 
 impl Catalog {
-    /// What `listing` amounts to.
+    /// Creates the catalog of a listing.
     pub(crate) fn new(
         definition: &Definition,
         protocol: &str,
@@ -131,7 +129,7 @@ impl Catalog {
         }
     }
 
-    /// What its schemas take up of every request that offers them, in tokens, roughly.
+    /// Estimates the number of tokens that the schemas add to each request.
     pub fn tokens(&self) -> usize {
         let size = |listed: &Listed| {
             let ExportSpec {
@@ -151,7 +149,7 @@ impl Catalog {
         self.tools.iter().map(size).sum()
     }
 
-    /// Whether it can be read by this version of the program.
+    /// Returns true if this version of the program can read the format.
     pub(crate) fn is_readable(&self) -> bool {
         self.format == FORMAT
     }
@@ -173,8 +171,8 @@ fn listed(definition: &Definition, told: &Told, name: String) -> Result<Listed, 
         description: cleaned(description, MAX_DESCRIPTION),
         parameters: Value::Object(parameters(&told.input_schema)?),
         permissions: permissions(&definition.way, hints),
-        // Nor `read_only` or `idempotent`: they let a call be made again, or without a question. A stranger's word is not enough
-        // for that.
+        // `read_only` and `idempotent` are not copied either: they permit repeated or unapproved
+        // calls, and an untrusted hint does not justify that.
         ..ExportSpec::default()
     };
     Ok(Listed {
@@ -195,8 +193,8 @@ impl Hints {
     }
 }
 
-/// What a call needs: to talk to the network, for what comes back may be from anywhere, and for a program to run it. One
-/// that says that it destroys needs to write, too.
+/// Returns the permissions of a call: network access, because results may come from any source, and
+/// program execution for a local server. A destructive tool also needs write access.
 fn permissions(way: &Way, hints: Hints) -> BTreeSet<Permission> {
     let mut permissions = BTreeSet::from([Permission::Network]);
     if matches!(way, Way::Program { .. }) {
@@ -208,7 +206,8 @@ fn permissions(way: &Way, hints: Hints) -> BTreeSet<Permission> {
     permissions
 }
 
-/// A schema of type object, without the formats that mean something to a policy: those are not a stranger's to state.
+/// Returns a schema of type object without the `format` values that policies interpret. An
+/// untrusted server must not set those.
 fn parameters(schema: &JsonObject) -> Result<JsonObject, String> {
     let size = serde_json::to_vec(schema)
         .map(|text| text.len())
@@ -265,7 +264,7 @@ fn tidy(value: &mut Value, depth: usize) -> Result<(), String> {
     }
 }
 
-/// The text of a stranger for a model: nothing in it is hidden, and it ends somewhere.
+/// Limits untrusted text and escapes invisible characters.
 pub(crate) fn cleaned(text: &str, most: usize) -> String {
     let text = Escaper::new(Kept::Writing).escape(text.trim()).into_owned();
     match text.char_indices().nth(most) {
@@ -274,7 +273,7 @@ pub(crate) fn cleaned(text: &str, most: usize) -> String {
     }
 }
 
-/// A name for a message.
+/// Shortens a name for a message.
 pub(crate) fn short(name: &str) -> String {
     line(name.chars().take(MAX_SHOWN).collect::<String>()).to_string()
 }

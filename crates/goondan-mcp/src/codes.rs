@@ -1,24 +1,24 @@
-//! The errors of what goes wrong with a server.
+//! Errors of servers.
 
 use std::fmt::Display;
 
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, shown};
 
-/// Characters of what a server says about its own end.
+/// Maximum number of characters of a server's own error text.
 const MAX_SAID: usize = 600;
 
-/// An error about the server `name`.
+/// Creates an error about the server `name`.
 pub(crate) fn error(code: Code, name: &str, what: impl Display) -> ToolError {
     ToolError::new(format!("the MCP server of Tool/{name} {what}")).code(code)
 }
 
-/// The error of a call that was cancelled.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 
-/// The words of a server in an error: escaped, and cut at its beginning, for the end says why.
+/// Escapes a server's error text. Truncates it at the beginning, because the cause is usually at
+/// the end.
 pub(crate) fn said(text: &str) -> String {
     let text = shown::lines(text.trim()).to_string();
     let count = text.chars().count();

@@ -1,4 +1,4 @@
-//! A server with all that is known of it before it is reached: values looked up, and a fingerprint.
+//! The definition of a server before it is contacted, with resolved values and a fingerprint.
 
 use goondan_spec::Code;
 use std::collections::BTreeMap;
@@ -17,27 +17,25 @@ use goondan_spec::kinds::{
 use goondan_spec::value::Environment;
 use goondan_spec::{Resource, ResourceId};
 
-/// A server as a Tool defines it, ready to be reached.
+/// A server as defined by a Tool, with all values resolved.
 #[derive(Clone)]
 pub struct Definition {
-    /// The Tool.
     pub tool: ResourceId,
-    /// How it is reached.
     pub(crate) way: Way,
-    /// `spec.config` of the Tool: what its program may do.
+    /// `spec.config` of the Tool, which limits the program's access.
     pub(crate) config: JsonObject,
     pub(crate) protocol: Option<McpProtocol>,
     pub(crate) connect_timeout: Duration,
     pub(crate) elicitation: Elicitation,
     pub(crate) oauth: McpOauth,
-    /// The secret that belongs to `oauth.clientId`.
+    /// The secret for `oauth.clientId`.
     pub(crate) client_secret: Option<String>,
-    /// The bundle's folder, as an absolute path.
+    /// Absolute path of the bundle's directory.
     pub(crate) project: PathBuf,
     fingerprint: String,
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone)]
 pub(crate) enum Way {
     Program {
@@ -54,10 +52,11 @@ pub(crate) enum Way {
 }
 
 impl Definition {
-    /// The server of `tool`, in a bundle below `root`.
+    /// Resolves the server of `tool` in a bundle below `root`.
     ///
     /// # Errors
-    /// The tool has no server, or a variable that it names is not set.
+    ///
+    /// Fails if the tool has no server, or if a variable that it names is not set.
     pub fn new(
         tool: &Resource<Tool>,
         root: &Path,
@@ -113,12 +112,13 @@ impl Definition {
         })
     }
 
-    /// What tells it from other servers: it is another one where anything of it is written or set otherwise.
+    /// Returns the server's identity. It changes with any part of the definition or a resolved
+    /// value.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Its address, where it has one.
+    /// Returns the URL of a web server.
     pub fn url(&self) -> Option<&str> {
         match &self.way {
             Way::Http { url, .. } => Some(url),
@@ -126,7 +126,7 @@ impl Definition {
         }
     }
 
-    /// The tool's name, for messages.
+    /// Returns the tool's name, for messages.
     pub(crate) fn name(&self) -> &str {
         &self.tool.name
     }
@@ -155,7 +155,7 @@ fn resolve(
     }
 }
 
-/// A path starts from the project; a mere name is looked up in `PATH`.
+/// Resolves a path against the project. A name without a slash is looked up in `PATH`.
 fn in_project(command: &str, project: &Path) -> String {
     match command.contains('/') {
         true => project.join(command).to_string_lossy().into_owned(),
@@ -163,7 +163,7 @@ fn in_project(command: &str, project: &Path) -> String {
     }
 }
 
-/// Values count as hashes: what comes of this is a file's name.
+/// Hashes the values, because the fingerprint becomes a file name.
 fn fingerprint(tool: &Resource<Tool>, server: &McpServer, way: &Way, project: &Path) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -174,7 +174,7 @@ fn fingerprint(tool: &Resource<Tool>, server: &McpServer, way: &Way, project: &P
         "{:?} {:?} {:?}",
         server.transport, server.protocol, server.elicitation
     ));
-    // What its tools are called here depends on what the Tool is called.
+    // The exported tool names depend on the name of the Tool.
     add(&tool.id.to_string());
     add(&serde_json::to_string(&tool.spec.config).unwrap_or_default());
     match way {

@@ -1,4 +1,4 @@
-//! The port behind which programs are started, contained and ended.
+//! The interface through which programs are started, sandboxed and ended.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,69 +11,67 @@ use goondan_core::JsonObject;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::kinds::Sandbox;
 
-/// Starts the programs of servers.
 #[async_trait]
 pub trait Dialer: Send + Sync {
-    /// Starts `program` with nothing inherited but what every program needs.
+    /// Starts `program` with a minimal environment.
     ///
     /// # Errors
-    /// It can't be started, or not be contained as it should.
+    ///
+    /// Fails if the program cannot be started, or not be sandboxed as required.
     async fn start(&self, program: &Program) -> Result<Stream, ToolError>;
 }
 
-/// Stands in for servers: a case plays them.
+/// Replaces servers with mocks in tests.
 #[async_trait]
 pub trait StandIns: Send + Sync {
-    /// What is spoken with in place of the server of that Tool; `None` where that is the server itself.
+    /// Returns the mock for the server of the Tool `tool`; `None` for the real server.
     async fn stand_in(&self, tool: &str) -> Option<Result<Stream, ToolError>>;
 }
 
-/// How servers are reached.
+/// The means to contact servers.
 #[derive(Clone)]
 pub(crate) struct Ways {
-    /// Where tokens lie, below a folder of their own.
+    /// Directory of the token directory and the catalogs.
     pub(crate) folder: PathBuf,
     pub(crate) dialer: Arc<dyn Dialer>,
     pub(crate) stand_ins: Option<Arc<dyn StandIns>>,
 }
 
-/// A program to be started.
+/// A program to start.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Where it is, or its name.
+    /// Path or name of the program.
     pub command: String,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// Its variables beside the ordinary ones.
+    /// Environment variables in addition to the minimal ones.
     pub env: BTreeMap<String, String>,
-    /// Where it runs.
+    /// Working directory of the program.
     pub folder: PathBuf,
-    /// The project's folder.
+    /// The project directory.
     pub project: PathBuf,
-    /// `spec.config` of its Tool.
+    /// `spec.config` of the Tool.
     pub config: JsonObject,
-    /// The sandboxes of those who call it, beside that of `config`.
+    /// Sandboxes of the callers, in addition to that of `config`.
     pub sandboxes: Vec<Sandbox>,
-    /// The folder that programs in a sandbox may write to.
+    /// Directory that sandboxed programs may write to.
     pub workdir: PathBuf,
 }
 
-/// Both ends of a conversation in lines.
+/// Both directions of a line-based connection.
 pub struct Stream {
-    /// What the server says.
+    /// Messages from the server.
     pub input: Box<dyn AsyncRead + Send + Sync + Unpin>,
-    /// What it is told.
+    /// Messages to the server.
     pub output: Box<dyn AsyncWrite + Send + Sync + Unpin>,
-    /// What it complains about.
+    /// Error output of the server.
     pub errors: Option<Box<dyn AsyncRead + Send + Sync + Unpin>>,
-    /// The program behind it. Dropping it ends all of its processes.
+    /// The program that serves the connection. Dropping it ends all of its processes.
     pub program: Option<Box<dyn Running>>,
 }
 
-/// A program that runs.
 #[async_trait]
 pub trait Running: Send + Sync {
-    /// Ends it with all that it has started, if it has not ended: first it is left a moment to end by itself, for nobody
-    /// speaks to it any more; then it is asked, then made to.
+    /// Ends the program and its child processes, if it has not ended yet. Waits briefly for it to
+    /// exit, then requests termination, and finally kills it. Returns a description of the end.
     async fn end(&mut self) -> String;
 }

@@ -1,4 +1,4 @@
-//! What a server may ask of us, and tell us unasked.
+//! Handles requests and notifications of a server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,13 +19,13 @@ use goondan_core::ports::tool::ProgressSink;
 use goondan_spec::kinds::Elicitation;
 use goondan_spec::shown;
 
-/// A server that tells of its progress more often is heard less often.
+/// Minimum interval between forwarded progress updates.
 const BETWEEN_UPDATES: Duration = Duration::from_millis(100);
 
-/// Characters of a message about progress.
+/// Maximum number of characters in a progress message.
 const MAX_MESSAGE: usize = 200;
 
-/// One side of a connection. Cheap to clone.
+/// The client side of a connection. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Handler(Arc<Inner>);
 
@@ -40,7 +40,7 @@ struct Listener {
     heard: Option<Instant>,
 }
 
-/// Somebody who is told of the progress of a request, until this is dropped.
+/// Forwards the progress of a request until it is dropped.
 pub(crate) struct Listening {
     handler: Handler,
     token: ProgressToken,
@@ -53,7 +53,7 @@ impl Drop for Listening {
 }
 
 impl Handler {
-    /// One that answers forms like that.
+    /// Creates a handler that answers forms as `elicitation` states.
     pub(crate) fn new(elicitation: Elicitation) -> Self {
         Handler(Arc::new(Inner {
             elicitation,
@@ -69,7 +69,7 @@ impl Handler {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells `sink` of the progress of the request with that token.
+    /// Forwards the progress of the request with that token to `sink`.
     pub(crate) fn listen(&self, token: ProgressToken, sink: Arc<dyn ProgressSink>) -> Listening {
         self.listeners()
             .insert(token.clone(), Listener { sink, heard: None });
@@ -79,12 +79,12 @@ impl Handler {
         }
     }
 
-    /// Waits until the server says that its tools are other ones.
+    /// Waits until the server reports that its tools have changed.
     pub(crate) async fn list_changed(&self) {
         self.0.list_changed.notified().await;
     }
 
-    /// The answer to what a server wants to know before it goes on; `None` where nobody is there to give it.
+    /// Answers a server's request for input; `None` if no answer is possible.
     pub(crate) fn answer(&self, request: InputRequest) -> Option<Value> {
         match (request, self.0.elicitation) {
             (InputRequest::Elicitation(request), Elicitation::Defaults) => {
@@ -94,7 +94,7 @@ impl Handler {
         }
     }
 
-    /// Passes on what a server tells of its progress, unless it has just told something.
+    /// Forwards a progress update, unless the previous one was too recent.
     fn progress(&self, told: ProgressNotificationParam) {
         let sink = {
             let mut listeners = self.listeners();
@@ -122,7 +122,7 @@ impl Handler {
     }
 }
 
-/// A form with the defaults that it states. One that wants more than these is declined.
+/// Fills a form with its own default values. Declines a form with fields that have none.
 fn filled_in(form: &ElicitRequestParams) -> ElicitResult {
     let declined = || ElicitResult::new(ElicitationAction::Decline);
     let ElicitRequestParams::FormElicitationParams {

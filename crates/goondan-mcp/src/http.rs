@@ -1,4 +1,4 @@
-//! The HTTP client that servers are reached with.
+//! The HTTP client for web servers.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,18 +6,20 @@ use std::time::Duration;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 
-/// How long it may take to reach a server.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(30);
-/// How many redirects are followed.
+/// Maximum number of redirects.
 const MOST_REDIRECTS: usize = 5;
 
-/// One for all servers, made when the first is reached. It takes a while: the certificates of the system are read.
+/// The client of all servers, created for the first one. Creating it is slow because it reads the
+/// system's certificates.
 static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
 
-/// The client.
+/// Returns the client.
 ///
 /// # Errors
-/// Why there is none.
+///
+/// Fails with the reason.
 pub(crate) async fn client() -> Result<Client, String> {
     let made = tokio::task::spawn_blocking(|| CLIENT.get_or_init(make).clone()).await;
     made.map_err(|panic| panic.to_string())?
@@ -32,7 +34,7 @@ fn make() -> Result<Client, String> {
             let stays = first.is_some_and(|first| first.origin() == attempt.url().origin());
             match stays && attempt.previous().len() <= MOST_REDIRECTS {
                 true => attempt.follow(),
-                // Keys and tokens go to the address in the YAML and nowhere else.
+                // Keys and tokens are sent only to the host in the YAML.
                 false => attempt.stop(),
             }
         }))

@@ -1,6 +1,8 @@
-//! Servers from the files of other programs: `.mcp.json`, `mcp.json` of editors, settings with `mcpServers`.
+//! Imports servers from files of other programs: `.mcp.json`, `mcp.json` of editors, settings with
+//! `mcpServers`.
 //!
-//! A value that is a secret, or looks like one, never gets into what comes of it: it becomes the name of a variable.
+//! The result never contains a value that is a secret or resembles one. Such a value becomes the
+//! name of a variable.
 
 use std::fmt::Write as _;
 
@@ -8,9 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::names::MAX_TOOL;
 
-/// Keys below which such files list their servers.
+/// Keys of the server lists in such files.
 const KEYS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
-/// What the name of a secret has in it.
+/// Parts of names that indicate a secret.
 const SECRET: [&str; 7] = [
     "token",
     "key",
@@ -21,34 +23,33 @@ const SECRET: [&str; 7] = [
     "credential",
 ];
 
-/// A server that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// What the file calls it.
+    /// Name in the file.
     pub own: String,
-    /// What its Tool is called.
+    /// Name of the Tool.
     pub name: String,
-    /// The Tool, as YAML.
+    /// The Tool as YAML.
     pub yaml: String,
-    /// Variables that must be set for it.
+    /// Environment variables that must be set.
     pub variables: Vec<String>,
-    /// What could not be taken over, a sentence each.
+    /// Sentences about settings that could not be converted.
     pub notes: Vec<String>,
 }
 
-/// What a file of another program lists.
+/// The contents of a file of another program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The servers that were found.
     pub servers: Vec<Imported>,
-    /// What was left out: what the file calls it, and why.
+    /// Names of skipped servers, with the reason.
     pub left_out: Vec<(String, &'static str)>,
 }
 
-/// The servers that a file of another program lists.
+/// Reads the servers from a file of another program.
 ///
 /// # Errors
-/// The file is no such file, as a part of a sentence.
+///
+/// Fails with a part of a sentence if the file has another format.
 pub fn import(text: &str) -> Result<Found, String> {
     let file: Value = serde_json::from_str(&without_comments(text))
         .map_err(|error| format!("it is not JSON: {error}"))?;
@@ -91,7 +92,7 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
         .or_else(|| text("httpUrl"));
     text("command").or(url)?;
     let name = tool_name(own, taken);
-    // A capital letter is nothing to tell.
+    // A difference only in case needs no note.
     let is_renamed = !own.eq_ignore_ascii_case(&name);
     let notes = is_renamed
         .then(|| format!("Its Tool is called `{name}`: names have letters, digits and hyphens."));
@@ -143,7 +144,7 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
     Some(found)
 }
 
-/// Settings that mean nothing here.
+/// Returns notes about unsupported settings.
 fn taken_over(server: &Map<String, Value>) -> Vec<String> {
     const KNOWN: [&str; 11] = [
         "command",
@@ -166,7 +167,7 @@ fn taken_over(server: &Map<String, Value>) -> Vec<String> {
 }
 
 fn line(body: &mut String, key: &str, value: &Value) {
-    // JSON is YAML. Writing to a String cannot fail.
+    // JSON is valid YAML. Writing to a String cannot fail.
     let _ = writeln!(body, "    {key}: {value}");
 }
 
@@ -200,7 +201,7 @@ fn values(body: &mut String, key: &str, values: Option<&Value>, found: &mut Impo
     }
 }
 
-/// The variable that a value comes from: the one that it names, or one for what is a secret.
+/// Returns the variable of a value: the one it refers to, or a new one for a secret.
 fn variable(server: &str, name: &str, text: &str) -> Option<String> {
     if let Some(variable) = variable_reference(text) {
         return Some(variable);
@@ -218,7 +219,7 @@ fn variable(server: &str, name: &str, text: &str) -> Option<String> {
     })
 }
 
-/// The name in `${NAME}`, `${env:NAME}` or `${input:name}`, where there is nothing beside it.
+/// Returns the name in `${NAME}`, `${env:NAME}` or `${input:name}`, if that is the whole value.
 fn variable_reference(text: &str) -> Option<String> {
     let inner = text.strip_prefix("${")?.strip_suffix('}')?;
     let name = inner
@@ -251,7 +252,7 @@ fn constant(text: &str) -> String {
         .collect()
 }
 
-/// A name of a resource: lower-case letters, digits and hyphens.
+/// Returns a resource name: lower-case letters, digits and hyphens.
 fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
     let plain: String = own
         .chars()
@@ -279,7 +280,7 @@ fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
     name
 }
 
-/// Editors allow comments in such files.
+/// Removes comments, which editors allow in such files.
 fn without_comments(text: &str) -> String {
     let (mut plain, mut chars, mut in_text) = (
         String::with_capacity(text.len()),

@@ -1,15 +1,18 @@
-//! A client of MCP servers, whose tools are exports of a Tool with `spec.mcp`; and of agents of other programs, each of which a Tool
-//! with `spec.a2a` asks.
+//! A client of MCP servers, whose tools are exports of a Tool with `spec.mcp`. It is also a client
+//! of remote agents, one per Tool with `spec.a2a`.
 //!
-//! A start waits for no server that was met before: what it said last is kept under the state root and announced at once
-//! ([`McpTools`]). A server is started by the first call that needs it, is one process for all who may share it, and is
-//! started again, a little later each time, where it dies. Whatever it does, a call ends: with what the server says, or with
-//! one of the `E_MCP_…` codes of `goondan_spec::Code`.
+//! A start waits only for new servers: the catalog of a known server is cached under the state root
+//! and announced at once ([`McpTools`]). The first call that needs a server starts it. Callers with
+//! equal access share one process. A server that dies is restarted with increasing delays. In all
+//! cases a call ends: with the server's answer, or with one of the `E_MCP_…` codes of
+//! `goondan_spec::Code`.
 //!
-//! What a server says of itself is the text of a stranger. Its descriptions, schemas and results are bounded and cleaned
-//! (`catalog`, `result`), and its hints can make a policy stricter and never laxer.
+//! All text of a server is untrusted. Descriptions, schemas and results are limited and cleaned
+//! (`catalog`, `result`). Hints can make a policy stricter but never laxer.
 //!
-//! What this crate does not know: how programs are contained and ended. That is behind the port [`Dialer`].
+//! The crate does not start or sandbox programs itself: that is the task of the port [`Dialer`].
+
+#![allow(missing_docs, reason = "internal crate")]
 
 mod a2a;
 mod asker;

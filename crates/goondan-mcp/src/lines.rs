@@ -1,7 +1,9 @@
-//! A conversation in lines, as over the standard input and output of a program: one message a line.
+//! A line-based connection, as over the standard input and output of a program: one message per
+//! line.
 //!
-//! What is no message is counted and passed over, for programs print all sorts of things; who prints nothing else is no
-//! server. A line that is too long ends the conversation: the answer that somebody waits for may have been in it.
+//! Other lines are counted and skipped, because programs print unrelated output. A program that
+//! only prints such lines is not a server. A line that is too long ends the connection, because it
+//! may have contained an awaited answer.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,20 +20,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::codes;
 
-/// The longest line, in bytes.
+/// Maximum length of a line in bytes.
 const MAX_LINE: usize = 16 << 20;
-/// Bytes of what is no message, between two messages.
+/// Maximum size in bytes of skipped lines between two messages.
 const MAX_NOISE: usize = 1 << 20;
-/// What is kept of complaints, in bytes.
+/// Maximum size in bytes of the retained error output.
 const MAX_COMPLAINTS: usize = 4 << 10;
-/// How long who reads no more is listened to.
+/// Time to read remaining messages after the server stopped reading.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// What writing to somebody who has ended comes to.
+/// Errors of writing to a server that has ended.
 const ENDED: [io::ErrorKind; 2] = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
-/// What an answer is that is a message, and can't be understood.
+/// Message of the error that replaces an unreadable answer.
 pub(crate) const UNREADABLE: &str = "an answer that can't be understood";
 
-/// What was noticed of a conversation, for messages about its end.
+/// Observations about a connection, for messages about its end.
 #[derive(Debug, Default)]
 pub(crate) struct Noticed(Mutex<Notes>);
 
@@ -42,7 +44,7 @@ struct Notes {
     fatal: Option<Fatal>,
 }
 
-/// Why a conversation was ended from here.
+/// The reason why the client ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fatal {
     LongLine,
@@ -54,12 +56,12 @@ impl Noticed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why it was ended from here, if it was.
+    /// Returns the reason if the client ended the connection.
     pub(crate) fn fatal(&self) -> Option<Fatal> {
         self.notes().fatal
     }
 
-    /// The server's own words about what went wrong, as part of a sentence.
+    /// Returns the server's own output about an error, as a part of a sentence.
     pub(crate) fn words(&self) -> String {
         let notes = self.notes();
         let complaints = codes::said(&String::from_utf8_lossy(&notes.complaints));
@@ -70,7 +72,7 @@ impl Noticed {
         }
     }
 
-    /// Reads complaints to their end, and keeps the last of them.
+    /// Reads the error output to its end, and keeps the last part.
     pub(crate) async fn read(
         self: Arc<Self>,
         mut errors: Box<dyn AsyncRead + Send + Sync + Unpin>,
@@ -85,15 +87,14 @@ impl Noticed {
     }
 }
 
-/// Messages over a stream.
 pub(crate) struct Lines {
     input: BufReader<Box<dyn AsyncRead + Send + Sync + Unpin>>,
     output: Arc<tokio::sync::Mutex<Option<Box<dyn AsyncWrite + Send + Sync + Unpin>>>>,
-    /// What has come of the next line. It stays where a read is given up in the middle.
+    /// The received part of the next line. It is kept if a read is cancelled.
     line: Vec<u8>,
     noise: usize,
     noticed: Arc<Noticed>,
-    /// Fires when nobody reads what is sent: then the end is near.
+    /// Fires when the server no longer reads its input, which usually precedes its end.
     deaf: CancellationToken,
 }
 
@@ -114,7 +115,7 @@ impl Lines {
         }
     }
 
-    /// Whether a whole line is there now; false at the end.
+    /// Reads until a complete line is available; returns false at the end.
     async fn read_line(&mut self) -> bool {
         loop {
             let nothing_more = async {
@@ -146,7 +147,7 @@ impl Lines {
         }
     }
 
-    /// Notes that a line is no message; false where there were too many.
+    /// Records a skipped line; returns false if there were too many.
     fn pass_over(&mut self, line: &[u8]) -> bool {
         self.noise += line.len();
         let mut notes = self.noticed.notes();
@@ -178,7 +179,7 @@ impl Transport<RoleClient> for Lines {
                 output.flush().await
             };
             match written.await {
-                // What it has said before is still there to be read, and tells why it has ended.
+                // Messages sent before the end can still be read, and may contain the cause.
                 Err(error) if ENDED.contains(&error.kind()) => deaf.cancel(),
                 written => return written,
             }
@@ -210,7 +211,7 @@ impl Transport<RoleClient> for Lines {
     }
 }
 
-/// What tells whose answer a line is, however deep the answer goes: what is ignored is not read into memory.
+/// The fields that assign a line to a request. Other contents are skipped without using memory.
 #[derive(Deserialize)]
 struct Envelope {
     id: RequestId,
@@ -218,7 +219,8 @@ struct Envelope {
     error: Option<IgnoredAny>,
 }
 
-/// The message in a line. An answer that can't be understood becomes an error of the request, so that nobody waits for it.
+/// Parses a line. An unreadable answer becomes an error of its request, so that the caller does not
+/// wait forever.
 fn read(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if let Ok(message) = serde_json::from_slice(line) {
         return Some(message);

@@ -1,4 +1,4 @@
-//! A connection to a server: made, used, and ended.
+//! A connection to a server: opened, used, and closed.
 
 use goondan_spec::Code;
 use std::collections::HashMap;
@@ -32,17 +32,17 @@ use crate::place::Place;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::kinds::McpProtocol;
 
-/// A connection that was made. It ends when it is dropped; a program ends with it.
+/// An open connection. Dropping it closes the connection and ends the program.
 pub(crate) struct Link {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) handler: Handler,
-    /// When it was made.
+    /// Time of connecting.
     pub(crate) since: Instant,
     noticed: Arc<Noticed>,
-    /// Where it is noted what the server wants of a login.
+    /// Stores the server's login requirements.
     tokens: Option<TokenFile>,
     end: Mutex<Option<RunningServiceCancellationToken>>,
-    /// How it ended, once it has.
+    /// Description of the end, once the connection has ended.
     ended: watch::Receiver<Option<String>>,
 }
 
@@ -53,7 +53,8 @@ impl Drop for Link {
 }
 
 impl Link {
-    /// Reaches a server and agrees on a revision of the protocol. `legacy` says that it is known to speak an old one.
+    /// Connects to a server and negotiates the protocol revision. `legacy` is true for a server
+    /// that is known to use an old revision.
     pub(crate) async fn connect(
         definition: &Definition,
         ways: &Ways,
@@ -91,7 +92,7 @@ impl Link {
         }
     }
 
-    /// Over the web, with a token where somebody is logged in.
+    /// Connects to a web server, with a token if the user is logged in.
     async fn over_web(
         definition: &Definition,
         handler: Handler,
@@ -137,7 +138,7 @@ impl Link {
         }
     }
 
-    /// What the server says to somebody who is not logged in, if that is a refusal.
+    /// Returns the server's login challenge for an unauthenticated client, if it refuses one.
     pub(crate) async fn challenge(definition: &Definition) -> Option<String> {
         let (client, config) = web(definition).await.ok()?;
         let transport = StreamableHttpClientTransport::with_client(client, config);
@@ -205,22 +206,21 @@ impl Link {
         })
     }
 
-    /// Whether nothing comes of it any more.
+    /// Returns true if the connection is no longer usable.
     pub(crate) fn is_dead(&self) -> bool {
         self.peer.is_transport_closed() || self.ended.borrow().is_some()
     }
 
-    /// Waits until it has ended, its program included.
+    /// Waits until the connection and its program have ended.
     pub(crate) async fn ended(&self) {
         let _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 
-    /// Tells when it has ended.
     pub(crate) fn end_of(&self) -> watch::Receiver<Option<String>> {
         self.ended.clone()
     }
 
-    /// Ends it, and waits until it has.
+    /// Closes the connection and waits until it has ended.
     pub(crate) async fn end(&self) {
         self.stop();
         self.ended().await;
@@ -236,14 +236,15 @@ impl Link {
             .for_each(RunningServiceCancellationToken::cancel);
     }
 
-    /// Whether the server speaks a revision of the protocol that begins with a handshake.
+    /// Returns true if the protocol revision begins with a handshake.
     pub(crate) fn is_legacy(&self) -> bool {
         self.peer
             .peer_info()
             .is_some_and(|info| info.protocol_version.has_initialize())
     }
 
-    /// What a server is told when its tools are to be listened to; those that have a handshake tell unasked.
+    /// Subscribes to changes of the tool list. Servers with a handshake report changes without a
+    /// subscription.
     pub(crate) async fn listen(&self) -> Option<rmcp::service::Subscription> {
         let info = self.peer.peer_info()?;
         let tells = info
@@ -259,7 +260,6 @@ impl Link {
         self.peer.listen(filter).await.ok()
     }
 
-    /// Everything that the server has.
     pub(crate) async fn catalog(&self, definition: &Definition) -> Result<Catalog, ToolError> {
         let listing = tokio::time::timeout(definition.connect_timeout, listing::list(&self.peer));
         let listing = match listing.await {
@@ -285,7 +285,7 @@ impl Link {
         Ok(Catalog::new(definition, &protocol, server.trim(), listing))
     }
 
-    /// Sends a request, and does not wait for its answer.
+    /// Sends a request without waiting for its answer.
     pub(crate) async fn send(
         &self,
         request: ClientRequest,
@@ -295,7 +295,7 @@ impl Link {
             .await
     }
 
-    /// What a failure means to who called.
+    /// Converts a failure to an error for the caller.
     pub(crate) fn failure(&self, definition: &Definition, failure: &ServiceError) -> ToolError {
         let name = definition.name();
         if failure.is_authorization_required() || failure.auth_challenge().is_some() {
@@ -362,13 +362,13 @@ const UPDATE: &str = "Update the server, or gdn if the server is newer.";
 const AGAIN: &str =
     "Look at the server, and try again; `gdn mcp list --connect` shows what is wrong.";
 
-/// The revision that was agreed on, if it is none that exists.
+/// Returns the negotiated revision if it does not exist.
 fn unknown_revision(service: &RunningService<RoleClient, Handler>) -> Option<String> {
     let revision = service.peer().peer_info()?.protocol_version.clone();
     (!ProtocolVersion::KNOWN_VERSIONS.contains(&revision)).then(|| codes::said(revision.as_str()))
 }
 
-/// Keeps the service running, and ends the program with it.
+/// Runs the service, and then ends the program.
 async fn watch_over(
     service: RunningService<RoleClient, Handler>,
     program: Option<Box<dyn Running>>,
@@ -381,11 +381,11 @@ async fn watch_over(
     {
         tracing::error!("a connection to an MCP server ended by a panic");
     }
-    // Nobody may be there any more who wants to know.
+    // The receiver may already be dropped.
     let _ = told.send(Some(how));
 }
 
-/// How the program ended, which it now has.
+/// Ends the program and returns a description of its end.
 async fn ended(program: Option<Box<dyn Running>>) -> String {
     match program {
         Some(mut program) => program.end().await,
@@ -408,7 +408,7 @@ fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
     }
 }
 
-/// The stream of a program or of a socket; none for a server of the web.
+/// Opens the stream of a program or a socket; `None` for a web server.
 async fn stream(
     definition: &Definition,
     dialer: &dyn Dialer,
@@ -495,7 +495,7 @@ async fn socket(definition: &Definition, _path: &std::path::Path) -> Result<Stre
     ))
 }
 
-/// What a transport for a server of the web is made of.
+/// Returns the HTTP client and configuration of a web server.
 async fn web(
     definition: &Definition,
 ) -> Result<
@@ -583,7 +583,7 @@ fn no_connection(
     .suggest(AGAIN)
 }
 
-/// Whether an answer over the web was not read to its end.
+/// Returns true if a web answer exceeded the size limit.
 fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(
@@ -592,7 +592,7 @@ fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     )
 }
 
-/// An error with all of its causes.
+/// Formats an error with all of its causes.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -626,7 +626,7 @@ fn too_much(name: &str, fatal: Fatal) -> ToolError {
     }
 }
 
-/// Notes what a server wants of somebody who logs in.
+/// Stores a server's challenge for the next login.
 fn note_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
     if let Some((tokens, challenge)) = tokens.zip(challenge) {
         tokens.note_challenge(challenge);

@@ -1,4 +1,4 @@
-//! The tools that a server lists, page by page. What makes no sense in a list costs that tool or that page, and not the others.
+//! Reads a server's tool list page by page. An invalid entry only affects its tool or its page.
 
 use std::collections::HashSet;
 
@@ -11,31 +11,31 @@ use serde_json::Value;
 
 use crate::catalog::{MAX_TOOLS, short};
 
-/// Pages of a list at most.
+/// Maximum number of pages.
 const MAX_PAGES: usize = 200;
 
-/// Everything that a server lists.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) tools: Vec<Tool>,
-    /// What is wrong with the list, a sentence each.
+    /// Sentences about errors in the list.
     pub(crate) notes: Vec<String>,
 }
 
-/// One page, and where the next one is.
+/// One page, with the cursor of the next one.
 struct Page {
     tools: Vec<Tool>,
     next: Option<String>,
     notes: Vec<String>,
 }
 
-/// Asks for all pages.
+/// Reads all pages.
 ///
 /// # Errors
-/// A page was refused, or is no list.
+///
+/// Fails if the server refuses a page or returns no list.
 pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
     let (mut listing, mut cursor, mut seen) = (Listing::default(), None, HashSet::new());
-    // What was kept of an earlier answer is no news.
+    // A cached response would hide changes.
     peer.clear_response_cache().await;
     for _ in 0..MAX_PAGES {
         let page = page(peer, PaginatedRequestParams::default().with_cursor(cursor)).await?;
@@ -45,7 +45,7 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ServiceErro
             return Ok(listing);
         };
         if !seen.insert(next.clone()) {
-            // Servers that ignore the cursor send their first page again.
+            // Servers that ignore the cursor repeat their first page.
             let known: HashSet<_> = listing.tools.iter().map(|tool| tool.name.clone()).collect();
             listing.tools.extend(
                 page.tools
@@ -84,7 +84,7 @@ async fn page(
         Err(ServiceError::UnexpectedResponse) => {}
         Err(failure) => return Err(failure),
     }
-    // A tool among them can't be understood, and with it the whole answer: each is looked at by itself.
+    // One invalid tool makes the typed answer unreadable, so parse each tool separately.
     let request = ListToolsRequest {
         method: Default::default(),
         params: Some(params),
@@ -101,7 +101,7 @@ async fn page(
     }
 }
 
-/// Those of the tools of a page that can be understood; `None` where it is no page.
+/// Parses the valid tools of a page; `None` if it is not a page.
 fn one_by_one(mut page: Value) -> Option<Page> {
     let Value::Array(told) = page.get_mut("tools")?.take() else {
         return None;

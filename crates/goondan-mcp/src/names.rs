@@ -1,26 +1,27 @@
-//! What the tools of a server are called here.
+//! Exported names of a server's tools.
 //!
-//! Models take at most 64 characters of `[A-Za-z0-9_-]`, the name of the Tool and `__` among them. A name that fits stays. Of
-//! one that does not, other characters become `_`; where it is too long or the same as another one after that, it ends in a
-//! hash of what the server calls it. So it is the same as long as the server keeps its names.
+//! Models accept at most 64 characters of `[A-Za-z0-9_-]`, including the name of the Tool and `__`.
+//! A name that fits is kept. In other names, invalid characters become `_`. If the result is too
+//! long or not unique, it ends in a hash of the server's name for the tool. The exported name is
+//! therefore stable as long as the server's name is.
 
 use std::collections::{HashMap, HashSet};
 
 use goondan_core::ids::hex;
 use sha2::{Digest, Sha256};
 
-/// The longest name that models take.
+/// Maximum length of a tool name for models.
 const MAX_NAME: usize = 64;
-/// Less room than that is too little to tell names apart.
+/// Minimum length that leaves names distinguishable.
 const MIN_ROOM: usize = 12;
-/// Digits of a hash.
+/// Number of hash digits in a name.
 const HASH: usize = 6;
 
-/// The longest name of a Tool that leaves room for the names of a server's tools.
+/// Maximum length of a Tool's name that leaves space for its tools' names.
 pub(crate) const MAX_TOOL: usize = MAX_NAME - 2 - MIN_ROOM;
 
-/// Names for tools of the Tool `tool`, which their server calls `own`; in that order. Two that the server gives the same
-/// name are one tool, so only the first has a name.
+/// Returns the exported names of the server's tools `own` for the Tool `tool`, in order. Tools with
+/// equal names count as one, so only the first gets a name.
 pub(crate) fn assign<'n>(tool: &str, own: &[&'n str]) -> Vec<Option<String>> {
     let room = MAX_NAME.saturating_sub(tool.len() + 2).max(MIN_ROOM);
     let plain: Vec<String> = own.iter().map(|name| plain(name)).collect();
@@ -51,7 +52,7 @@ pub(crate) fn assign<'n>(tool: &str, own: &[&'n str]) -> Vec<Option<String>> {
         .collect()
 }
 
-/// `name` in the characters that models take, without `__`.
+/// Replaces characters that models do not accept, and removes `__`.
 pub(crate) fn plain(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     for c in name.chars() {
@@ -115,7 +116,7 @@ mod tests {
             both[0].starts_with("a_b-") && both[2].starts_with("a_b-") && both[0] != both[2],
             "{both:?}"
         );
-        // It does not matter where they stand.
+        // The order of the tools does not matter.
         assert_eq!(
             assigned("t", &["a/b", "a.b", "a_b"]),
             [both[2].clone(), both[0].clone(), "a_b".to_owned()]

@@ -1,8 +1,9 @@
-//! Tokens for servers of the web: how they are had, kept and renewed.
+//! Obtains, stores and renews tokens for web servers.
 //!
-//! A token belongs to a server and to the project that it was had for: another project that names the same server has to log
-//! in itself. It lies in a file that only the user may read, below the state root. Whoever renews it holds a lock on a file
-//! beside it, for an authorization server may take a token that is renewed twice for a stolen one.
+//! A token belongs to a server and to a project: another project that uses the same server needs
+//! its own login. Tokens are in files below the state root that only the user can read. Renewing a
+//! token requires a lock on a file next to it. Otherwise two renewals could look like a stolen
+//! token to the authorization server.
 
 use goondan_spec::Code;
 use goondan_spec::codes::page_url;
@@ -24,36 +25,38 @@ use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
 use goondan_core::private;
 
-/// The folder of tokens, below that of this crate.
+/// Directory of tokens below this crate's directory.
 const FOLDER: &str = "tokens";
-/// How an authorization server knows this program.
+/// Client name for authorization servers.
 const CLIENT: &str = "Goondan";
-/// Longer than that nobody is waited for.
+/// Maximum time to wait for the user.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// A larger file is no token.
+/// Maximum size of a token file in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Somebody who can visit a page and agree to something there.
+/// Opens a web page for the user's consent.
 #[async_trait]
 pub trait Visitor: Send + Sync {
-    /// Where a page sends its visitor back to.
+    /// URL to which the page redirects.
     fn redirect_uri(&self) -> String;
 
-    /// Has `page` visited, and says which address its visitor was sent back to.
+    /// Opens `page`, and returns the URL that the user was redirected to.
     ///
     /// # Errors
-    /// Why nobody came back, as a sentence.
+    ///
+    /// Fails with the reason as a sentence if the user was not redirected.
     async fn visit(&self, page: &str) -> Result<String, String>;
 }
 
-/// The place of the tokens for one server.
+/// The token file of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenFile {
     path: PathBuf,
 }
 
 impl TokenFile {
-    /// The one for the server of `definition`, below `folder`. Only servers of the web have one.
+    /// Returns the token file for the server of `definition` below `folder`. Only web servers have
+    /// one.
     pub(crate) fn of(folder: &Path, definition: &Definition) -> Option<TokenFile> {
         let mut hash = Sha256::new();
         for part in [
@@ -73,17 +76,17 @@ impl TokenFile {
         self.path.with_extension("json")
     }
 
-    /// What a server wanted when it refused somebody last.
+    /// Returns the file with the server's last login challenge.
     fn challenge_file(&self) -> PathBuf {
         self.path.with_extension("challenge")
     }
 
-    /// Whether somebody is logged in.
+    /// Returns true if the user is logged in.
     pub(crate) fn is_there(&self) -> bool {
         self.file().exists()
     }
 
-    /// Forgets the tokens; false where there are none.
+    /// Deletes the tokens; returns false if there are none.
     pub(crate) fn forget(&self) -> io::Result<bool> {
         let _ = fs::remove_file(self.challenge_file());
         match fs::remove_file(self.file()) {
@@ -93,7 +96,7 @@ impl TokenFile {
         }
     }
 
-    /// Notes what the server wants, for the next login.
+    /// Stores the server's challenge for the next login.
     pub(crate) fn note_challenge(&self, challenge: &str) {
         if let Err(error) = self.write(&self.challenge_file(), challenge.as_bytes()) {
             tracing::debug!(%error, "what a server wants of a login can't be noted");
@@ -152,14 +155,15 @@ impl CredentialStore for TokenFile {
             file.lock()?;
             Ok(file)
         });
-        // The lock is let go when the file is closed.
+        // Closing the file releases the lock.
         Ok(Some(CredentialRefreshGuard::new(
             locked.await.map_err(store_error)?.map_err(store_error)?,
         )))
     }
 }
 
-/// Somebody who is logged in at the server of `definition`; `None` where nobody is.
+/// Returns the user's authorization for the server of `definition`; `None` if the user is not
+/// logged in.
 pub(crate) async fn authorized(
     definition: &Definition,
     tokens: &TokenFile,
@@ -167,7 +171,7 @@ pub(crate) async fn authorized(
     let Some(url) = definition.url().filter(|_| tokens.is_there()) else {
         return Ok(None);
     };
-    // The client that authorization servers are reached with looks for a default.
+    // The library's HTTP client needs a default TLS provider.
     goondan_tls::be_default();
     let failed = |cause: AuthError| failure(definition, &cause);
     let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
@@ -183,14 +187,15 @@ pub(crate) async fn authorized(
     Ok(Some(manager))
 }
 
-/// Has somebody log in at the server of `definition`. `challenge` is what it said when it refused us.
+/// Logs the user in to the server of `definition`. `challenge` comes from the refusal of an earlier
+/// request.
 pub(crate) async fn login(
     definition: &Definition,
     tokens: &TokenFile,
     challenge: Option<String>,
     visitor: &dyn Visitor,
 ) -> Result<(), ToolError> {
-    // The client that authorization servers are reached with looks for a default.
+    // The library's HTTP client needs a default TLS provider.
     goondan_tls::be_default();
     let failed = |cause: AuthError| failure(definition, &cause);
     let url = definition.url().unwrap_or_default();
@@ -236,13 +241,14 @@ pub(crate) async fn login(
     Ok(())
 }
 
-/// Whether a browser shows it. Any other address, which a server is free to name, would start a program of whoever logs in.
+/// Returns true if a browser opens the URL. A server could name a URL of another scheme, which
+/// would start a program on the user's machine.
 fn is_of_the_web(page: &str) -> bool {
     url::Url::parse(page)
         .is_ok_and(|page| matches!(page.scheme(), "http" | "https") && page.has_host())
 }
 
-/// Why a page sent its visitor back without a code, in its own words.
+/// Returns the error in the redirect URL, in the server's words.
 fn refusal(back: &str) -> Option<String> {
     let back = url::Url::parse(back).ok()?;
     let value = |wanted: &str| {
@@ -257,7 +263,8 @@ fn refusal(back: &str) -> Option<String> {
     Some(codes::said(&format!("{error}{why}")))
 }
 
-/// What is asked for where a server wants more than somebody was granted: that, and what was granted. Otherwise nothing.
+/// Returns the required scopes together with the granted ones, if the server requires more than was
+/// granted. Otherwise returns none.
 fn widened(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
     let Ok(base) = url::Url::parse(url) else {
         return Vec::new();

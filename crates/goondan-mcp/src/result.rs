@@ -1,4 +1,4 @@
-//! What a server answers to a call, as an output.
+//! Converts a server's answer to a tool output.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 use goondan_core::ports::tool::{Attachment, ToolError, ToolOutput};
 use goondan_spec::shown::{Escaper, Kept};
 
-/// Attachments of one answer at most.
+/// Maximum number of attachments in one answer.
 const MAX_ATTACHMENTS: usize = 16;
-/// Bytes of an attachment, which providers take of a picture. A larger one would be in each further request, and each would
-/// be refused.
+/// Maximum size of an attachment in bytes, which is the providers' limit for images. A larger one
+/// would make every further request fail.
 const MAX_ATTACHMENT: usize = 5 << 20;
-/// Characters of a media type or of a name.
+/// Maximum number of characters in a media type or a name.
 const MAX_LABEL: usize = 200;
 
-/// Base64 as servers write it: some leave out the padding.
+/// Accepts Base64 without padding, which some servers send.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// An answer that is none as a whole, as far as it can be understood: each block of content by itself.
+/// Reads an invalid answer block by block, and keeps the readable blocks.
 pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
     let fields = answer.as_object_mut()?;
     let blocks = match fields.remove("content")? {
@@ -45,10 +45,11 @@ pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
     Some(result)
 }
 
-/// The output of a call to the tool `own`.
+/// Converts the result of the tool `own`.
 ///
 /// # Errors
-/// The tool says that it failed.
+///
+/// Fails if the tool reports an error.
 pub(crate) fn output(
     server: &str,
     own: &str,
@@ -79,7 +80,7 @@ pub(crate) fn output(
             ..ToolError::new(text).code(Code::MCP_TOOL)
         });
     }
-    // What is structured is said a second time in text, for those who can't read it.
+    // Structured content repeats the text, so the text is not needed.
     let output = result.structured_content.map_or(Value::String(text), tidy);
     Ok(ToolOutput {
         output,
@@ -124,7 +125,7 @@ fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Atta
     }
 }
 
-/// Adds an attachment. What is too large, or no base64, is left out: what is said instead comes back.
+/// Adds an attachment. If it is too large or invalid, returns the text that replaces it.
 pub(crate) fn attach(
     media_type: &str,
     data: &str,
@@ -133,7 +134,7 @@ pub(crate) fn attach(
 ) -> Option<String> {
     let label = |text: &str| visible(text).chars().take(MAX_LABEL).collect::<String>();
     let media_type = label(media_type);
-    // Base64 writes three bytes as four.
+    // Base64 encodes three bytes as four.
     let size = data.len() / 4 * 3;
     if size > MAX_ATTACHMENT {
         let size = size / 1000;
@@ -160,7 +161,7 @@ pub(crate) fn attach(
     None
 }
 
-/// Text with everything escaped that can't be seen.
+/// Escapes invisible characters.
 pub(crate) fn visible(text: &str) -> String {
     Escaper::new(Kept::Writing).escape(text).into_owned()
 }

@@ -1,4 +1,4 @@
-//! One server: reached when it is needed, reached again where it ended, and asked what it has.
+//! One server: connected on demand, reconnected after failures, and queried for its tools.
 
 use goondan_spec::Code;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,51 +25,51 @@ use crate::result;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolError, ToolOutput};
 
-/// A connection that lived that long was no failure.
+/// Lifetime after which a connection does not count as failed.
 const HEALTHY: Duration = Duration::from_secs(60);
-/// The longest pause between two tries.
+/// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// What a server has is looked up again after that.
+/// Age after which a catalog is fetched again.
 const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
-/// Between two looks at what a server has, however often it says that it changed.
+/// Minimum interval between two fetches of the catalog, however often the server reports changes.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
-/// Times that a server may ask for something before it answers.
+/// Maximum number of times that a server may request input before it answers.
 const MAX_ROUNDS: usize = 8;
-/// How long it may take to tell a server that nobody waits any more.
+/// Maximum time to notify a server of a cancellation.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a server is told then.
+/// Reason in a cancellation notice.
 const NOBODY_WAITS: &str = "nobody waits for the answer any more";
 
-/// JSON-RPC's errors for what is not there.
+/// JSON-RPC errors for missing methods and tools.
 const NOT_THERE: [i32; 2] = [-32601, -32602];
 
-/// What a generation was told; `None` where nothing was known.
+/// The catalog that a generation was created with; `None` if it was unknown.
 type Announced = Option<Arc<Catalog>>;
 
-/// What came of the first contact.
+/// Result of the first contact; `None` until it is complete.
 type FirstContact = Option<Result<Arc<Catalog>, ToolError>>;
 
-/// A server. It ends when nobody has it any more.
+/// A server. It ends when the last reference is dropped.
 pub(crate) struct Server {
     pub(crate) definition: Definition,
     ways: Ways,
     cache: Cache,
     catalog: Mutex<Option<Arc<Catalog>>>,
-    /// What a generation was told that it has, once one was.
+    /// The catalog of the last generation, once there was one.
     announced: Mutex<Option<Announced>>,
     seats: Mutex<Vec<Arc<Seat>>>,
-    /// From where it is asked what it has.
+    /// The access used for fetching the catalog.
     home: Mutex<Place>,
-    /// Where the first contact stands, once somebody has begun it.
+    /// State of the first contact, once it has begun.
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
-    /// Told when the catalog has become another one.
+    /// Notified when the catalog changes.
     changed: Arc<Notify>,
-    /// Fires when the server is to end.
+    /// Fires when the server must end.
     ending: CancellationToken,
 }
 
-/// A connection, for those who share a place.
+/// A connection that callers with equal access share.
 struct Seat {
     place: Place,
     state: tokio::sync::Mutex<State>,
@@ -78,9 +78,9 @@ struct Seat {
 #[derive(Default)]
 struct State {
     link: Option<Arc<Link>>,
-    /// In a row.
+    /// Number of consecutive failures.
     failures: u32,
-    /// It is not tried before that.
+    /// Earliest time of the next attempt.
     not_before: Option<Instant>,
     last: Option<ToolError>,
 }
@@ -107,7 +107,8 @@ impl Server {
         Arc::new(server)
     }
 
-    /// What the server has, as far as that is known without asking it. What was known for long is looked up again meanwhile.
+    /// Returns the catalog if it is known without contacting the server. An old one is fetched
+    /// again in the background.
     pub(crate) fn known(self: &Arc<Self>) -> Option<Arc<Catalog>> {
         if let Some(catalog) = lock(&self.catalog).clone() {
             return Some(catalog);
@@ -123,7 +124,7 @@ impl Server {
         Some(catalog)
     }
 
-    /// Whether the server was asked before, in vain.
+    /// Returns true if an earlier contact failed.
     pub(crate) fn was_silent(&self) -> bool {
         matches!(
             self.cache.read(self.definition.fingerprint()),
@@ -131,17 +132,17 @@ impl Server {
         )
     }
 
-    /// Notes that it was asked, in vain so far. What it says later counts.
+    /// Records that the server has not answered so far. A later answer still counts.
     pub(crate) fn note_silence(&self) {
         self.cache.note_silence(self.definition.fingerprint());
     }
 
-    /// Asks it from there what it has.
+    /// Sets the access used for fetching the catalog.
     pub(crate) fn live_at(&self, home: Place) {
         *lock(&self.home) = home;
     }
 
-    /// Begins to reach the server, if nobody has, and says where that stands.
+    /// Begins to contact the server if that has not happened, and returns the state of the contact.
     pub(crate) fn begin(self: &Arc<Self>) -> watch::Receiver<FirstContact> {
         let mut contact = lock(&self.contact);
         if let Some(contact) = &*contact {
@@ -159,13 +160,13 @@ impl Server {
             {
                 server.note_silence();
             }
-            // Nobody may wait for it any more.
+            // The receiver may already be dropped.
             let _ = told.send(Some(reached));
         });
         receiver
     }
 
-    /// What came of the first contact, if it was made and failed.
+    /// Returns the error of the first contact, if it failed.
     pub(crate) fn trouble(&self) -> Option<ToolError> {
         let contact = lock(&self.contact).clone()?;
         let trouble = contact.borrow().as_ref()?.as_ref().err().cloned();
@@ -178,7 +179,7 @@ impl Server {
         self.refresh(&link).await
     }
 
-    /// Asks the server what it has, and tells where that is another thing than before.
+    /// Fetches the catalog, and signals a change.
     async fn refresh(&self, link: &Link) -> Result<Arc<Catalog>, ToolError> {
         let catalog = Arc::new(link.catalog(&self.definition).await?);
         let before = lock(&self.catalog).replace(Arc::clone(&catalog));
@@ -194,13 +195,14 @@ impl Server {
         Ok(catalog)
     }
 
-    /// Notes what a generation was told. Where something else has become known meanwhile, that is told.
+    /// Records the catalog of a new generation. Signals a change if the known catalog already
+    /// differs.
     pub(crate) fn announce(&self, catalog: Announced) {
         *lock(&self.announced) = Some(catalog);
         self.tell();
     }
 
-    /// Whether the server has other tools than the last generation was told.
+    /// Returns true if the server has other tools than the last generation received.
     pub(crate) fn is_outdated(&self) -> bool {
         let Some(announced) = lock(&self.announced).clone() else {
             return false;
@@ -215,7 +217,7 @@ impl Server {
         }
     }
 
-    /// Calls the tool `own`. The server is told where nobody waits for the answer any more.
+    /// Calls the tool `own`. Notifies the server if the call is cancelled.
     pub(crate) async fn call(
         self: &Arc<Self>,
         asker: &Asker,
@@ -237,7 +239,7 @@ impl Server {
         result::output(self.definition.name(), own, result)
     }
 
-    /// Asks, and asks again where the server wants something first.
+    /// Sends the request, and repeats it with the input that the server requests.
     async fn ask(
         &self,
         link: &Link,
@@ -306,7 +308,8 @@ impl Server {
         Ok(())
     }
 
-    /// What a failure of a call means. A server that does not know a tool may have lost it since it was listed.
+    /// Explains a failed call. If the server does not know the tool, checks that the tool still
+    /// exists.
     async fn explain(&self, link: &Link, own: &str, failure: &ServiceError) -> ToolError {
         if let ServiceError::McpError(refusal) = failure
             && NOT_THERE.contains(&refusal.code.0)
@@ -321,7 +324,7 @@ impl Server {
             failure,
             ServiceError::TransportClosed | ServiceError::TransportSend(_)
         ) {
-            // How it ended is known a moment after that it did.
+            // The description of the end arrives shortly after the connection closes.
             let _ = tokio::time::timeout(FAREWELL, link.ended()).await;
         }
         link.failure(&self.definition, failure)
@@ -340,7 +343,7 @@ impl Server {
         seat
     }
 
-    /// The connection for a place: the one that is there, or a new one.
+    /// Returns the existing connection for a place, or opens one.
     async fn link(self: &Arc<Self>, place: &Place) -> Result<Arc<Link>, ToolError> {
         let seat = self.seat(place);
         let mut state = seat.state.lock().await;
@@ -355,7 +358,7 @@ impl Server {
             } else {
                 state.failures + 1
             };
-            // The first one may have been an accident.
+            // The first failure may be an accident, so it causes no pause.
             state.not_before = Some(Instant::now() + pause_after(state.failures.saturating_sub(1)));
         }
         if let Some(left) = state
@@ -399,7 +402,7 @@ impl Server {
         ))
     }
 
-    /// Ends all of its connections, and waits until they have ended.
+    /// Ends all connections, and waits until they have ended.
     pub(crate) async fn end(&self) {
         self.ending.cancel();
         let contact = lock(&self.contact).clone();
@@ -408,7 +411,7 @@ impl Server {
         }
         let seats: Vec<Arc<Seat>> = lock(&self.seats).drain(..).collect();
         let end = |seat: Arc<Seat>| async move {
-            // Who is connecting is not waited for: it is dropped with its call.
+            // A connection attempt is not awaited: it is dropped together with its call.
             let link = seat
                 .state
                 .try_lock()
@@ -422,7 +425,7 @@ impl Server {
     }
 }
 
-/// Looks at what a server has as soon as it is connected, and whenever it says that this has changed.
+/// Fetches the catalog after connecting, and each time the server reports a change.
 async fn follow(server: Weak<Server>, link: Weak<Link>) {
     let Some((handler, ended, mut subscription)) = begin_to_follow(&link).await else {
         return;
@@ -437,7 +440,7 @@ async fn follow(server: Weak<Server>, link: Weak<Link>) {
                 tracing::debug!(%error, "an MCP server did not say what it has");
             }
         }
-        // Who says it once is heard at once; who never ends to say it is not.
+        // A first report is handled at once; continuous reports are limited in frequency.
         if !std::mem::take(&mut is_first) {
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }
@@ -472,11 +475,11 @@ async fn begin_to_follow(link: &Weak<Link>) -> Option<Followed> {
     Some((link.handler.clone(), link.end_of(), subscription))
 }
 
-/// Why a call has no answer.
+/// The reason why a call has no answer.
 enum Unanswered {
-    /// The server or the way to it.
+    /// The server or the connection failed.
     Failed(ServiceError),
-    /// Something here: nobody gives what it wants, or waits for it.
+    /// The client ended the call: it was cancelled, or the requested input is unavailable.
     Given(ToolError),
 }
 
@@ -486,7 +489,7 @@ impl From<ServiceError> for Unanswered {
     }
 }
 
-/// A request that was sent. Where it is dropped before its answer is there, the server is told.
+/// A pending request. Dropping it before the answer cancels it on the server.
 struct Pending(Option<RequestHandle<RoleClient>>);
 
 impl Pending {
@@ -506,7 +509,7 @@ impl Pending {
 }
 
 impl Pending {
-    /// Tells the server that nobody waits any more.
+    /// Cancels the request on the server.
     async fn give_up(&mut self) {
         if let Some(handle) = self.0.take() {
             let _ =
@@ -528,7 +531,7 @@ impl Drop for Pending {
     }
 }
 
-/// The pause after that many failures in a row: none at first, then 1 s, 2 s, 4 s … a minute.
+/// Returns the pause after consecutive failures: none, then 1 s, 2 s, 4 s … up to a minute.
 fn pause_after(failures: u32) -> Duration {
     match failures.checked_sub(1) {
         None => Duration::ZERO,
@@ -538,7 +541,7 @@ fn pause_after(failures: u32) -> Duration {
     }
 }
 
-/// Whether a revision begins with a handshake.
+/// Returns true if the revision begins with a handshake.
 fn is_legacy(protocol: &str) -> bool {
     !protocol.is_empty() && protocol < "2026-07-28"
 }

@@ -1,4 +1,4 @@
-//! A server for whoever calls it outside of a swarm: a command, a test, a measurement.
+//! A server for callers outside of a swarm: commands, tests, benchmarks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::server::Server;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ProgressSink, ToolError, ToolOutput};
 
-/// A server that is reached when it is needed.
+/// A server that is connected on demand.
 pub struct Session {
     server: Arc<Server>,
 }
@@ -27,18 +27,20 @@ impl Session {
         Session { server }
     }
 
-    /// What the server has.
+    /// Returns the server's catalog.
     ///
     /// # Errors
-    /// It can't be reached, or does not say.
+    ///
+    /// Fails if the server is unreachable or does not answer.
     pub async fn catalog(&self) -> Result<Arc<Catalog>, ToolError> {
         self.server.reach().await
     }
 
-    /// Calls a tool, by the name that the server has for it.
+    /// Calls a tool by the server's own name for it.
     ///
     /// # Errors
-    /// Whatever goes wrong, with a code of [`crate::codes`].
+    ///
+    /// Every failure has a code of [`crate::codes`].
     pub async fn call(&self, own: &str, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
         let (progress, cancellation) = (Arc::new(Nobody), CancellationToken::new());
         self.server
@@ -55,7 +57,6 @@ impl Session {
             .await
     }
 
-    /// Ends the server.
     pub async fn end(self) {
         self.server.end().await;
     }

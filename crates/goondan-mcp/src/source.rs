@@ -1,4 +1,4 @@
-//! The source of tools that MCP servers have.
+//! The tool source for MCP servers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -32,40 +32,40 @@ use goondan_spec::kinds::{Entry, ExportSpec, Swarm, Tool};
 use goondan_spec::value::Environment;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
-/// How long a start waits, once, for servers that nobody has met yet.
+/// Maximum time that a start waits for all new servers together.
 const FIRST_CONTACT: Duration = Duration::from_secs(10);
 
-/// The folder below the state root.
+/// Directory below the state root.
 const FOLDER: &str = "mcp";
 
-/// The folder, below that, in which a server in a sandbox is asked what it has.
+/// Directory below [`FOLDER`], in which a sandboxed server is queried for its tools.
 const EMPTY: &str = "empty";
 
-/// Opens tools with `spec.mcp`. Lives as long as its swarm; a server lives as long as a generation has it.
+/// Opens tools with `spec.mcp`. It exists as long as its swarm; a server exists as long as a
+/// generation uses it.
 pub struct McpTools {
     ways: Ways,
     cache: Cache,
     environment: Mutex<Environment>,
     servers: Mutex<HashMap<String, Weak<Server>>>,
-    /// Servers whose tools nobody has yet, so that they are not given up.
+    /// Servers without a user yet, held so that they are not dropped.
     awaited: Mutex<Vec<Arc<Server>>>,
-    /// Until when a start waits for servers that nobody has met yet.
+    /// Time until which a start waits for new servers.
     patience: Mutex<Option<Instant>>,
     is_quiet: AtomicBool,
     changed: Arc<Notify>,
 }
 
-/// What a server was found to have.
+/// The result of querying a server.
 #[derive(Debug, Clone)]
 pub struct Look {
-    /// Its tools.
     pub catalog: Catalog,
-    /// How long it took to start and to say so.
+    /// Time to start the server and fetch its tools.
     pub took: Duration,
 }
 
 impl McpTools {
-    /// A source that has reached nobody yet. What servers have is kept below `state_root`.
+    /// Creates a source without connections. Catalogs are cached below `state_root`.
     pub fn new(state_root: &Path, dialer: Arc<dyn Dialer>, environment: Environment) -> Self {
         McpTools {
             ways: Ways {
@@ -83,19 +83,19 @@ impl McpTools {
         }
     }
 
-    /// Lets others stand in for servers.
+    /// Replaces servers with mocks.
     #[must_use]
     pub fn stand_ins(mut self, stand_ins: Option<Arc<dyn StandIns>>) -> Self {
         self.ways.stand_ins = stand_ins;
         self
     }
 
-    /// What value sources see from now on.
+    /// Replaces the environment of value sources.
     pub fn set_environment(&self, environment: Environment) {
         *lock(&self.environment) = environment;
     }
 
-    /// Begins to reach the servers of `swarm` that nobody has met yet, all at the same time.
+    /// Begins to contact the new servers of `swarm` concurrently.
     pub fn prepare(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
         *lock(&self.patience) = Some(Instant::now() + FIRST_CONTACT);
         let agents = swarm
@@ -107,7 +107,7 @@ impl McpTools {
             .flat_map(|agent| &agent.spec.tools)
             .filter_map(|used| bundle.tools().get(&used.tool));
         for tool in used.filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_))) {
-            // What is wrong with it is told where it is opened.
+            // Opening the tool reports the error.
             let Ok(definition) = self.define(tool, bundle.root()) else {
                 continue;
             };
@@ -120,7 +120,7 @@ impl McpTools {
         }
     }
 
-    /// From where a server is asked what it has: from a sandbox, where all who use it have one.
+    /// Returns the access for fetching the catalog: a sandbox, if all users of the server have one.
     fn home(&self, tool: &Resource<Tool>, bundle: &Bundle, swarm: &Resource<Swarm>) -> Place {
         let agents = swarm
             .spec
@@ -150,17 +150,17 @@ impl McpTools {
         }
     }
 
-    /// From now on no server is reached to find out what it has.
+    /// Stops contacting servers for their catalogs.
     pub fn keep_quiet(&self) {
         self.is_quiet.store(true, Ordering::Relaxed);
     }
 
-    /// Is told when a server has other tools than it had when it was opened, and when this is dropped.
+    /// Returns a signal for changed tools of a server. It also fires when this source is dropped.
     pub fn changes(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
 
-    /// The Tools whose servers have other tools than they had when they were opened.
+    /// Returns the Tools whose servers' tools have changed since they were opened.
     pub fn outdated(&self) -> Vec<ResourceId> {
         let servers = lock(&self.servers);
         let outdated = servers
@@ -174,7 +174,7 @@ impl McpTools {
         tools
     }
 
-    /// What is not as it should be with the servers of `bundle`, and keeps nothing from running.
+    /// Returns non-fatal problems of the servers in `bundle`.
     pub fn notices(&self, bundle: &Bundle) -> Vec<Diagnostic> {
         let mcp = bundle
             .tools()
@@ -232,10 +232,11 @@ impl McpTools {
         }
     }
 
-    /// Reaches the server of `tool` now, asks what it has, and ends it again.
+    /// Starts the server of `tool`, fetches its tools, and ends it.
     ///
     /// # Errors
-    /// It can't be reached, or does not say.
+    ///
+    /// Fails if the server is unreachable or does not answer.
     pub async fn look(&self, tool: &Resource<Tool>, root: &Path) -> Result<Look, ToolError> {
         let begun = Instant::now();
         let session = self.session(tool, root)?;
@@ -248,10 +249,11 @@ impl McpTools {
         })
     }
 
-    /// The server of `tool`, for whoever calls it outside of a swarm.
+    /// Opens a session with the server of `tool`, outside of a swarm.
     ///
     /// # Errors
-    /// A variable that it names is not set.
+    ///
+    /// Fails if a variable that the definition names is not set.
     pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<Session, ToolError> {
         let definition = self.define(tool, root)?;
         Ok(Session::new(Server::new(
@@ -262,10 +264,12 @@ impl McpTools {
         )))
     }
 
-    /// Has somebody log in at the server of `tool`, and keeps what comes of it.
+    /// Logs the user in to the server of `tool`, and stores the tokens.
     ///
     /// # Errors
-    /// The server has no address, or does not let anybody log in, or nobody did.
+    ///
+    /// Fails if the server has no URL, does not support logins, or the user did not complete the
+    /// login.
     pub async fn login(
         &self,
         tool: &Resource<Tool>,
@@ -276,15 +280,16 @@ impl McpTools {
         let challenge = Link::challenge(&definition).await;
         let tokens = self.tokens(&definition)?;
         oauth::login(&definition, &tokens, challenge, visitor).await?;
-        // What it did not tell a stranger it may tell now.
+        // An authenticated client may get an answer where an anonymous one did not.
         self.cache.forget_silence(definition.fingerprint());
         Ok(())
     }
 
-    /// Forgets what a login has brought; false where nobody was logged in.
+    /// Deletes the tokens of a login; returns false if the user was not logged in.
     ///
     /// # Errors
-    /// The server has no address, or the file can't be removed.
+    ///
+    /// Fails if the server has no URL, or if the file cannot be deleted.
     pub fn logout(&self, tool: &Resource<Tool>, root: &Path) -> Result<bool, ToolError> {
         let definition = self.define(tool, root)?;
         let forgotten = self.tokens(&definition)?.forget();
@@ -297,7 +302,7 @@ impl McpTools {
         })
     }
 
-    /// Whether somebody is logged in at the server of `tool`; `None` where it has no address.
+    /// Returns true if the user is logged in at the server of `tool`; `None` if it has no URL.
     pub fn is_logged_in(&self, tool: &Resource<Tool>, root: &Path) -> Option<bool> {
         let definition = self.define(tool, root).ok()?;
         TokenFile::of(&self.ways.folder, &definition).map(|tokens| tokens.is_there())
@@ -314,7 +319,7 @@ impl McpTools {
         })
     }
 
-    /// What is known of the server of `tool` without reaching it.
+    /// Returns the cached catalog of `tool` without contacting its server.
     pub fn remembered(&self, tool: &Resource<Tool>, root: &Path) -> Option<Catalog> {
         let definition = self.define(tool, root).ok()?;
         match self.cache.read(definition.fingerprint()) {
@@ -367,7 +372,7 @@ impl McpTools {
         }
     }
 
-    /// What a server has that may be met for the first time. It is waited for once, and not for long.
+    /// Returns the catalog of a possibly new server. Waits once, for a limited time.
     async fn first_contact(&self, server: &Arc<Server>) -> Option<Arc<Catalog>> {
         self.hold(Arc::clone(server));
         let was_silent = server.was_silent();
@@ -378,7 +383,7 @@ impl McpTools {
                 .await
                 .is_err()
         {
-            // The next start goes on without it.
+            // The next start does not wait for this server.
             server.note_silence();
         }
         contact.borrow().as_ref()?.as_ref().ok().cloned()
@@ -442,10 +447,9 @@ fn export(server: &Arc<Server>, listed: &Listed) -> (ExportSpec, Arc<dyn ToolHan
     (listed.export.clone(), Arc::new(handler))
 }
 
-/// A tool of a server.
 struct Remote {
     server: Arc<Server>,
-    /// What the server calls it.
+    /// The server's name of the tool.
     own: String,
     code: String,
 }
@@ -456,7 +460,7 @@ impl ToolHandler for Remote {
         self.server.call(&Asker::of(ctx), &self.own, input).await
     }
 
-    /// A server that says something else of a tool has another tool: nobody has agreed to that one.
+    /// Identifies the tool's definition, so that an approval does not cover a changed tool.
     fn code(&self) -> Option<&str> {
         Some(&self.code)
     }

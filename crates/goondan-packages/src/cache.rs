@@ -1,5 +1,5 @@
-//! The archives that were fetched, under the state root, by what they unpack to. A cache: whoever takes something from it
-//! looks at it as at anything else that comes from outside.
+//! The cache of fetched archives below the state root, by the hash of their contents. Cached
+//! archives are validated like newly fetched ones.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,36 +14,36 @@ use crate::error::{PackageError, Result};
 use crate::integrity;
 use crate::manifest::Manifest;
 
-/// Its folder under the state root.
+/// Directory below the state root.
 const FOLDER: &str = "packages";
 
-/// The archives under a state root.
+/// The cache below a state root.
 #[derive(Debug, Clone)]
 pub struct Cache {
     folder: PathBuf,
 }
 
-/// A package that was unpacked, until it is dropped.
+/// An unpacked package. Dropping it deletes the files.
 #[derive(Debug)]
 pub struct Opened {
     folder: TempDir,
-    /// What it says of itself.
     pub manifest: Manifest,
-    /// `sha256-…` of its files.
+    /// Hash of the files, in the form `sha256-…`.
     pub contents: String,
 }
 
 impl Opened {
-    /// Where its files are.
+    /// Returns the directory of the files.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("files")
     }
 }
 
-/// Unpacks `archive` into a new folder below `place`, and looks at what came out.
+/// Unpacks `archive` into a new directory below `place`, and reads the manifest.
 ///
 /// # Errors
-/// The archive is refused, or holds no package.
+///
+/// Fails if the archive is refused, or contains no package.
 pub fn open(archive: &[u8], place: &Path) -> Result<Opened> {
     fs::create_dir_all(place).map_err(|error| PackageError::io("created", place, &error))?;
     let folder = tempfile::Builder::new()
@@ -54,7 +54,7 @@ pub fn open(archive: &[u8], place: &Path) -> Result<Opened> {
     fs::create_dir(&files).map_err(|error| PackageError::io("created", &files, &error))?;
     unpack(archive, &files)?;
     let manifest = Manifest::read(&files).map_err(|error| {
-        // Where it was unpacked is nobody's business.
+        // Remove the temporary path from the message.
         let why = error.message.replace(&format!("{}{}", files.display(), std::path::MAIN_SEPARATOR), "");
         let why = why.replace(&files.display().to_string(), "it");
         PackageError::archive(format!("This is not a package: {why}"))
@@ -71,24 +71,24 @@ pub fn open(archive: &[u8], place: &Path) -> Result<Opened> {
 }
 
 impl Cache {
-    /// That of a state root.
+    /// Returns the cache below `state_root`.
     pub fn of(state_root: &Path) -> Self {
         Cache {
             folder: state_root.join(FOLDER),
         }
     }
 
-    /// The folder in which packages are unpacked before anybody sees them.
+    /// Returns the directory in which packages are unpacked temporarily.
     pub fn work(&self) -> PathBuf {
         self.folder.join("work")
     }
 
-    /// The folder of packages that are run as they are.
+    /// Returns the directory of packages that run without a project.
     pub fn runs(&self) -> PathBuf {
         self.folder.join("run")
     }
 
-    /// Where the archive lies that unpacks to `contents`.
+    /// Returns the path of the archive with these contents.
     pub fn path(&self, contents: &str) -> PathBuf {
         let name: String = contents
             .chars()
@@ -97,10 +97,11 @@ impl Cache {
         self.folder.join("archives").join(format!("{name}.tgz"))
     }
 
-    /// Keeps an archive. Others may do the same at the same time.
+    /// Stores an archive. Other processes may do so concurrently.
     ///
     /// # Errors
-    /// It can't be written.
+    ///
+    /// Fails if the file cannot be written.
     pub fn put(&self, contents: &str, archive: &[u8]) -> Result<()> {
         let path = self.path(contents);
         let folder = path.parent().unwrap_or(&self.folder);
@@ -114,10 +115,12 @@ impl Cache {
         write().map_err(|error| PackageError::io("written", &path, &error))
     }
 
-    /// The archive that unpacks to `contents`, unpacked; none where there is none. One that was changed is removed.
+    /// Unpacks the archive with these contents; `None` if it is not cached. A modified archive is
+    /// deleted.
     ///
     /// # Errors
-    /// It was changed.
+    ///
+    /// Fails if the archive was modified.
     pub fn open(
         &self,
         contents: &str,
@@ -139,7 +142,7 @@ impl Cache {
         match check() {
             Ok(opened) => Ok(Some((archive, opened))),
             Err(error) => {
-                // What can't be removed is found again.
+                // If the file cannot be deleted, the next call detects it again.
                 let _ = fs::remove_file(&path);
                 let message = format!(
                     "The cached archive of {whose} was changed, and is removed: {}",

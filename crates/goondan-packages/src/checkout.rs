@@ -1,4 +1,5 @@
-//! A published swarm that is run as it is: unpacked under the state root, in a folder of its content.
+//! Published swarms that run without a project: they are unpacked below the state root, in a
+//! directory named by their contents.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,26 +14,27 @@ use crate::install::{Options, install};
 use crate::manifest::Manifest;
 use crate::sources::{Candidate, Reach, Source};
 
-/// What a run adds to the folder of a package: what the package depends on.
+/// Directory that a run adds to the package: its dependencies.
 const ADDED: &str = ".goondan";
 
-/// A package that can be run.
+/// A package that can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkout {
-    /// The folder of the project. It has the same path as long as the package has the same content.
+    /// Directory of the project. Its path is stable for equal contents.
     pub folder: PathBuf,
-    /// Where exactly it came from.
+    /// Exact source of the package.
     pub resolved: String,
 }
 
-/// What a person finds at a source who names no version.
+/// Returns the default version of a source.
 ///
 /// # Errors
-/// It has none, or can't be reached.
+///
+/// Fails if the source is unreachable or has no version.
 pub async fn newest(source: &Source, name: &str, reach: &Reach) -> Result<Candidate> {
     let mut candidates = source.candidates(name, reach).await?;
     candidates.sort_by(|a, b| b.version.cmp(&a.version));
-    // Nobody means one that is still tried out without saying so.
+    // Prefer the newest stable version: prereleases must be requested explicitly.
     let stable = candidates.iter().position(|one| {
         one.version
             .as_ref()
@@ -47,19 +49,19 @@ pub async fn newest(source: &Source, name: &str, reach: &Reach) -> Result<Candid
     }
 }
 
-/// What a source has, as far as a person wants to know who adds it to a project.
+/// The properties of a package that is added to a project.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// The name that the package gives itself.
+    /// The package's own name.
     pub name: String,
-    /// Its version.
     pub version: Version,
 }
 
-/// Looks at the newest package of a source.
+/// Reads the newest package of a source.
 ///
 /// # Errors
-/// It can't be had, or does not say its version.
+///
+/// Fails if the package cannot be fetched, or has no version.
 pub async fn look(source: &Source, name: &str, reach: &Reach, cache: &Cache) -> Result<Found> {
     let fetched = newest(source, name, reach).await?.fetch(reach).await?;
     let opened = open(&fetched.archive, &cache.work())?;
@@ -74,10 +76,11 @@ pub async fn look(source: &Source, name: &str, reach: &Reach, cache: &Cache) -> 
     Ok(Found { name, version })
 }
 
-/// Fetches the package at `source`, the newest version where none is named, with what it depends on.
+/// Fetches the package at `source` with its dependencies. The default version is the newest one.
 ///
 /// # Errors
-/// It can't be had, or was changed after it was unpacked.
+///
+/// Fails if a package cannot be fetched, or was modified after unpacking.
 pub async fn checkout(source: &str, reach: &Reach, cache: &Cache) -> Result<Checkout> {
     let source = Source::parse(source, reach)?;
     let fetched = newest(&source, "", reach).await?.fetch(reach).await?;
@@ -103,7 +106,7 @@ pub async fn checkout(source: &str, reach: &Reach, cache: &Cache) -> Result<Chec
             let parent = folder.parent().unwrap_or(&folder);
             fs::create_dir_all(parent)
                 .map_err(|error| PackageError::io("created", parent, &error))?;
-            // Who comes second finds the same content.
+            // A concurrent process has created the same contents.
             if let Err(error) = fs::rename(opened.path(), &folder)
                 && !folder.is_dir()
             {
@@ -112,7 +115,7 @@ pub async fn checkout(source: &str, reach: &Reach, cache: &Cache) -> Result<Chec
         }
     }
     if !opened.manifest.dependencies.is_empty() {
-        // It came from elsewhere, so it names nothing of this machine.
+        // The package is foreign, so it must not refer to local files.
         let foreign = Reach {
             folder: None,
             ..reach.clone()

@@ -1,5 +1,5 @@
-//! Who asks: what Docker and Podman have noted of registries, and what the environment says. A key goes to the host that it
-//! was noted for, and to no other.
+//! Credentials for registries: from the files of Docker and Podman, and from the environment. A
+//! credential is sent only to its own host.
 
 mod helper;
 
@@ -11,10 +11,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-/// `HOST=USER:PASSWORD`; several are separated by spaces.
+/// Value: `HOST=USER:PASSWORD`, separated by spaces.
 const VARIABLE: &str = "GOONDAN_REGISTRY_AUTH";
 
-/// A name and a password.
+/// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Basic {
     pub(crate) user: String,
@@ -27,28 +27,28 @@ impl fmt::Debug for Basic {
     }
 }
 
-/// What is known of registries, by host.
+/// Credentials by host.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     by_host: BTreeMap<String, Basic>,
-    /// Stated in the environment, for that very run.
+    /// Credentials from the environment.
     stated: BTreeMap<String, Basic>,
-    /// The programs that keep keys, by host.
+    /// Names of credential helpers by host.
     helpers: BTreeMap<String, String>,
-    /// The program that keeps the keys of all other hosts.
+    /// Name of the credential helper for all other hosts.
     store: Option<String>,
-    /// Where programs are.
+    /// Directories of programs (`PATH`).
     path: String,
-    /// The registry that packages without a source come from, and its token.
+    /// URL of the default registry, with its token.
     registry: Option<(String, String)>,
 }
 
-/// Who asks a registry.
+/// The credentials for one registry.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Who {
-    /// A name and a password.
+    /// User name and password.
     pub(crate) basic: Option<Basic>,
-    /// Why the program that keeps them has not given them.
+    /// Error of the credential helper.
     pub(crate) trouble: Option<String>,
 }
 
@@ -66,7 +66,7 @@ struct Auth {
 }
 
 impl Credentials {
-    /// What the variables of a process and the files that they name say.
+    /// Reads the credentials from environment variables and the files they refer to.
     pub fn find(variable: &dyn Fn(&str) -> Option<String>) -> Credentials {
         let mut found = Credentials {
             path: variable("PATH").unwrap_or_default(),
@@ -86,7 +86,7 @@ impl Credentials {
             docker,
             variable("REGISTRY_AUTH_FILE").map(PathBuf::from),
         ];
-        // What comes later wins.
+        // Later files have precedence.
         for text in files
             .into_iter()
             .flatten()
@@ -113,7 +113,7 @@ impl Credentials {
     }
 
     fn read(&mut self, text: &str) {
-        // A file of another form knows nobody.
+        // A file in another format contains no credentials.
         let config: Config = serde_json::from_str(text).unwrap_or_default();
         self.helpers.extend(
             config
@@ -142,8 +142,8 @@ impl Credentials {
         }
     }
 
-    /// Who asks `host`, with its port where it has one. What the environment states counts most, then the program that keeps
-    /// keys, then what is written in files.
+    /// Returns the credentials for `host`, which may include a port. The environment has precedence
+    /// over credential helpers, and those over files.
     pub(crate) async fn of(&self, host: &str) -> Who {
         let host = host.to_lowercase();
         if let Some(basic) = self.stated.get(&host) {
@@ -171,14 +171,14 @@ impl Credentials {
         }
     }
 
-    /// The token for the registry at `address`.
+    /// Returns the token for the registry at `address`.
     pub(crate) fn token_of(&self, address: &str) -> Option<&str> {
         let (known, token) = self.registry.as_ref()?;
         (known.trim_end_matches('/') == address.trim_end_matches('/')).then_some(token.as_str())
     }
 }
 
-/// `https://index.docker.io/v1/` as the host that it is about.
+/// Returns the host of an entry such as `https://index.docker.io/v1/`.
 fn host_of(written: &str) -> String {
     let host = written
         .trim_start_matches("https://")
@@ -228,7 +228,7 @@ mod tests {
         assert!(!format!("{:?}", known.of("ghcr.io").await).contains("a:b"));
     }
 
-    /// A program of that name, in a folder of its own.
+    /// Creates a credential helper in its own directory.
     #[cfg(unix)]
     fn helper(folder: &std::path::Path, name: &str, script: &str) {
         use std::os::unix::fs::PermissionsExt as _;
@@ -241,7 +241,7 @@ mod tests {
     #[tokio::test]
     async fn programs_that_docker_names_keep_keys() {
         let folder = tempfile::tempdir().unwrap();
-        // It says which server it was asked for.
+        // The helper returns the requested server as the user name.
         helper(
             folder.path(),
             "all",

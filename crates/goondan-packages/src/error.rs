@@ -1,4 +1,4 @@
-//! Why something about packages failed.
+//! Errors of package operations.
 
 use std::fmt;
 use std::io;
@@ -6,17 +6,15 @@ use std::path::Path;
 
 use goondan_spec::{Code, shown};
 
-/// What comes back from most functions here.
 pub type Result<T, E = PackageError> = std::result::Result<T, E>;
 
-/// A failure with its code, a sentence that stands alone, and what to do.
+/// An error with a code, a complete sentence, and a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageError {
-    /// One of the table.
     pub code: Code,
-    /// What is wrong. It holds nothing that could change how a terminal looks.
+    /// The message. It contains no control characters.
     pub message: String,
-    /// What to type next.
+    /// The command or change that fixes the error.
     pub suggestion: Option<String>,
 }
 
@@ -59,7 +57,7 @@ impl fmt::Display for PackageError {
 
 impl std::error::Error for PackageError {}
 
-/// What strangers wrote is shown in one line, whatever is in it.
+/// Escapes untrusted text and makes it one line.
 pub(crate) fn plain(text: &str) -> String {
     shown::line(text.replace(['\n', '\r', '\t'], " ")).to_string()
 }

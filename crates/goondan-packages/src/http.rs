@@ -1,5 +1,5 @@
-//! The HTTP client, and what it never does: it goes nowhere without TLS but to this machine, takes no key to another host, and
-//! reads no more than was allowed.
+//! The HTTP client with its restrictions. It requires TLS except for this machine, sends no
+//! credentials to other hosts, and limits the size of answers.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use url::Url;
 
 use crate::error::{PackageError, Result};
 
-/// How long it may take to reach a registry.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(15);
-/// How long it may keep silent in the middle of an answer.
+/// Maximum silence within an answer.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long one request may take in all.
+/// Maximum total time of a request.
 const TOTAL: Duration = Duration::from_secs(15 * 60);
-/// How many redirects are followed.
+/// Maximum number of redirects.
 const MOST_REDIRECTS: usize = 5;
-/// The largest answer that is not an archive, in bytes.
+/// Maximum size in bytes of an answer that is not an archive.
 pub(crate) const LARGEST_TEXT: usize = 4 * 1024 * 1024;
 
-/// Whether `url` leads to this machine.
+/// Returns true if `url` refers to this machine.
 pub(crate) fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -30,12 +30,12 @@ pub(crate) fn is_local(url: &Url) -> bool {
     }
 }
 
-/// Whether a request may go to `url`.
+/// Returns true if a request to `url` is permitted.
 pub(crate) fn is_allowed(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_local(url))
 }
 
-/// A client. Reading the certificates of the system takes a while.
+/// Creates a client. This is slow because it reads the system's certificates.
 pub(crate) async fn client() -> Result<Client> {
     let make = || {
         Client::builder()
@@ -44,7 +44,7 @@ pub(crate) async fn client() -> Result<Client> {
             .read_timeout(SILENCE)
             .timeout(TOTAL)
             .redirect(Policy::custom(|attempt| {
-                // Whoever is not on this machine does not lead to it.
+                // A remote host must not redirect to this machine.
                 let was_local = attempt.previous().iter().all(is_local);
                 let may = is_allowed(attempt.url()) && (was_local || !is_local(attempt.url()));
                 match may && attempt.previous().len() <= MOST_REDIRECTS {
@@ -61,7 +61,7 @@ pub(crate) async fn client() -> Result<Client> {
     made.map_err(|error| PackageError::source(format!("There is no HTTP client: {error}.")))
 }
 
-/// Reads an address, which must be one that requests may go to.
+/// Parses a URL, and checks that requests to it are permitted.
 pub(crate) fn parse(address: &str) -> Result<Url> {
     let url = Url::parse(address).map_err(|error| {
         PackageError::source(format!("`{address}` is not an address: {error}."))
@@ -75,7 +75,6 @@ pub(crate) fn parse(address: &str) -> Result<Url> {
     }
 }
 
-/// Sends a request.
 pub(crate) async fn send(request: RequestBuilder, host: &str) -> Result<Response> {
     request
         .send()
@@ -83,7 +82,7 @@ pub(crate) async fn send(request: RequestBuilder, host: &str) -> Result<Response
         .map_err(|error| unreachable(host, &error))
 }
 
-/// The body of an answer.
+/// Reads the body of an answer with a size limit.
 pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> Result<Vec<u8>> {
     let too_large = || {
         PackageError::source(format!(

@@ -1,4 +1,4 @@
-//! Packages in a project: the lock file, and the folders that are as it says.
+//! Installs packages in a project: the lock file, and the directories that it describes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -17,34 +17,35 @@ use crate::manifest::Manifest;
 use crate::resolve::{Update, fetch_locked, resolve};
 use crate::sources::Reach;
 
-/// How packages are installed.
+/// Options of an installation.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Nothing but what the lock file says; it is not written.
+    /// Installs exactly the lock file, and does not write it.
     pub frozen: bool,
-    /// Nothing but what the cache has.
+    /// Uses only the cache.
     pub offline: bool,
-    /// What is chosen anew.
+    /// The packages to update.
     pub update: Update,
 }
 
-/// What an installation has done.
+/// The result of an installation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// All packages, by name, with their versions.
+    /// Versions of all packages by name.
     pub packages: BTreeMap<String, String>,
-    /// Those whose files are other ones than before.
+    /// Names of packages with changed files.
     pub changed: Vec<String>,
-    /// Those that are gone.
+    /// Names of removed packages.
     pub removed: Vec<String>,
-    /// Whether the lock file is another one than before.
+    /// True if the lock file changed.
     pub lock_changed: bool,
 }
 
-/// Installs what the Package document of the project in `root` asks for.
+/// Installs the dependencies in the Package document of the project in `root`.
 ///
 /// # Errors
-/// A package can't be had or is not what was locked; what was installed before stays.
+///
+/// Fails if a package cannot be fetched, or differs from the lock file. Installed packages remain.
 pub async fn install(
     root: &Path,
     reach: &Reach,
@@ -93,10 +94,11 @@ pub async fn install(
     Ok(outcome)
 }
 
-/// The lock file of the project in `root`; an empty one where there is none.
+/// Reads the lock file of the project in `root`; an empty one if it does not exist.
 ///
 /// # Errors
-/// It can't be read.
+///
+/// Fails if the file cannot be read.
 pub fn read_lock(root: &Path) -> Result<Lock> {
     let path = root.join(LOCK_FILE);
     let text = match fs::read_to_string(&path) {
@@ -118,7 +120,7 @@ pub fn read_lock(root: &Path) -> Result<Lock> {
         })
 }
 
-/// What of `lock` the project needs, where that is all that it needs.
+/// Returns the needed part of `lock` if it covers all dependencies.
 fn covering(lock: &Lock, manifest: &Manifest, options: &Options) -> Option<Lock> {
     if options.update != Update::Nothing {
         return None;
@@ -128,7 +130,7 @@ fn covering(lock: &Lock, manifest: &Manifest, options: &Options) -> Option<Lock>
     for dependency in &manifest.dependencies {
         let locked = lock.find(&dependency.name)?;
         let version = Version::parse(&locked.version).ok()?;
-        // A folder may have changed since, and whoever installs wants to have what is in it.
+        // A local directory may have changed, and an installation must use its current contents.
         let is_folder = locked.integrity.is_none() && locked.resolved.starts_with("file:");
         if !dependency.wanted.matches(&version) || locked.source != dependency.source {
             return None;
@@ -152,7 +154,8 @@ fn covering(lock: &Lock, manifest: &Manifest, options: &Options) -> Option<Lock>
     Some(Lock::new(needed))
 }
 
-/// Makes the folder for packages. A link in its place would lead what is installed elsewhere.
+/// Creates the directory for packages. Fails on a symbolic link, which would redirect the
+/// installation.
 fn prepare(root: &Path, place: &Path) -> Result<()> {
     let mut path = root.to_owned();
     for part in Path::new(INSTALLED) {
@@ -180,7 +183,7 @@ fn make_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// Waits until nobody else installs in the project.
+/// Waits until no other process installs in the project.
 async fn alone(place: &Path) -> Result<File> {
     let path = place.join(".lock");
     let wait = move || -> io::Result<File> {
@@ -199,7 +202,7 @@ async fn alone(place: &Path) -> Result<File> {
     locked.map_err(|error| PackageError::io("locked", place, &error))
 }
 
-/// Makes the folder of a package what the lock file says; false where it is already.
+/// Updates the directory of a package to the lock file; returns false if it is current.
 async fn place_package(
     root: &Path,
     name: &str,
@@ -219,7 +222,8 @@ async fn place_package(
     Ok(true)
 }
 
-/// Unpacks `archive` beside `folder` and puts it in its place: nobody sees half a package.
+/// Unpacks `archive` next to `folder` and then renames it, so that no process sees a partial
+/// package.
 pub(crate) fn put(archive: &[u8], folder: &Path, wanted: Option<&str>, place: &Path) -> Result<()> {
     let opened = open(archive, place)?;
     if wanted != Some(opened.contents.as_str()) {
@@ -243,7 +247,7 @@ pub(crate) fn put(archive: &[u8], folder: &Path, wanted: Option<&str>, place: &P
         .map_err(|error| PackageError::io("written", folder, &error))
 }
 
-/// Removes the folders of packages that are not among `kept`.
+/// Removes the directories of packages that are not in `kept`.
 fn remove_others(place: &Path, kept: &BTreeMap<String, String>) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for (name, path) in installed(place)? {
@@ -266,13 +270,13 @@ fn remove_others(place: &Path, kept: &BTreeMap<String, String>) -> Result<Vec<St
         .into_iter()
         .filter(|name| name.starts_with('@') && !scopes.contains(name.as_str()))
     {
-        // Empty by now, unless somebody put something there.
+        // The directory is empty, unless a user added files.
         let _ = fs::remove_dir(place.join(name));
     }
     Ok(removed)
 }
 
-/// What stands below `place`, by the name of the package that it would be.
+/// Lists the entries below `place` by package name.
 fn installed(place: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for name in names(place)? {
@@ -290,7 +294,7 @@ fn installed(place: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// The names in a folder but for our own, which begin with a dot.
+/// Lists the names in a directory, without internal ones, which begin with a dot.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let read = fs::read_dir(folder).map_err(|error| PackageError::io("read", folder, &error))?;
     let mut names: Vec<String> = read
@@ -309,7 +313,7 @@ fn write_lock(root: &Path, lock: &Lock) -> Result<()> {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
-            // It is a file of the project like any other, and not its owner's alone.
+            // The lock file is an ordinary project file, so other users may read it.
             draft
                 .as_file()
                 .set_permissions(fs::Permissions::from_mode(0o644))?;

@@ -1,4 +1,4 @@
-//! Hashes of archives, in the form that npm and browsers use.
+//! Hashes of archives, in the Subresource Integrity format of npm and browsers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,15 +7,16 @@ use sha2::{Digest as _, Sha512};
 
 use crate::error::{PackageError, Result};
 
-/// `sha512-…` of an archive.
+/// Returns the hash of an archive in the form `sha512-…`.
 pub fn of(archive: &[u8]) -> String {
     format!("sha512-{}", STANDARD.encode(Sha512::digest(archive)))
 }
 
-/// Makes sure that `archive` is the one that was stated.
+/// Compares `archive` with the stated hash.
 ///
 /// # Errors
-/// It is another one, or what was stated is no SHA-512: a weaker hash proves nothing.
+///
+/// Fails if the hash differs. Also fails if it is not SHA-512, because a weaker hash is no proof.
 pub fn check(archive: &[u8], stated: &str, whose: &str) -> Result<()> {
     let found = of(archive);
     if found == stated {

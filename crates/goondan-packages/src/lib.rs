@@ -1,10 +1,12 @@
-//! Packages of swarms: how they are packed, where they come from, which versions are chosen, and how they get into a project.
+//! Packages of swarms: packing, sources, version selection and installation.
 //!
-//! Everything that comes from elsewhere is a stranger's, until its hash says that it is what the lock file states. Installing
-//! runs nothing of a package. How installed packages are read is the business of `goondan-spec`, and whether their code may
-//! run is that of trust.
+//! All fetched contents are untrusted until their hash matches the lock file. An installation runs
+//! no code of a package. `goondan-spec` reads installed packages, and the trust rules decide if
+//! their code may run.
 //!
-//! It deliberately does not know swarms, terminals and arguments.
+//! The crate does not depend on swarms, terminals or command-line arguments.
+
+#![allow(missing_docs, reason = "internal crate")]
 
 pub mod archive;
 pub mod cache;

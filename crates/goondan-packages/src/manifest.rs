@@ -1,4 +1,4 @@
-//! What a package says of itself: the first document of its `goondan.yaml`.
+//! The manifest of a package: the first document of its `goondan.yaml`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,38 +9,34 @@ use serde::Deserialize;
 
 use crate::error::{PackageError, Result};
 
-/// Where a manifest may be; what comes first counts.
+/// Possible paths of a manifest, by descending precedence.
 const PLACES: [&str; 3] = ["dist/goondan.yaml", "goondan.yaml", "goondan.yml"];
-/// A larger manifest is not read, in bytes.
+/// Maximum size of a manifest in bytes.
 const LARGEST: u64 = 1024 * 1024;
 
-/// A package, as it describes itself.
+/// The manifest of a package.
 #[derive(Debug, Clone)]
 pub struct Manifest {
-    /// Its name.
     pub name: String,
-    /// Its version, where it states one.
     pub version: Option<Version>,
-    /// For people.
     pub description: Option<String>,
-    /// Only those whom the registry lets may install it.
+    /// True if only users permitted by the registry may install the package.
     pub restricted: bool,
-    /// What it depends on but for the built-in package.
+    /// Dependencies without the built-in package.
     pub dependencies: Vec<Dependency>,
-    /// The address of its registry.
+    /// URL of the package's registry.
     pub registry: Option<String>,
 }
 
-/// A package that another one depends on.
+/// A dependency on another package.
 #[derive(Debug, Clone)]
 pub struct Dependency {
-    /// Its name.
     pub name: String,
-    /// As it is written.
+    /// The version range as written.
     pub range: String,
-    /// What fits.
+    /// The parsed version range.
     pub wanted: VersionReq,
-    /// Where it comes from; none for the registry.
+    /// The source; `None` for the registry.
     pub source: Option<String>,
 }
 
@@ -82,7 +78,7 @@ struct Registry {
 }
 
 impl Manifest {
-    /// The file in `folder` that begins with the Package document.
+    /// Returns the file in `folder` that begins with the Package document.
     pub fn find(folder: &Path) -> Option<PathBuf> {
         PLACES
             .iter()
@@ -90,10 +86,11 @@ impl Manifest {
             .find(|path| path.is_file())
     }
 
-    /// Reads that of the package in `folder`.
+    /// Reads the manifest of the package in `folder`.
     ///
     /// # Errors
-    /// There is none, or it is wrong.
+    ///
+    /// Fails if the manifest is missing or invalid.
     pub fn read(folder: &Path) -> Result<Manifest> {
         let path = Manifest::find(folder).ok_or_else(|| {
             PackageError::source(format!("There is no goondan.yaml in {}.", folder.display()))
@@ -113,10 +110,11 @@ impl Manifest {
         })
     }
 
-    /// Reads the text of one.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// Its first document is no Package, or says what no Package may.
+    ///
+    /// Fails if the first document is not a valid Package.
     pub fn parse(text: &str) -> Result<Manifest> {
         let documents: Vec<serde_json::Value> = yaml::documents_from_str(text)
             .map_err(|error| wrong(format!("This is not YAML: {error}.")))?;

@@ -1,4 +1,4 @@
-//! Which version of which package: one of each, which suits everybody who wants it.
+//! Selects one version of each package that satisfies all dependents.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,20 +12,20 @@ use crate::integrity;
 use crate::manifest::{Dependency, Manifest};
 use crate::sources::{Candidate, Pin, Reach, Source};
 
-/// So often versions are chosen anew because somebody further down wants another one.
+/// Maximum number of rounds of version selection.
 const MOST_ROUNDS: usize = 32;
-/// The most packages of a project.
+/// Maximum number of packages in a project.
 pub const MAX_PACKAGES: usize = 500;
 
-/// What is to be chosen anew, whatever the lock file says.
+/// The packages to update regardless of the lock file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Update {
-    /// Nothing that the lock file has.
+    /// No package in the lock file.
     #[default]
     Nothing,
-    /// These packages.
+    /// The named packages.
     Of(Vec<String>),
-    /// All.
+    /// All packages.
     All,
 }
 
@@ -39,7 +39,7 @@ impl Update {
     }
 }
 
-/// Somebody wants a package.
+/// A dependency with its dependent.
 #[derive(Debug, Clone)]
 struct Demand {
     by: String,
@@ -49,7 +49,7 @@ struct Demand {
     reach: Reach,
 }
 
-/// What was fetched of one package.
+/// A fetched package.
 struct Have {
     version: Version,
     source: Source,
@@ -58,10 +58,11 @@ struct Have {
     inner: Reach,
 }
 
-/// Chooses the packages that `root` needs. What is fetched is kept in `cache`.
+/// Selects the packages that `root` needs. Fetched archives are stored in `cache`.
 ///
 /// # Errors
-/// A package can't be had, or nothing suits everybody.
+///
+/// Fails if a package cannot be fetched, or if no version satisfies all dependents.
 pub async fn resolve(
     root: &Manifest,
     reach: &Reach,
@@ -116,14 +117,14 @@ struct Work<'w> {
     lock: &'w Lock,
     update: &'w Update,
     cache: &'w Cache,
-    /// What earlier rounds have learned: demands that come up later than the choice.
+    /// Demands found in earlier rounds after a package was selected.
     extra: BTreeMap<String, Vec<Demand>>,
     fetched: BTreeMap<String, (Locked, Manifest, bool)>,
     offers: Vec<(String, Source, Vec<Candidate>)>,
 }
 
 impl Work<'_> {
-    /// Chooses from the top down; none where it has to begin again, knowing more.
+    /// Selects packages from the root down; `None` if a new demand requires another round.
     async fn round(
         &mut self,
         root: &Manifest,
@@ -173,7 +174,8 @@ impl Work<'_> {
         Ok(Some(chosen))
     }
 
-    /// Whether a demand means the source that was chosen. The project has the last word.
+    /// Returns true if a demand accepts the selected source. A source that the project states has
+    /// precedence.
     fn agrees(&self, demand: &Demand, have: &Have, all: &[Demand]) -> bool {
         demand.source == have.source
             || all
@@ -215,7 +217,8 @@ impl Work<'_> {
         }
     }
 
-    /// What the lock file has, where that still suits. A folder may have changed since.
+    /// Returns the locked package if it still satisfies all dependents. Local directories never
+    /// qualify, because they may have changed.
     fn kept(&self, name: &str, first: &Demand, suits: &dyn Fn(&Version) -> bool) -> Option<Locked> {
         let locked = self.lock.find(name).filter(|_| !self.update.covers(name))?;
         let version = Version::parse(&locked.version)
@@ -312,10 +315,11 @@ impl Work<'_> {
     }
 }
 
-/// The archive that the lock file states: from the cache, or from where it came from.
+/// Returns the locked archive, from the cache or from its source.
 ///
 /// # Errors
-/// It can't be had, or is another one.
+///
+/// Fails if the archive cannot be fetched, or differs from the lock file.
 pub async fn fetch_locked(
     name: &str,
     locked: &Locked,
@@ -334,7 +338,7 @@ pub async fn fetch_locked(
                     .suggest("run `gdn package install` without `--offline`"),
             );
         }
-        // One that was changed is fetched anew.
+        // A modified archive is fetched again.
         Ok(None) | Err(_) => {}
     }
     let fetched = Pin::parse(&locked.resolved, reach)?.fetch(reach).await?;
@@ -368,7 +372,8 @@ fn have(demand: &Demand, opened: &Opened, locked: Locked, is_folder: bool) -> Re
     })
 }
 
-/// From where a package may name others: a folder of this machine may name its neighbours, a stranger may not.
+/// Returns the access for a package's own dependencies. Only a local directory may refer to other
+/// local paths.
 fn inner(demand: &Demand, is_folder: bool) -> Reach {
     let folder = match &demand.source {
         Source::File(path) if is_folder => Some(path.clone()),

@@ -1,4 +1,4 @@
-//! Where a database is, and how that is shown without its password.
+//! The address of a database, displayed without its password.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,28 +10,28 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-/// How long it may take to reach the database.
+/// Default connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A connection over which nothing is acknowledged for that long is given up.
+/// Time without acknowledgement after which a connection is closed.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// A database, as `postgres://user@host/name` says. Shown, it has no password.
+/// The address of a database, in the form `postgres://user@host/name`. `Display` omits the
+/// password.
 #[derive(Clone)]
 pub struct Address {
     pub(crate) config: Config,
 }
 
-/// Where the server of a database listens.
+/// The endpoint of a database server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Server {
-    /// At that port of a machine.
+    /// Host and port.
     Tcp(String, u16),
-    /// At a socket of this machine.
+    /// Unix socket.
     #[cfg(unix)]
     Unix(PathBuf),
 }
 
-/// An address that names no database.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the address of the store names no PostgreSQL database: {0}")]
 pub struct AddressError(String);
@@ -39,7 +39,7 @@ pub struct AddressError(String);
 impl FromStr for Address {
     type Err = AddressError;
 
-    /// The cause never repeats the text, which may hold a password.
+    /// Parses an address. Errors never repeat the input, which may contain a password.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         if !["postgres://", "postgresql://"]
             .iter()
@@ -47,7 +47,7 @@ impl FromStr for Address {
         {
             return Err(AddressError("it must begin with `postgres://`".to_owned()));
         }
-        // What the client calls `require` checks the certificate and the name here.
+        // The client's mode `require` already verifies the certificate and the name in this crate.
         let text = text
             .replace("sslmode=verify-full", "sslmode=require")
             .replace("sslmode=verify-ca", "sslmode=require");
@@ -64,7 +64,8 @@ impl FromStr for Address {
             .iter()
             .all(|host| matches!(host, Host::Unix(_)))
         {
-            // Nobody listens in on a socket of this machine, and it has no name that a certificate could be for.
+            // A local socket cannot be intercepted, and has no name that a certificate could
+            // contain.
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
         }
         let (connect, silence) = (
@@ -77,7 +78,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// The first server that it names.
+    /// Returns the first server of the address.
     pub fn server(&self) -> Server {
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
         if let Some(place) = self.config.get_hostaddrs().first() {
@@ -87,12 +88,12 @@ impl Address {
             Some(Host::Tcp(name)) => Server::Tcp(name.clone(), port),
             #[cfg(unix)]
             Some(Host::Unix(folder)) => Server::Unix(folder.join(format!(".s.PGSQL.{port}"))),
-            // What was parsed names one.
+            // A parsed address names a host.
             None => Server::Tcp("localhost".to_owned(), port),
         }
     }
 
-    /// The same database, reached by way of whoever listens at `place` and passes everything on to the server.
+    /// Returns the address of the same database, reached through a proxy at `place`.
     #[must_use]
     pub fn by_way_of(&self, place: SocketAddr) -> Address {
         let (old, mut config) = (&self.config, Config::new());
@@ -101,7 +102,7 @@ impl Address {
             .hostaddr(place.ip())
             .port(place.port());
         match old.get_hosts().first() {
-            // The certificate is that of the server.
+            // The certificate contains the server's name, not the proxy's.
             Some(Host::Tcp(name)) => config.host(name),
             _ => config.host(place.ip().to_string()),
         };
@@ -126,7 +127,7 @@ impl Address {
     }
 }
 
-/// Says how long a connection may be silent.
+/// Sets the timeouts of a connection.
 fn timed(config: &mut Config, connect: Option<Duration>, silence: Option<Duration>) {
     config
         .connect_timeout(connect.unwrap_or(CONNECT))
@@ -137,7 +138,7 @@ fn timed(config: &mut Config, connect: Option<Duration>, silence: Option<Duratio
         .keepalives_retries(3);
 }
 
-/// What the parser says, without what it was given.
+/// Returns the parser's message without the input.
 fn told(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
     let cause = error.source().map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A workspace that takes over everything that another one has.
+//! Moves the contents of one workspace to another.
 
 use goondan_core::ports::store::StoreError;
 use tokio_postgres::Row;
@@ -8,14 +8,14 @@ use crate::rows::failed;
 use crate::session::{Kind, Session};
 use crate::store::PostgresStore;
 
-/// What a workspace has taken over.
+/// The result of an adoption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adopted {
-    /// The workspace that has what it had before, where it had anything.
+    /// Name of the workspace with the previous contents, if there were any.
     pub aside: Option<String>,
 }
 
-/// What nodes say to each other, and who they are, stays where it is.
+/// Statements that move the contents. Node registrations and packets between nodes are not moved.
 const MOVE: [&str; 10] = [
     "UPDATE goondan.letters SET workspace = $2 WHERE workspace = $1",
     "UPDATE goondan.pending SET workspace = $2 WHERE workspace = $1",
@@ -40,10 +40,12 @@ const MAKE: &str =
     "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING id";
 
 impl PostgresStore {
-    /// Takes over everything that `from` has, in one transaction; what this workspace has is put aside. `None` where `from` has
-    /// nothing: then nothing has changed. Neither store may be used any more, but dropped.
+    /// Moves all contents of `from` into this workspace, in one transaction. Previous contents are
+    /// moved to a new workspace. Returns `None` without changes if `from` is empty. Afterwards both
+    /// stores may only be dropped.
     pub async fn adopt(&self, from: &PostgresStore) -> Result<Option<Adopted>, StoreError> {
-        // A session that may write in both: whoever takes one of them over ends it first, and the transaction with it.
+        // This session is registered as a writer of both workspaces. A node that takes over either
+        // one ends the session and rolls the transaction back.
         let session = self.access.open(Kind::Durable).await?;
         from.access.admit(&session).await?;
         session.run("BEGIN").await.map_err(failed)?;
@@ -63,7 +65,7 @@ impl PostgresStore {
     }
 }
 
-/// Runs a statement, however long it takes.
+/// Runs a statement without a timeout.
 async fn query(
     session: &Session,
     sql: &'static str,
@@ -77,7 +79,7 @@ async fn has_anything(session: &Session, workspace: i64) -> Result<bool, StoreEr
     Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
-/// A new workspace, named after that one.
+/// Creates a workspace with a name derived from `workspace`.
 async fn make_beside(session: &Session, workspace: &str) -> Result<(String, i64), StoreError> {
     let mut number = 1;
     loop {

@@ -1,8 +1,9 @@
-//! The members of a workspace: nodes that work for the one that leads.
+//! The members of a workspace: nodes that work for the leader.
 //!
-//! A member has a row, which it renews. The leader expels a member that has not done so within the lease, or has no connection left:
-//! it takes the row away, ends the sessions of that node, and waits until they are gone. A session that opens later finds no row and
-//! is refused, so from then on the node can write nothing.
+//! A member has a row, which it renews. The leader evicts a member whose row is older than the
+//! lease, or that has no connection left. It deletes the row, terminates the node's sessions, and
+//! waits until they end. A session opened later finds no row and is refused, so the node can no
+//! longer write anything.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,7 @@ use crate::rows::{decode, failed, key, lock_key};
 use crate::session::{BEAT, Kind, LEASE, Session};
 use crate::store::{Beat, PostgresStore};
 
-/// How often the leader looks who is there.
+/// Interval at which the leader checks the members.
 const LOOK: Duration = Duration::from_millis(250);
 
 const JOIN: &str = "\
@@ -62,18 +63,18 @@ const NOTE: &str = "\
     UPDATE goondan.nodes n SET running = t.running FROM unnest($1::text[], $2::bigint[]) AS t(node, running)
     WHERE n.id = t.node AND n.running <> t.running";
 
-/// A node that has come to a workspace.
+/// The role of a node that has joined a workspace.
 pub enum Arrival {
-    /// It leads.
+    /// The node is the leader.
     Leads(PostgresStore),
-    /// It is a member, for as long as another node leads.
+    /// The node is a member until the leader changes.
     Works(Box<Membership>),
-    /// The workspace changed hands just then, or the connection was lost: it may come again.
+    /// The leader changed at that moment, or the connection was lost. The node may join again.
     Again(OpenError),
 }
 
-/// Comes to a workspace. Where another node leads, this one becomes a member: its project amounts to `generation`, and at most so
-/// many turns are to run here at a time.
+/// Joins a workspace. If another node is the leader, this node becomes a member with the project
+/// fingerprint `generation` and at most `turns` concurrent turns.
 pub async fn arrive(
     address: &Address,
     workspace: &str,
@@ -136,7 +137,7 @@ async fn find_place(
     })))
 }
 
-/// Gives signs of life until this node is no member any more.
+/// Sends heartbeats until this node is no longer a member.
 async fn renew(access: &Access, line: &Line, beat: &Beat) {
     while access.check().is_ok() {
         beat.all().await;
@@ -150,7 +151,7 @@ async fn renew(access: &Access, line: &Line, beat: &Beat) {
 }
 
 impl Candidate {
-    /// Becomes a member; gives back the epoch, and who leads. `None` while somebody takes over.
+    /// Becomes a member, and returns the epoch and the leader. `None` during a takeover.
     async fn join(
         &self,
         generation: &str,
@@ -187,17 +188,17 @@ impl Candidate {
     }
 }
 
-/// A node that works for the one that leads.
+/// The membership of a node that works for the leader.
 pub struct Membership {
-    /// The workspace, as a member may change it.
+    /// The workspace with a member's write access.
     pub store: Arc<PostgresStore>,
-    /// Who leads.
+    /// Connection to the leader.
     pub leader: Arc<PostgresLeader>,
     queueing: JoinHandle<Result<Candidate, OpenError>>,
 }
 
 impl Membership {
-    /// Is done when this node is a member no more; then it may be the one that leads.
+    /// Waits until this node is no longer a member. It may then become the leader.
     pub async fn over(&mut self) -> Option<Succession> {
         let lost = self.store.lost();
         tokio::select! {
@@ -207,7 +208,7 @@ impl Membership {
                     self.store.access.lose();
                     Some(Succession(candidate))
                 }
-                // The connection was lost: it comes anew.
+                // The connection was lost, so the node joins again.
                 Ok(Err(_)) | Err(_) => {
                     self.store.access.lose();
                     None
@@ -224,31 +225,31 @@ impl Drop for Membership {
     }
 }
 
-/// The right to lead.
+/// The right to become the leader.
 pub struct Succession(Candidate);
 
 impl Succession {
-    /// Leads from now on.
+    /// Becomes the leader.
     pub async fn lead(self, folders: Box<dyn Workspace>) -> Result<PostgresStore, OpenError> {
         Ok(PostgresStore::of_hold(self.0.lead().await?, folders))
     }
 }
 
-/// The node that leads, as a member reaches it.
+/// The leader, as a member reaches it.
 pub struct PostgresLeader {
     postbox: Postbox,
     incoming: tokio::sync::Mutex<UnboundedReceiver<Said>>,
     leader: String,
     access: Arc<Access>,
     lines: Arc<Lines>,
-    /// What this node does, for people.
+    /// The displayed state of this node.
     state: watch::Sender<&'static str>,
 }
 
 impl PostgresLeader {
-    /// Waits until this node gets no turns.
+    /// Waits until this node is excluded from new turns.
     pub async fn is_left_out(&self) {
-        // The candidate, which has the other end, is there as long as the membership.
+        // The candidate owns the sender and lives as long as the membership.
         let _ = self
             .state
             .subscribe()
@@ -256,7 +257,7 @@ impl PostgresLeader {
             .await;
     }
 
-    /// What the project of the node that leads amounts to; `None` where it has not told yet.
+    /// Returns the leader's project fingerprint; `None` if the leader has not published it yet.
     pub async fn serves(&self) -> Result<Option<String>, StoreError> {
         let rows = self
             .lines
@@ -266,7 +267,7 @@ impl PostgresLeader {
         Ok(rows.first().and_then(|row| row.get(0)))
     }
 
-    /// This node has another project by now.
+    /// Publishes the new project fingerprint of this node.
     pub async fn set_generation(&self, generation: &str) -> Result<(), StoreError> {
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
             [&self.access.id, &self.access.node, &generation];
@@ -306,7 +307,7 @@ impl Leader for PostgresLeader {
     }
 }
 
-/// The members, as the node that leads reaches them.
+/// The members, as the leader reaches them.
 pub struct PostgresCrew {
     access: Arc<Access>,
     postbox: Arc<Postbox>,
@@ -325,7 +326,7 @@ impl Drop for PostgresCrew {
 }
 
 impl PostgresStore {
-    /// The members of the workspace that this node leads, which serves `generation`.
+    /// Returns the members of the workspace that this node leads with the project `generation`.
     pub fn crew(&self, generation: &str, own_turns: usize) -> PostgresCrew {
         let access = Arc::clone(&self.access);
         let (postbox, incoming) = Postbox::open(&access);
@@ -365,7 +366,7 @@ impl PostgresStore {
 }
 
 impl PostgresCrew {
-    /// Another project serves.
+    /// Changes the project that the leader serves.
     pub fn set_generation(&self, generation: &str) {
         self.generation.send_replace(generation.to_owned());
     }
@@ -379,7 +380,7 @@ async fn pass_on(mut incoming: UnboundedReceiver<Said>, news: UnboundedSender<Ne
     }
 }
 
-/// Calls the roll of the members, again and again.
+/// Repeatedly checks the members.
 struct Roll {
     access: Arc<Access>,
     quick: Line,
@@ -388,17 +389,17 @@ struct Roll {
     news: UnboundedSender<News>,
     postbox: Arc<Postbox>,
     generation: watch::Receiver<String>,
-    /// What other nodes were told that it serves.
+    /// The project fingerprint that was last sent to other nodes.
     told: Option<String>,
     running: Arc<Mutex<HashMap<String, i64>>>,
     session: Option<Arc<Session>>,
-    /// Another project serves: what is known of the members is told again.
+    /// Set when the served project changes: all members are reported again.
     tells_again: bool,
-    /// Before that, who is silent may be so because the database was away.
+    /// Before this time, a silent member may only have been cut off by a database outage.
     trusted_from: Instant,
 }
 
-/// A row of a member.
+/// A member row.
 struct Found {
     member: Member,
     is_fresh: bool,
@@ -429,12 +430,12 @@ impl Roll {
             Some(known) if Arc::ptr_eq(known, &session) => {}
             None => self.session = Some(Arc::clone(&session)),
             Some(_) => {
-                // Others have to find back, too.
+                // After an outage the other nodes also need time to reconnect.
                 self.trusted_from = Instant::now() + LEASE;
                 self.session = Some(Arc::clone(&session));
             }
         }
-        // Those that are known are told of again where another project serves.
+        // Known members are reported again if the served project changed.
         self.tells_again |= self.generation.has_changed().unwrap_or_default();
         let epoch = self.access.epoch.unwrap_or_default();
         let rows = session
@@ -492,7 +493,7 @@ impl Roll {
             gone.retain(|node| *node != member.node);
             if self.tells_again || self.members.get(&member.node) != Some(&member) {
                 self.members.insert(member.node.clone(), member.clone());
-                // Where nobody listens any more, this node leads no more.
+                // Without a receiver, this node is no longer the leader.
                 let _ = self.news.send(News::Member(member));
             }
         }
@@ -503,7 +504,7 @@ impl Roll {
         Ok(())
     }
 
-    /// A node is no member any more, and nothing that it did can come later than this.
+    /// Evicts a node. After this returns, none of its writes can arrive.
     async fn expel(&mut self, node: &str) -> Result<(), StoreError> {
         self.durable
             .query_surely(EXPEL, &[&self.access.id, &node])

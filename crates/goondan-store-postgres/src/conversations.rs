@@ -1,4 +1,4 @@
-//! Conversations. Each statement checks the lease of its instance itself, and is there as a whole or not at all.
+//! Conversations. Each statement is atomic and checks the lease of its instance.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const CLAIM: &str = "\
     INSERT INTO goondan.conversations (workspace, instance, epoch) VALUES ($1, $2, nextval('goondan.epochs'))
     ON CONFLICT (workspace, instance) DO UPDATE SET epoch = nextval('goondan.epochs') RETURNING epoch";
 
-/// Base and events, as they are at one moment.
+/// Selects base and events in one snapshot.
 const READ: &str = "\
     SELECT false, seq, message FROM goondan.messages WHERE workspace = $1 AND instance = $2
     UNION ALL SELECT true, seq, event FROM goondan.turn_events WHERE workspace = $1 AND instance = $2
@@ -28,7 +28,7 @@ const EXTENT: &str = "\
     SELECT (SELECT count(*) FROM goondan.messages WHERE workspace = $1 AND instance = $2),
     EXISTS (SELECT 1 FROM goondan.turn_events WHERE workspace = $1 AND instance = $2)";
 
-/// A row where the lease still holds.
+/// Selects a row if the lease is valid.
 macro_rules! held {
     () => {
         "WITH held AS (
@@ -60,8 +60,8 @@ const FOLD: &str = concat!(
     SELECT 1 FROM held"
 );
 
-/// The end of a turn. A second one of the same turn finds that the first has been there: the row of the conversation says so, and
-/// who comes meanwhile waits for it.
+/// Ends a turn. The row of the conversation makes a repetition for the same turn a no-op;
+/// concurrent attempts wait for its lock.
 const END_TURN: &str = concat!(
     "WITH go AS (
         UPDATE goondan.conversations SET last_turn = $14
@@ -121,7 +121,7 @@ impl Conversations for PostgresStore {
 }
 
 impl PostgresStore {
-    /// How many messages a conversation has, and whether a turn of it runs or was cut off.
+    /// Returns the number of messages, and if a turn is running or was interrupted.
     pub async fn extent(&self, id: &InstanceId) -> Result<(usize, bool), StoreError> {
         let key = instance_key(id);
         let rows = self
@@ -168,7 +168,7 @@ struct PostgresConversation {
 }
 
 impl PostgresConversation {
-    /// Fails where a statement has found the lease of somebody else.
+    /// Fails if no row shows that the lease is valid.
     fn held(&self, rows: &[tokio_postgres::Row]) -> Result<(), StoreError> {
         match rows.is_empty() {
             true => Err(StoreError::Fenced(self.instance.clone())),
@@ -177,7 +177,7 @@ impl PostgresConversation {
     }
 }
 
-/// Whether the base is replaced, and by what or what comes behind it.
+/// Returns true if the base is replaced, and the encoded messages.
 fn folded(fold: Fold<'_>) -> Result<(bool, Vec<String>), StoreError> {
     let (is_whole, messages) = match fold {
         Fold::Append(messages) => (false, messages),
@@ -270,7 +270,8 @@ impl OpenConversation for PostgresConversation {
         let rows = line.query_surely(END_TURN, &values).await?;
         let has_ended = !rows.is_empty();
         if !has_ended {
-            // It had ended before, and only the answer was lost; or somebody else has the instance.
+            // Either the turn had already ended and only the answer was lost, or another node has
+            // claimed the instance.
             self.held(
                 &line
                     .query_surely(WAS_ENDED, &[&id, &self.key, &self.epoch, &turn_id])

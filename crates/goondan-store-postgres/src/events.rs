@@ -1,4 +1,4 @@
-//! Runtime events. They are written in the background, and go after a week.
+//! Runtime events. They are written in the background and deleted after a week.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,13 @@ use crate::line::Lines;
 use crate::rows::{Key, decode, encode, instance_key};
 use crate::store::PostgresStore;
 
-/// That many may wait for the database; further ones are dropped.
+/// Maximum number of events that wait for the database; further events are dropped.
 const MOST_WAITING: usize = 65_536;
-/// That many are written together.
+/// Maximum number of events per statement.
 const BATCH: usize = 512;
-/// Events that are to be written together are gathered for that long.
+/// Time to collect events for one statement.
 const GATHER: Duration = Duration::from_millis(20);
-/// How often old ones are cleared.
+/// Interval of deleting old events.
 const CLEAR_EVERY: Duration = Duration::from_secs(3_600);
 
 const WRITE: &str = "\
@@ -38,7 +38,6 @@ enum Item {
     Flush(oneshot::Sender<()>),
 }
 
-/// Writes events, a little later.
 pub(crate) struct Happened {
     items: Sender<Item>,
     dropped: Arc<AtomicU64>,
@@ -61,7 +60,7 @@ impl Happened {
     async fn flush(&self) {
         let (done, written) = oneshot::channel();
         if self.items.send(Item::Flush(done)).await.is_ok() {
-            // Nobody writes any more where the other end is gone.
+            // A closed channel means that no writer is left.
             let _ = written.await;
         }
     }
@@ -89,7 +88,7 @@ async fn write(
         }
         for item in items.drain(..) {
             if let Item::Flush(done) = item {
-                // Whoever asked may be gone.
+                // The caller may have stopped waiting.
                 let _ = done.send(());
             }
         }
@@ -135,7 +134,7 @@ async fn write_all(access: &Access, lines: &Lines, items: &[Item]) -> Result<(),
 }
 
 impl PostgresStore {
-    /// Waits until the runtime events that were recorded are written.
+    /// Waits until the recorded runtime events are written.
     pub async fn flush_events(&self) {
         if let Some(happened) = &self.happened {
             happened.flush().await;

@@ -1,10 +1,11 @@
-//! Who leads in a workspace: one node at a time.
+//! Elects the leader of a workspace: one node at a time.
 //!
-//! Two advisory locks say so, and locks end with their session. The **hold** is had by one session, the guard of the node that
-//! leads; other nodes queue for it. The **pen** is shared by all sessions that write: those of the leader, and those of its
-//! members (`cluster.rs`). Whoever gets the hold ends those sessions, asks for the pen alone, and so waits until none of them is
-//! left; only then it counts the epoch up and begins. So no statement of an earlier epoch can come behind the first of a later
-//! one, and no statement has to check anything.
+//! Two advisory locks implement this, and the database releases locks when their session ends. The
+//! **hold** is held by one session of the leader, its guard; other nodes queue for it. The **pen**
+//! is shared by all writing sessions of the leader and its members (`cluster.rs`). A node that gets
+//! the hold terminates those sessions and requests the pen exclusively, which waits until none is
+//! left. Then it increments the epoch and begins. So no statement of an earlier epoch can follow
+//! the first of a later one, and statements need no checks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,21 +23,19 @@ use crate::schema::{self, SchemaError};
 use crate::session::{BEAT, DbError, Kind, LEASE, Session};
 use crate::store::Beat;
 
-/// How long a start waits for a workspace that somebody else holds.
+/// Maximum time that a start waits for a workspace held by another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// So long.
+    /// At most this long.
     For(Duration),
-    /// Until the other one lets go.
+    /// Until the other node releases the workspace.
     Always,
 }
 
-/// The node that holds a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Its name.
     pub node: String,
-    /// The machine that it runs on, and its process there.
+    /// Host name and process id.
     pub place: String,
 }
 
@@ -46,48 +45,43 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Why a workspace in a database could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
-    /// The address names none.
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The database can't be reached, or does not let this user do what is needed.
+    /// The database is unreachable, or the user lacks permissions.
     #[error("the database {address} can't be used: {cause}")]
     Unusable {
-        /// Which one.
+        /// Database address without its password.
         address: String,
-        /// Why.
         cause: String,
     },
-    /// Another node works in it.
+    /// Another node holds the workspace.
     #[error("the workspace `{workspace}` in {address} is held by {}", .holder.as_ref().map_or_else(|| "another node".to_owned(), ToString::to_string))]
     Held {
-        /// Which workspace.
         workspace: String,
-        /// Where.
         address: String,
-        /// By whom, where that is known.
         holder: Option<Holder>,
     },
 }
 
-/// What a session needs to know to be opened, and whether it may be.
+/// The information to open a session, and the right to do so.
 pub(crate) struct Access {
     pub(crate) address: Address,
     pub(crate) workspace: String,
     pub(crate) node: String,
-    /// The number of the workspace; 0 where it is only looked at and does not exist.
+    /// Id of the workspace; 0 if it does not exist and access is read-only.
     pub(crate) id: i64,
-    /// The epoch in which this node works in the workspace; `None` where it only looks.
+    /// The epoch in which this node writes; `None` if access is read-only.
     pub(crate) epoch: Option<i64>,
-    /// It works for another node.
+    /// True if this node works for another leader.
     pub(crate) is_member: bool,
     lost: watch::Sender<bool>,
 }
 
 impl Access {
-    /// Fails where this node holds the workspace no more.
+    /// Fails if this node has lost the workspace.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         match *self.lost.borrow() {
             true => Err(other(format!(
@@ -98,7 +92,7 @@ impl Access {
         }
     }
 
-    /// Opens a session that may do what `kind` says.
+    /// Opens a session with the access of `kind`.
     pub(crate) async fn open(&self, kind: Kind) -> Result<Session, StoreError> {
         self.check()?;
         let session = Session::open(&self.address, &session_name(&self.node), kind)
@@ -108,7 +102,8 @@ impl Access {
         Ok(session)
     }
 
-    /// Makes a session one of those that work in the workspace: whoever takes it over ends them first.
+    /// Registers a session as a writer of the workspace, so that a later leader terminates it
+    /// first.
     pub(crate) async fn admit(&self, session: &Session) -> Result<(), StoreError> {
         self.check()?;
         let Some(epoch) = self.epoch else {
@@ -129,7 +124,8 @@ impl Access {
             self.lose();
             self.check()?;
         }
-        // Who is expelled loses the row first, and then the sessions: one that comes behind that finds no row.
+        // An evicted node loses first its row and then its sessions. A session opened after that
+        // finds no row.
         if self.is_member
             && !is_member(session, self.id, &self.node)
                 .await
@@ -145,18 +141,18 @@ impl Access {
         self.lost.send_replace(true);
     }
 
-    /// Is done when another node has taken over.
+    /// Waits until another node has taken over.
     pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.subscribe();
         async move {
             if lost.wait_for(|lost| *lost).await.is_err() {
-                // It was given up here: nobody has taken it.
+                // The sender was dropped locally, so no other node has taken over.
                 std::future::pending().await
             }
         }
     }
 
-    /// Access to a workspace for looking at it alone.
+    /// Opens read-only access to a workspace.
     pub(crate) async fn look(address: &Address, workspace: &str) -> Result<Self, OpenError> {
         let unusable = |cause: &dyn fmt::Display| unusable(address, cause);
         let session = Session::open(address, "gdn", Kind::ReadOnly)
@@ -184,7 +180,6 @@ impl Access {
     }
 }
 
-/// The database at `address` can't be used.
 pub(crate) fn unusable(address: &Address, cause: &dyn fmt::Display) -> OpenError {
     OpenError::Unusable {
         address: address.to_string(),
@@ -223,13 +218,12 @@ async fn is_member(session: &Session, id: i64, node: &str) -> Result<bool, DbErr
     Ok(!rows.is_empty())
 }
 
-/// A held workspace.
 pub(crate) struct Hold {
     pub(crate) access: Arc<Access>,
     guard: Session,
 }
 
-/// Takes a workspace, and makes it where there is none.
+/// Takes a workspace and creates it if it is missing.
 pub(crate) async fn take(
     address: &Address,
     workspace: &str,
@@ -240,23 +234,23 @@ pub(crate) async fn take(
     candidate.lead().await
 }
 
-/// The lock that is shared by all sessions that write.
+/// Name of the lock that all writing sessions share.
 pub(crate) const PEN: &str = "pen";
 
-/// A node that would lead.
+/// A node that can become the leader.
 pub(crate) struct Candidate {
     pub(crate) address: Address,
     pub(crate) workspace: String,
     pub(crate) node: String,
     pub(crate) id: i64,
     guard: Session,
-    /// Gives signs of life meanwhile.
+    /// Session for heartbeats while the node waits.
     sign: Session,
-    /// What it does meanwhile, for people.
+    /// The displayed state while the node waits.
     pub(crate) state: watch::Sender<&'static str>,
 }
 
-/// Who works in a workspace does not notice that before it is too late; who takes it over ends its sessions.
+/// A node would not notice the takeover in time, so the new leader terminates its sessions.
 const END_WRITERS: &str = "\
     SELECT pg_terminate_backend(l.pid, 5000) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
     WHERE l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AND l.objsubid = 1 AND a.usename = current_user AND l.pid <> pg_backend_pid()
@@ -264,7 +258,7 @@ const END_WRITERS: &str = "\
     AND ((l.classid::bigint << 32) | l.objid::bigint) = $1";
 
 impl Candidate {
-    /// Comes to a workspace, and makes it where there is none.
+    /// Registers a candidate and creates the workspace if it is missing.
     pub(crate) async fn enter(address: &Address, workspace: &str) -> Result<Self, OpenError> {
         let broken = |error: DbError| unusable(address, &error);
         let node = node_name();
@@ -299,12 +293,12 @@ impl Candidate {
         })
     }
 
-    /// The session that gives signs of life.
+    /// Returns the heartbeat session.
     pub(crate) fn sign(&self) -> &Session {
         &self.sign
     }
 
-    /// Takes the hold, where nobody has it.
+    /// Takes the hold if it is free.
     pub(crate) async fn try_hold(&self) -> Result<bool, OpenError> {
         let key = lock_key("hold", &self.workspace);
         let got = self
@@ -315,7 +309,6 @@ impl Candidate {
         Ok(got.first().is_some_and(|row| row.get(0)))
     }
 
-    /// Waits for the hold.
     pub(crate) async fn queue(&self, wait: Wait) -> Result<(), OpenError> {
         let Candidate {
             address,
@@ -337,7 +330,7 @@ impl Candidate {
         queue.for_lock(guard, "hold", wait).await
     }
 
-    /// Begins an epoch. It has the hold.
+    /// Begins an epoch. The candidate must have the hold.
     pub(crate) async fn lead(self) -> Result<Hold, OpenError> {
         let Candidate {
             address,
@@ -390,7 +383,7 @@ impl Candidate {
         })
     }
 
-    /// What this node may do as a member in that epoch.
+    /// Returns the access of this node as a member in that epoch.
     pub(crate) fn member_access(&self, epoch: i64) -> Access {
         Access {
             address: self.address.clone(),
@@ -404,13 +397,13 @@ impl Candidate {
     }
 }
 
-/// What was said in earlier epochs, and by whom, counts no more.
+/// Discards members and packets of earlier epochs.
 const NEW_EPOCH: [&str; 2] = [
     "DELETE FROM goondan.members WHERE workspace = $1",
     "DELETE FROM goondan.packets WHERE workspace = $1",
 ];
 
-/// The name of the sessions of a node that write.
+/// Returns the name of a node's writing sessions.
 pub(crate) fn session_name(node: &str) -> String {
     format!("gdn {node}")
 }
@@ -419,7 +412,6 @@ fn guard_name(node: &str) -> String {
     format!("gdn guard {node}")
 }
 
-/// A node that waits for a workspace.
 struct Queue<'a> {
     address: &'a Address,
     workspace: &'a str,
@@ -454,7 +446,7 @@ impl Queue<'_> {
                 .map_err(broken)?;
             let mut beat = Instant::now() + BEAT;
             if lock == PEN {
-                // Again and again: one may have begun between the question and the lock.
+                // Repeat this, because a session may have started between the query and the lock.
                 beat = Instant::now() + BEAT / 20;
                 if let Err(error) = self.sign.query(END_WRITERS, &[&key]).await {
                     tracing::warn!(%error, "those that have worked in the workspace have to end by themselves");
@@ -481,7 +473,8 @@ impl Queue<'_> {
 }
 
 impl Hold {
-    /// Watches over the hold, for as long as it lasts. A guard that was lost is replaced, unless another node was quicker.
+    /// Monitors the hold until it is lost. A lost guard session is replaced, unless another node
+    /// was faster.
     pub(crate) async fn watch(self, beat: Beat) {
         let Hold { access, mut guard } = self;
         loop {
@@ -503,7 +496,8 @@ impl Hold {
     }
 }
 
-/// Takes the hold again after its session was lost; `None` where another node has it. A database that is away gives it to nobody.
+/// Takes the hold again after its session was lost; `None` if another node has it. During a
+/// database outage no node can take it.
 async fn regain(access: &Access) -> Option<Session> {
     loop {
         match try_regain(access).await {
@@ -516,7 +510,7 @@ async fn regain(access: &Access) -> Option<Session> {
 
 async fn try_regain(access: &Access) -> Result<Option<Session>, DbError> {
     let guard = Session::open(&access.address, &guard_name(&access.node), Kind::Waiting).await?;
-    // The lost one may still count on the other side.
+    // The server may still count the lost session, so terminate it.
     let sql = "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity \
                WHERE application_name = $1 AND usename = current_user AND pid <> pg_backend_pid()";
     guard.query(sql, &[&guard_name(&access.node)]).await?;

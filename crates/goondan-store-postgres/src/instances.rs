@@ -14,13 +14,14 @@ const PUT: &str = "\
     INSERT INTO goondan.instances (workspace, instance, meta) VALUES ($1, $2, $3)
     ON CONFLICT (workspace, instance) DO UPDATE SET meta = excluded.meta";
 
-/// So many instances that have nothing to do are remembered outside. To find another one takes one statement.
+/// Number of idle instances to keep in memory outside the store. Looking up any other takes one
+/// statement.
 const REMEMBERED_OUTSIDE: usize = 1_024;
 
 const BEHIND: &str = "\
     SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance > $2 ORDER BY workspace, instance LIMIT 500";
 
-/// The row of the conversation stays with the epoch of the last claim: who has claimed it before must not come back.
+/// Keeps the conversation row with its epoch, so that an earlier claim cannot become valid again.
 const DELETE: &str = "\
     WITH base AS (DELETE FROM goondan.messages WHERE workspace = $1 AND instance = $2),
     events AS (DELETE FROM goondan.turn_events WHERE workspace = $1 AND instance = $2),
@@ -52,7 +53,7 @@ impl Instances for PostgresStore {
         &self,
         after: Option<&InstanceId>,
     ) -> Result<Vec<InstanceMeta>, StoreError> {
-        // No key is empty.
+        // Every key sorts after the empty key.
         let after = after.map(instance_key).unwrap_or_default();
         let rows = self
             .quick
@@ -74,7 +75,7 @@ impl Instances for PostgresStore {
     }
 
     fn remembered_outside(&self) -> Option<usize> {
-        // Tests are to look for them as often as possible.
+        // Tests use the minimum, so that instances are looked up as often as possible.
         Some(if cfg!(debug_assertions) {
             1
         } else {
@@ -85,7 +86,8 @@ impl Instances for PostgresStore {
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
         self.check_held()?;
         let key = instance_key(&meta.id());
-        // What a spawn asked for is written nowhere else; the rest can be told from the event that the instance works at.
+        // The settings of a spawned instance are stored nowhere else. The rest can be rebuilt from
+        // the event that the instance processes.
         let is_quick = meta.status == InstanceStatus::Processing
             && meta.cwd.is_none()
             && meta.narrowing.is_none();

@@ -1,7 +1,7 @@
 //! Journals of running turns.
 //!
-//! What a turn has recorded is in memory, too, until the turn is over: a turn that goes on in this process, after the database was
-//! away, finds even what did not get there.
+//! The records of a turn also stay in memory until it is over. A turn that continues in this
+//! process after a database outage therefore also finds records that were not written.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +21,10 @@ use crate::line::Lines;
 use crate::rows::{Key, decode, encode, instance_key, key};
 use crate::store::PostgresStore;
 
-/// That many instances are remembered whose journals are known to be empty.
+/// Maximum number of instances that are remembered to have an empty journal.
 const REMEMBERED: usize = 10_000;
 
-/// A longer answer of a model is written at once, in bytes.
+/// Size in bytes above which a model answer is written at once.
 const MOST_HELD: usize = 64 * 1024;
 
 const READ: &str =
@@ -37,39 +37,37 @@ const WRITE: &str = "\
     SELECT $1, $2, $3::text, r.effect, r.record FROM unnest($4::bytea[], $5::text[]) AS r(effect, record)
     ON CONFLICT (workspace, instance, effect) DO UPDATE SET turn_id = excluded.turn_id, record = excluded.record";
 
-/// What is written of an effect.
+/// The stored form of an effect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
     effect: String,
     kind: EffectKind,
     intent: Value,
-    /// Whether it may simply be done again.
+    /// True if the effect may run again.
     may_repeat: bool,
-    /// Whether `outcome` is known.
+    /// True if `outcome` is known.
     is_done: bool,
     outcome: Arc<Value>,
 }
 
-/// An effect of a turn that is not over, as it is recorded.
+/// A recorded effect of an unfinished turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedEffect {
-    /// The turn.
     pub turn_id: String,
-    /// The effect's id, unique in the turn.
+    /// Id of the effect, unique within the turn.
     pub effect: String,
-    /// What kind of thing it is.
     pub kind: EffectKind,
-    /// What it is about.
+    /// Description of the effect.
     pub intent: Value,
-    /// Whether it is known what came of it.
+    /// True if the outcome is known.
     pub is_done: bool,
-    /// Whether a resumed turn may do it again.
+    /// True if a resumed turn may repeat the effect.
     pub may_repeat: bool,
 }
 
 impl PostgresStore {
-    /// What the turn of an instance has recorded. Empty between turns.
+    /// Returns the recorded effects of the instance's turn. Empty between turns.
     pub async fn recorded(&self, id: &InstanceId) -> Result<Vec<RecordedEffect>, StoreError> {
         let key = instance_key(id);
         if self.access.id == 0 {
@@ -103,33 +101,32 @@ impl PostgresStore {
     }
 }
 
-/// The journals of all turns that run.
 pub(crate) struct Journals {
     access: Arc<Access>,
     quick: Arc<Lines>,
     durable: Arc<Lines>,
     running: Mutex<HashMap<Key, Arc<Recorded>>>,
-    /// Instances that have none.
+    /// Instances with an empty journal.
     empty: Mutex<HashSet<Key>>,
 }
 
-/// What a turn has recorded.
 struct Recorded {
     turn_id: String,
-    /// Effects that have begun, with outcomes where they got that far.
+    /// Started effects, with outcomes if they finished.
     effects: Mutex<HashMap<String, Option<Arc<Value>>>>,
-    /// The first answer of the model, which is written when something else follows. Most turns end with it.
+    /// The first model answer, held back until another record follows. Most turns end with this
+    /// answer.
     held: Mutex<Held>,
 }
 
 #[derive(Default)]
 enum Held {
-    /// Nothing was recorded yet.
+    /// Nothing is recorded yet.
     #[default]
     Nothing,
-    /// The first record.
+    /// The first record is held back.
     First(Box<Entry>),
-    /// From now on everything is written.
+    /// Further records are written immediately.
     Over,
 }
 
@@ -148,7 +145,7 @@ impl Journals {
         }
     }
 
-    /// A turn of that instance is over, and its journal is gone with it.
+    /// Notes that a turn of the instance is over and its journal deleted.
     pub(crate) fn ended(&self, instance: &Key) {
         locked(&self.running).remove(instance);
         let mut empty = locked(&self.empty);
@@ -158,7 +155,7 @@ impl Journals {
         empty.insert(instance.clone());
     }
 
-    /// The instance is deleted, or another node has worked at it.
+    /// Notes that the instance is deleted, or was used by another node.
     pub(crate) fn forget(&self, instance: &Key) {
         locked(&self.running).remove(instance);
         locked(&self.empty).remove(instance);
@@ -185,7 +182,7 @@ impl Journals {
                 effects.insert(entry.effect, entry.is_done.then_some(entry.outcome));
             }
             if strange && effects.is_empty() {
-                // What lies there is of a turn that is over.
+                // The records belong to a finished turn.
                 line.query(CLEAR, &[&self.access.id, instance]).await?;
             }
         }
@@ -250,7 +247,7 @@ impl Journal for PostgresStore {
 
     async fn close_journal(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
         let key = instance_key(instance);
-        // The end of a turn has cleared it already.
+        // The end of a turn has already deleted it.
         if locked(&self.journals.running).remove(&key).is_some() {
             self.quick
                 .of(&key)
@@ -269,13 +266,14 @@ struct PostgresJournal {
     journals: Arc<Journals>,
     instance: Key,
     running: Arc<Recorded>,
-    /// What was recorded before the turn was resumed.
+    /// Effects recorded before the turn was resumed.
     before: HashMap<String, Option<Arc<Value>>>,
 }
 
 impl PostgresJournal {
-    /// Records that an effect begins, and so what led to it. A question to a model that is cut off is simply asked again, and
-    /// leaves no trace before it is answered; nor does what the turn only reads.
+    /// Records that an effect begins, together with the records that led to it. An interrupted
+    /// model call is repeated, so it is recorded only with its answer. Reads of the turn are not
+    /// recorded either.
     async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
         let is_once = effect.when_interrupted == WhenInterrupted::Report;
         if is_once || matches!(effect.kind, EffectKind::ToolCall | EffectKind::Approval) {
@@ -294,7 +292,7 @@ impl PostgresJournal {
         self.write(entry, effect.kind == EffectKind::Approval).await
     }
 
-    /// Whether the record may wait for the next one.
+    /// Returns true if the record was held back.
     fn hold(&self, entry: &Entry) -> Result<bool, StoreError> {
         let mut held = locked(&self.running.held);
         let is_first = matches!(*held, Held::Nothing);
@@ -305,7 +303,7 @@ impl PostgresJournal {
         Ok(false)
     }
 
-    /// Writes a record, and what was held before it.
+    /// Writes a record together with the held one.
     async fn write(&self, entry: Entry, durably: bool) -> Result<(), StoreError> {
         let before = match &*locked(&self.running.held) {
             Held::First(first) => Some(Entry::clone(first)),

@@ -1,7 +1,7 @@
-//! Inputs that come in anywhere, for the node that holds the workspace.
+//! Queued inputs: any process can submit them to the node that holds the workspace.
 //!
-//! A letter is durable once it is posted. The holder hands it to its swarm under the id that the letter gives it, and then takes it
-//! away; one that it hands in again after a crash starts no second turn.
+//! A submitted input is durable. The holder passes it to its swarm under an id derived from the
+//! queue, and then deletes it. If the holder passes it again after a crash, no second turn starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,32 +18,30 @@ use crate::schema;
 use crate::session::{BEAT, DbError, Kind, Session};
 use crate::store::PostgresStore;
 
-/// How often letters are looked for that no notice came of.
+/// Interval of checking for inputs without a notification.
 const LOOK: Duration = Duration::from_secs(1);
-/// That many are taken out at once.
+/// Maximum number of inputs per query.
 const AT_ONCE: i64 = 100;
 
-/// An input on its way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Letter {
-    /// Its number, which grows.
+    /// Ascending sequence number.
     pub number: i64,
-    /// What was posted.
     pub input: Value,
 }
 
-/// What has become of a letter.
+/// The state of a submitted input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Posted {
-    /// The swarm has accepted it.
+    /// The swarm has accepted the input.
     Accepted,
-    /// The swarm did not take it, for this reason.
+    /// The swarm has rejected the input for this reason.
     Refused(Value),
-    /// No node has looked at it yet.
+    /// No node has processed the input yet.
     Waits,
 }
 
-/// Rings when letters have come.
+/// Signals the arrival of queued inputs.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: Arc<Notify>,
@@ -59,7 +57,7 @@ impl Drop for Bell {
 }
 
 impl Bell {
-    /// A bell that rings with each notice, for as long as it is there.
+    /// Creates a bell that signals each notification until it is dropped.
     pub(crate) fn hang(access: Arc<Access>) -> Arc<Self> {
         let rung = Arc::new(Notify::new());
         let task = tokio::spawn(listen(access, Arc::clone(&rung)));
@@ -70,14 +68,14 @@ impl Bell {
     }
 }
 
-/// Passes notices on. Where the session is lost, looking every now and then does for a while.
+/// Forwards notifications. While the session is lost, periodic checks replace them.
 async fn listen(access: Arc<Access>, rung: Arc<Notify>) {
     while access.check().is_ok() {
         if let Ok(session) = access.open(Kind::Quick).await {
             let listening = session.run(&format!("LISTEN {}", channel(access.id))).await;
             while listening.is_ok() && access.check().is_ok() && session.run("").await.is_ok() {
                 rung.notify_one();
-                // Silence is fine: a sign of life is due then.
+                // After a silent period, the loop sends a heartbeat.
                 let _ = tokio::time::timeout(BEAT, session.bell.notified()).await;
             }
         }
@@ -90,16 +88,16 @@ fn channel(workspace: i64) -> String {
 }
 
 impl PostgresStore {
-    /// Waits until letters may have come.
+    /// Waits until queued inputs may have arrived.
     pub fn letters_may_have_come(&self) -> impl Future<Output = ()> + Send + use<> {
         let rung = Arc::clone(&self.bell.rung);
         async move {
-            // Whether a notice came or was lost: it is time to look.
+            // Check in either case, because a notification may have been lost.
             let _ = tokio::time::timeout(LOOK, rung.notified()).await;
         }
     }
 
-    /// The oldest letters that nobody has looked at.
+    /// Returns the oldest unprocessed inputs.
     pub async fn letters(&self) -> Result<Vec<Letter>, StoreError> {
         let sql = "SELECT seq, input FROM goondan.letters WHERE workspace = $1 AND refusal IS NULL ORDER BY seq LIMIT $2";
         let rows = self
@@ -117,7 +115,7 @@ impl PostgresStore {
             .collect()
     }
 
-    /// A letter was handed in: it is taken away, or marked as refused.
+    /// Deletes a processed input, or marks it as rejected.
     pub async fn letter_is_read(
         &self,
         letter: &Letter,
@@ -143,8 +141,8 @@ impl PostgresStore {
     }
 }
 
-/// Posts a letter to the node that holds the workspace, and waits up to `patience` for what becomes of it. It is durable as soon as
-/// it is posted.
+/// Submits an input to the node that holds the workspace, and waits up to `patience` for the
+/// result. The input is durable once it is submitted.
 pub async fn post(
     address: &Address,
     workspace: &str,

@@ -1,10 +1,13 @@
-//! Keeps conversations and accepted events in PostgreSQL.
+//! Stores conversations and accepted events in PostgreSQL.
 //!
-//! One node at a time leads in a workspace. It holds the workspace by locks of its sessions, which end with the process or the
-//! connection; the other nodes work for it as its members, and one of them takes over and finds everything that was accepted.
+//! One node at a time leads a workspace. It holds session locks, which the database releases when
+//! the process or the connection ends. The other nodes are its members. When the leader fails, a
+//! member takes over with all accepted events.
 //!
-//! It deliberately does not know the engine, nor the other stores: it implements the ports of `goondan-core`, and is checked by the
-//! suite of `goondan-store` in tests alone.
+//! The crate depends on neither the engine nor other stores: it implements the ports of
+//! `goondan-core`. Only its tests use the suite of `goondan-store`.
+
+#![allow(missing_docs, reason = "internal crate")]
 
 mod address;
 mod adoption;

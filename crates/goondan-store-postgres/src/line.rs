@@ -1,4 +1,4 @@
-//! A way to the database that is made anew when it breaks.
+//! A database connection that reconnects automatically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,13 @@ use crate::hold::Access;
 use crate::rows::failed;
 use crate::session::{DbError, Kind, Session};
 
-/// For that long a call waits for a database that is away. A restart of the database is shorter.
+/// Time that a call waits for an unreachable database. Restarting the database takes less time.
 const AWAY: Duration = Duration::from_secs(5);
-/// How often it is tried meanwhile.
+/// Interval between connection attempts.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// A way to the database. Calls of several tasks travel on it behind each other, without waiting for each other's answers.
+/// A database connection. Calls of several tasks are pipelined without waiting for each other's
+/// answers.
 pub(crate) struct Line {
     access: Arc<Access>,
     kind: Kind,
@@ -27,16 +28,16 @@ pub(crate) struct Line {
 
 #[derive(Default)]
 enum State {
-    /// There was none yet, or it has ended.
+    /// No session was opened yet, or it has ended.
     #[default]
     Closed,
     Open(Arc<Session>),
-    /// It could not be opened, at that time and for that reason.
+    /// Time and reason of the last failed attempt.
     Failed(Instant, StoreError),
 }
 
 impl Line {
-    /// A line that is opened with its first call.
+    /// Creates a line that connects on its first call.
     pub(crate) fn new(access: Arc<Access>, kind: Kind) -> Self {
         Line {
             access,
@@ -45,14 +46,16 @@ impl Line {
         }
     }
 
-    /// The session, which is opened where there is none. Waits a while for a database that is away.
+    /// Returns the session and opens it if necessary. Waits for a limited time if the database is
+    /// unreachable.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
         let until = Instant::now() + AWAY;
         let mut state = self.session.lock().await;
         self.access.check()?;
         match &*state {
             State::Open(session) if !session.is_closed() => return Ok(Arc::clone(session)),
-            // Whoever has waited behind somebody who got none has waited long enough.
+            // This call waited for the lock while another call failed to connect. It has waited
+            // long enough.
             State::Failed(at, error) if Instant::now() >= until && at.elapsed() < RETRY => {
                 return Err(error.clone());
             }
@@ -74,7 +77,6 @@ impl Line {
         }
     }
 
-    /// Runs one statement.
     pub(crate) async fn query(
         &self,
         sql: &'static str,
@@ -87,7 +89,7 @@ impl Line {
             .map_err(failed)
     }
 
-    /// Runs one statement that may be run twice: where nobody knows what came of it, it is run again.
+    /// Runs one idempotent statement. Repeats it if the result is unknown.
     pub(crate) async fn query_surely(
         &self,
         sql: &'static str,
@@ -106,7 +108,7 @@ impl Line {
         }
     }
 
-    /// Gives a sign of life, where there is a session.
+    /// Sends a heartbeat if a session is open.
     pub(crate) async fn beat(&self) -> Result<(), DbError> {
         let session = match &*self.session.lock().await {
             State::Open(session) if !session.is_closed() => Arc::clone(session),
@@ -115,17 +117,15 @@ impl Line {
         session.run("").await
     }
 
-    /// Ends the session.
     pub(crate) async fn close(&self) {
         *self.session.lock().await = State::Closed;
     }
 }
 
-/// Lines of one kind. What concerns an instance travels on one of them, in order.
+/// Lines of one kind. All calls for an instance use the same line, in order.
 pub(crate) struct Lines(Vec<Line>);
 
 impl Lines {
-    /// That many lines.
     pub(crate) fn new(access: &Arc<Access>, kind: Kind, how_many: usize) -> Self {
         Lines(
             (0..how_many)
@@ -134,13 +134,12 @@ impl Lines {
         )
     }
 
-    /// The line of what has that key.
+    /// Returns the line for a key.
     pub(crate) fn of(&self, key: &[u8]) -> &Line {
         let number = key.first().copied().map_or(0, usize::from);
         &self.0[number % self.0.len()]
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Line> {
         self.0.iter()
     }

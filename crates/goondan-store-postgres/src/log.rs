@@ -1,6 +1,6 @@
-//! The log: which events were accepted, and which are done.
+//! The log of accepted and finished events.
 //!
-//! One task writes all records, in order; those that wait share a transaction, and so a sync.
+//! One task writes all records in order. Waiting records share a transaction, and therefore a sync.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::rows::{Key, decode, encode, failed, instance_key, key};
 use crate::session::{BEAT, DbError, Session};
 use crate::store::PostgresStore;
 
-/// That many records share a transaction at most.
+/// Maximum number of records per transaction.
 const BATCH: usize = 256;
 
-/// That many handled events are remembered, beside those that are needed.
+/// Number of handled events to remember in addition to those still needed.
 const REMEMBERED: i64 = 10_000;
 
-/// The handled events are looked through for what may go when so many have come.
+/// Number of newly handled events after which obsolete ones are deleted.
 const WORTH_TRIMMING: usize = 1_000;
 
-/// An event is accepted unless it is pending already. One that was handled long ago counts as new.
+/// Accepts an event unless it is pending already. One that was handled long ago counts as new.
 const ACCEPT: &str = "\
     WITH new AS (
         INSERT INTO goondan.pending (workspace, id, target, asked_by, asked_key, event)
@@ -41,9 +41,10 @@ const ACCEPT: &str = "\
 
 const WITHDRAW: &str = "DELETE FROM goondan.pending WHERE workspace = $1 AND id = $2";
 
-/// What ends a turn in the log, behind a `go` that has a row where it may. The parameters are those of [`Done`]. All events
-/// of a turn have one target. It is planned once (`session.rs`), perhaps while the tables were all but empty, so that it leaves no
-/// choice: each part finds its rows by one index. `workspace + 0` keeps another one from being taken.
+/// Ends a turn in the log, if the preceding `go` has a row. The parameters are those of [`Done`].
+/// All events of a turn have one target. The statement is planned once (`session.rs`), perhaps
+/// while the tables are almost empty. Its form therefore leaves one choice: each part finds its
+/// rows through one index. `workspace + 0` prevents the use of another index.
 macro_rules! done {
     () => {
         "
@@ -85,7 +86,7 @@ const TRIM: &str = "\
         SELECT seq FROM goondan.handled WHERE workspace = $1 AND needed_key IS NULL ORDER BY seq DESC OFFSET $2 LIMIT 1
     )";
 
-/// An event, as the columns of `pending`.
+/// An event as columns of `pending`.
 pub(crate) struct EventRow {
     id: Key,
     target: Key,
@@ -106,7 +107,7 @@ impl EventRow {
     }
 }
 
-/// A turn that is over, as the parameters of `done`.
+/// A finished turn as parameters of `done`.
 pub(crate) struct Done {
     pub(crate) ids: Vec<Key>,
     pub(crate) event_ids: Vec<String>,
@@ -116,7 +117,7 @@ pub(crate) struct Done {
     pub(crate) answer: AnswerRow,
 }
 
-/// The answer of a turn, or nothing.
+/// The answer of a turn, if any.
 #[derive(Default)]
 pub(crate) struct AnswerRow {
     pub(crate) id: Option<Key>,
@@ -151,7 +152,7 @@ impl Done {
     }
 }
 
-/// Writes records. Dropped, it writes what was appended, and ends.
+/// Writes records. When dropped, it writes the appended records and ends.
 pub(crate) struct Writer(UnboundedSender<(LogRecord, Receipt)>);
 
 impl Writer {
@@ -163,13 +164,13 @@ impl Writer {
 
     fn append(&self, record: LogRecord) -> Ticket {
         let (receipt, ticket) = Ticket::new();
-        // Where the runtime has ended, the ticket says that the store is closed.
+        // If the runtime has ended, the ticket reports that the store is closed.
         let _ = self.0.send((record, receipt));
         ticket
     }
 }
 
-/// Writes what waits, until nobody can append any more.
+/// Writes queued records until the sender is dropped.
 async fn write(line: Arc<Line>, id: i64, mut waiting: UnboundedReceiver<(LogRecord, Receipt)>) {
     let mut batch = Vec::new();
     let mut done = 0;
@@ -178,7 +179,7 @@ async fn write(line: Arc<Line>, id: i64, mut waiting: UnboundedReceiver<(LogReco
         tokio::select! {
             count = waiting.recv_many(&mut batch, BATCH) => if count == 0 { return },
             () = beat => {
-                // Where it fails, the next record finds out.
+                // The next record reports a failure.
                 let _ = line.beat().await;
                 continue;
             }
@@ -199,7 +200,8 @@ async fn write(line: Arc<Line>, id: i64, mut waiting: UnboundedReceiver<(LogReco
     }
 }
 
-/// Writes records together. A batch that may have been written or not is written again, which changes nothing the second time.
+/// Writes records in one transaction. A batch with an unknown result is written again, which has no
+/// further effect.
 async fn write_batch(line: &Line, id: i64, records: &[LogRecord]) -> Result<(), StoreError> {
     let mut tries = 0;
     loop {
@@ -228,11 +230,11 @@ async fn transact(
     if let Err(error) = session.run("BEGIN").await {
         return Ok(Err(error));
     }
-    // They travel together: the answers come in the order of the statements.
+    // Pipelined: the answers arrive in the order of the statements.
     let all = futures::future::join_all(records.iter().map(|one| record(session, id, one))).await;
     for written in all {
         if let Err(error) = written? {
-            // The caller ends the session, and the transaction with it.
+            // The caller ends the session, which rolls the transaction back.
             return Ok(Err(error));
         }
     }
@@ -294,7 +296,7 @@ async fn record(session: &Session, id: i64, record: &LogRecord) -> Result<Writte
     Ok(written.map(drop))
 }
 
-/// Forgets what was handled long ago.
+/// Deletes old handled events.
 async fn trim(line: &Line, id: i64) {
     if let Err(error) = line.query(TRIM, &[&id, &REMEMBERED]).await {
         tracing::warn!(%error, "old results were not cleared");
@@ -340,7 +342,7 @@ impl Log for PostgresStore {
     }
 }
 
-/// What running turns have left.
+/// Traces of running turns.
 struct Begun {
     journals: Vec<(Key, String)>,
     events: Vec<(Key, goondan_core::message::MessageEvent)>,

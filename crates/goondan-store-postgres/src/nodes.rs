@@ -1,4 +1,4 @@
-//! Which nodes there are.
+//! The list of nodes.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -8,38 +8,36 @@ use crate::hold::{self, Candidate, Holder, OpenError};
 use crate::schema;
 use crate::session::{DbError, Kind, Session};
 
-/// The state of the node that leads.
+/// State of the leader.
 pub(crate) const LEADS: &str = "leads";
-/// The state of a node that works for it.
+/// State of a member.
 pub(crate) const WORKS: &str = "works";
-/// The state of a node that would take over.
+/// State of a standby node.
 pub(crate) const WAITS: &str = "waits";
 
-/// A node that has given a sign of life lately.
+/// A node with a recent heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
-    /// Its name.
     pub id: String,
-    /// The workspace that it is there for.
     pub workspace: String,
     /// `leads`, `works` or `waits`.
     pub state: String,
-    /// The machine that it runs on.
+    /// Host name.
     pub machine: String,
-    /// Its process there.
+    /// Process id.
     pub process: i64,
-    /// What its project amounts to; `None` where nobody has asked yet.
+    /// Fingerprint of the project; `None` if the node has not published it yet.
     pub generation: Option<String>,
-    /// How many turns it runs.
+    /// Number of running turns.
     pub running: i64,
-    /// Since when it is in that state.
+    /// Time of the last change of state.
     pub since: DateTime<Utc>,
-    /// When it was last heard of.
+    /// Time of the last heartbeat.
     pub seen_at: DateTime<Utc>,
 }
 
-/// The nodes that have given a sign of life within the lease, by workspace; those that lead first.
+/// Returns the nodes with a heartbeat within the lease, by workspace, leaders first.
 pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
     let unusable = |error: DbError| hold::unusable(address, &error);
     let session = Session::open(address, "gdn nodes", Kind::ReadOnly)
@@ -79,7 +77,7 @@ fn moment(seconds: f64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis((seconds * 1000.0) as i64).unwrap_or_default()
 }
 
-/// Gives a sign of life.
+/// Sends a heartbeat.
 pub(crate) async fn note(
     session: &Session,
     node: &str,
@@ -96,7 +94,7 @@ pub(crate) async fn note(
     Ok(())
 }
 
-/// What the project of a node amounts to.
+/// Publishes the project fingerprint of a node.
 pub(crate) async fn describe(node: &Candidate, generation: &str) -> Result<(), OpenError> {
     let (address, workspace, id, state) =
         (&node.address, node.id, &node.node, *node.state.borrow());
@@ -115,13 +113,13 @@ pub(crate) async fn describe(node: &Candidate, generation: &str) -> Result<(), O
         .map_err(unusable)
 }
 
-/// A node that is gone. Those that have left without a word for an hour go along.
+/// Deletes a node, and all nodes without a heartbeat for an hour.
 pub(crate) async fn forget(session: &Session, node: &str) -> Result<(), DbError> {
     let sql = "DELETE FROM goondan.nodes WHERE id = $1 OR seen_at < now() - interval '1 hour'";
     session.query(sql, &[&node]).await.map(drop)
 }
 
-/// The node that holds a workspace, as far as it is known.
+/// Returns the node that holds a workspace, if known.
 pub(crate) async fn holder(session: &Session, workspace: i64) -> Result<Option<Holder>, DbError> {
     let sql = "SELECT n.id, n.machine, n.process FROM goondan.workspaces w JOIN goondan.nodes n ON n.id = w.holder \
                WHERE w.id = $1";
@@ -135,7 +133,6 @@ pub(crate) async fn holder(session: &Session, workspace: i64) -> Result<Option<H
     }))
 }
 
-/// The name of this machine.
 fn machine() -> String {
     let named = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let named = named.or_else(|| {

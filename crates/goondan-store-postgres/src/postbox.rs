@@ -1,8 +1,8 @@
-//! What nodes of a workspace say to each other.
+//! Exchanges messages between the nodes of a workspace.
 //!
-//! Each packet has a number. The sender keeps it until the other side says that it has got it, and sends it again after a while, or
-//! when the connection was lost: so a packet that is lost with a connection or a crash of the database comes after all. The
-//! recipient takes packets in the order of their numbers, each once.
+//! Each packet has a number. The sender keeps it until the recipient acknowledges it, and resends
+//! it after a timeout or a lost connection. Packets therefore survive a lost connection and a crash
+//! of the database. The recipient processes packets in the order of their numbers, each once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::hold::Access;
 use crate::line::Line;
 use crate::session::{Kind, Session};
 
-/// How often is looked for packets that no notice came of.
+/// Interval of checking for packets without a notification.
 const LOOK: Duration = Duration::from_millis(500);
-/// A packet that the other side has not got by then is sent again.
+/// Time without acknowledgement after which a packet is resent.
 const AGAIN: Duration = Duration::from_secs(3);
-/// That many are sent together.
+/// Maximum number of packets per statement.
 const BATCH: usize = 512;
 
 const SEND: &str = "\
@@ -40,7 +40,7 @@ const TAKE: &str = "\
 const CLEAR: &str =
     "DELETE FROM goondan.packets WHERE workspace = $1 AND (sender = $2 OR recipient = $2)";
 
-/// What somebody has said, and who.
+/// Sender and contents of a received message.
 pub(crate) type Said = (String, String);
 
 enum Order {
@@ -48,7 +48,7 @@ enum Order {
     Forget { node: String },
 }
 
-/// The packets of one node. Dropped, nothing is sent or taken any more.
+/// The connection of one node to all others. When dropped, it stops sending and receiving.
 pub(crate) struct Postbox {
     orders: UnboundedSender<Order>,
     task: AbortHandle,
@@ -61,7 +61,7 @@ impl Drop for Postbox {
 }
 
 impl Postbox {
-    /// A postbox, and what comes in.
+    /// Opens the connection, and returns it with the incoming messages.
     pub(crate) fn open(access: &Arc<Access>) -> (Self, UnboundedReceiver<Said>) {
         let (orders, waiting) = unbounded_channel();
         let (said, incoming) = unbounded_channel();
@@ -77,16 +77,15 @@ impl Postbox {
         (Postbox { orders, task }, incoming)
     }
 
-    /// Sends something.
     pub(crate) fn say(&self, to: &str, words: String) {
-        // Without a clerk this node is no member any more.
+        // If the task has ended, this node is no longer a member.
         let _ = self.orders.send(Order::Say {
             to: to.to_owned(),
             words,
         });
     }
 
-    /// A node is gone: what was said to it is forgotten, and what it still says is not taken.
+    /// Discards the packets to and from a node that has left.
     pub(crate) fn forget(&self, node: &str) {
         let _ = self.orders.send(Order::Forget {
             node: node.to_owned(),
@@ -94,30 +93,28 @@ impl Postbox {
     }
 }
 
-/// A packet that the other side may not have.
+/// A packet without acknowledgement.
 struct Packet {
     number: i64,
     words: String,
-    /// When it was sent last; never, where that is not known to have worked.
+    /// Time of the last attempt; `None` if no attempt is known to have succeeded.
     sent: Option<Instant>,
 }
 
-/// Another node.
 #[derive(Default)]
 struct Peer {
     last: i64,
     unheard: VecDeque<Packet>,
-    /// Everything up to that number has come.
+    /// All packets up to this number were received.
     heard: i64,
-    /// What came before its turn.
+    /// Packets received out of order.
     early: BTreeMap<i64, String>,
-    /// It does not know yet what has come.
+    /// True if an acknowledgement is due.
     owes_word: bool,
-    /// It is gone.
     is_gone: bool,
 }
 
-/// Sends and takes packets.
+/// Sends and receives packets.
 struct Clerk {
     access: Arc<Access>,
     line: Line,
@@ -189,7 +186,7 @@ impl Clerk {
         done
     }
 
-    /// The session, which listens. On a new one everything is sent again that was not heard.
+    /// Returns the listening session. On a new session, all unacknowledged packets are resent.
     async fn connected(&mut self) -> Result<Arc<Session>, StoreError> {
         let session = self.line.session().await?;
         if self
@@ -276,7 +273,7 @@ impl Clerk {
             }
             while let Some(words) = peer.early.remove(&(peer.heard + 1)) {
                 peer.heard += 1;
-                // Where nobody listens any more, this ends, too.
+                // Without a receiver, the task is about to end.
                 let _ = self.said.send((sender.clone(), words));
             }
         }
@@ -284,12 +281,11 @@ impl Clerk {
     }
 }
 
-/// Waits for a notice.
 async fn rung(bell: &Notify) {
     bell.notified().await;
 }
 
-/// Throws away what a node has said, and what was said to it.
+/// Deletes the packets from and to a node.
 pub(crate) async fn clear(line: &Line, workspace: i64, node: &str) -> Result<(), StoreError> {
     line.query(CLEAR, &[&workspace, &node]).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! How values become columns, and columns values.
+//! Converts values to and from columns.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 
 use crate::session::DbError;
 
-/// A hash that stands for a name in an index.
+/// A hash that identifies a name in an index.
 pub(crate) type Key = Vec<u8>;
 
-/// The key of a name that has these parts.
+/// Hashes the parts of a name.
 pub(crate) fn key(parts: &[&str]) -> Key {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -23,12 +23,11 @@ pub(crate) fn key(parts: &[&str]) -> Key {
     hasher.finalize()[..16].to_vec()
 }
 
-/// The key of an instance.
 pub(crate) fn instance_key(id: &InstanceId) -> Key {
     key(&[&id.agent, &id.instance_key])
 }
 
-/// The number of an advisory lock.
+/// Returns the id of an advisory lock.
 pub(crate) fn lock_key(what: &str, workspace: &str) -> i64 {
     let key = key(&["goondan", what, workspace]);
     key.iter()
@@ -36,12 +35,11 @@ pub(crate) fn lock_key(what: &str, workspace: &str) -> i64 {
         .fold(0i64, |number, byte| (number << 8) | i64::from(*byte))
 }
 
-/// JSON in one line. PostgreSQL takes every character of it.
+/// Encodes JSON on one line. PostgreSQL `text` accepts all characters of it.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|cause| StoreError::Other(Arc::new(cause)))
 }
 
-/// The value of a column.
 pub(crate) fn decode<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|cause| StoreError::Damaged {
         what: what.to_owned(),
@@ -49,12 +47,11 @@ pub(crate) fn decode<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, S
     })
 }
 
-/// A failure of the database, for the engine.
 pub(crate) fn failed(error: DbError) -> StoreError {
     StoreError::Other(Arc::new(error))
 }
 
-/// A failure that the database does not know of.
+/// Creates an error that does not come from the database.
 pub(crate) fn other(words: impl Into<String>) -> StoreError {
     StoreError::Other(Arc::new(io::Error::other(words.into())))
 }

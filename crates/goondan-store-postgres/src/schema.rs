@@ -1,36 +1,34 @@
-//! The tables, and how they come to be.
+//! The tables and their migrations.
 
 use crate::rows::lock_key;
 use crate::session::{DbError, Session};
 
-/// Every version of the tables, as the statements that lead to it from the one before.
+/// The migrations in order, one per version of the tables.
 const STEPS: [&str; 3] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
 ];
 
-/// Why the tables can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchemaError {
-    /// The database does not do it.
     #[error(transparent)]
     Db(#[from] DbError),
-    /// A later program has made them.
+    /// The tables were created by a newer program.
     #[error("its tables are of version {found}, and this program knows version {} at most: a newer gdn has used it", STEPS.len())]
     Newer {
-        /// Their version.
+        /// Version of the existing tables.
         found: usize,
     },
-    /// An earlier program has made them, and no node of this one has been there since.
+    /// The tables were created by an older program, and no node of this version has migrated them.
     #[error("its tables are of version {found}, and this program reads version {}: start a node of this gdn, which brings them there", STEPS.len())]
     Older {
-        /// Their version.
+        /// Version of the existing tables.
         found: usize,
     },
 }
 
-/// Makes the tables, or brings them to the version of this program. Several nodes may do so at once.
+/// Creates or migrates the tables. Several nodes may do so concurrently.
 pub(crate) async fn prepare(session: &Session) -> Result<(), SchemaError> {
     if version(session).await? == STEPS.len() {
         return Ok(());
@@ -38,7 +36,7 @@ pub(crate) async fn prepare(session: &Session) -> Result<(), SchemaError> {
     session
         .wait("SELECT pg_advisory_lock($1)", &[&lock_key("tables", "")])
         .await?;
-    // Where they can't be made, the lock ends with the session.
+    // If the migration fails, the lock ends with the session.
     step_by_step(session).await?;
     session
         .query("SELECT pg_advisory_unlock($1)", &[&lock_key("tables", "")])
@@ -51,7 +49,7 @@ async fn step_by_step(session: &Session) -> Result<(), SchemaError> {
     if found > STEPS.len() {
         return Err(SchemaError::Newer { found });
     }
-    // All of them at once: whoever looks meanwhile sees no version in between.
+    // One batch, so that no reader sees an intermediate version.
     let missing: String = STEPS
         .iter()
         .enumerate()
@@ -64,12 +62,13 @@ async fn step_by_step(session: &Session) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// A step that leads to `version`, and the note of it.
+/// Returns a migration that also records its version.
 fn noted(step: &str, version: usize) -> String {
     format!("{step}; INSERT INTO goondan.versions (version) VALUES ({version}); ")
 }
 
-/// Whether there are tables. Those of another version are an error: only who makes them may be the first to see them.
+/// Returns true if the tables exist. Other versions are an error, because only [`prepare`] may
+/// migrate them.
 pub(crate) async fn is_there(session: &Session) -> Result<bool, SchemaError> {
     match version(session).await? {
         0 => Ok(false),
@@ -79,7 +78,7 @@ pub(crate) async fn is_there(session: &Session) -> Result<bool, SchemaError> {
     }
 }
 
-/// The version of the tables; 0 where there are none.
+/// Returns the version of the tables; 0 if they do not exist.
 async fn version(session: &Session) -> Result<usize, DbError> {
     let there = session
         .query("SELECT to_regclass('goondan.versions') IS NOT NULL", &[])

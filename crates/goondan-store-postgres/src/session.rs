@@ -14,28 +14,27 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 use crate::address::Address;
 use crate::tls::Tls;
 
-/// A session that does nothing for that long is ended by the database, and its locks with it. So a process that stands still, or
-/// that nobody hears any more, lets go.
+/// The database ends a session after this idle time and releases its locks. A process that hangs or
+/// is partitioned therefore loses its locks.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
-/// How often each session gives a sign of life.
+/// Interval of heartbeats per session.
 pub(crate) const BEAT: Duration = Duration::from_secs(3);
 
-/// An answer that takes longer will not come.
+/// Maximum time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why the database did not do it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DbError {
-    /// The database says so, or the connection was lost.
+    /// The database returned an error, or the connection was lost.
     #[error("{}", words(.0))]
     Postgres(#[from] tokio_postgres::Error),
-    /// No answer came.
+    /// The database did not answer.
     #[error("the database has not answered for {} seconds", PATIENCE.as_secs())]
     Silent,
 }
 
-/// What the client and the database say, in one line.
+/// Formats the error of the client or the database on one line.
 fn words(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
     match (error.as_db_error(), error.source()) {
@@ -46,30 +45,31 @@ fn words(error: &tokio_postgres::Error) -> String {
 }
 
 impl DbError {
-    /// Whether the database itself has refused it: then nothing was done. Otherwise nobody knows.
+    /// Returns true if the database itself rejected the statement, so that it had no effect.
+    /// Otherwise its result is unknown.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, DbError::Postgres(error) if error.as_db_error().is_some() && !error.is_closed())
     }
 }
 
-/// What a session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What it has committed survives a crash of the database.
+    /// Commits survive a crash of the database.
     Durable,
-    /// What it has committed survives this process; the database writes it down a little later, in the order of all commits.
+    /// Commits survive this process. The database syncs them a little later, in the order of all
+    /// commits.
     Quick,
-    /// It changes nothing.
+    /// The session is read-only.
     ReadOnly,
-    /// It waits for a lock: longer than a session may stand still.
+    /// The session waits for a lock, for longer than the idle timeout.
     Waiting,
 }
 
-/// An open session. Dropped, it ends, and its locks with it.
+/// An open session. When dropped, it ends and its locks are released.
 pub(crate) struct Session {
     client: Client,
     connection: AbortHandle,
-    /// Rings when a channel that the session listens to is notified.
+    /// Signals notifications on the channels that the session listens to.
     pub(crate) bell: Arc<Notify>,
     statements: Mutex<HashMap<&'static str, Statement>>,
 }
@@ -81,7 +81,7 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Connects. `name` is what the database lists it as.
+    /// Connects. `name` is the application name in the database's session list.
     pub(crate) async fn open(address: &Address, name: &str, kind: Kind) -> Result<Self, DbError> {
         let mut config = address.config.clone();
         config.application_name(name);
@@ -97,7 +97,7 @@ impl Session {
         let connection = tokio::spawn(async move {
             let mut messages =
                 futures::stream::poll_fn(move |context| connection.poll_message(context));
-            // That it ends with an error is told whoever asks next.
+            // The next call reports a connection error.
             while let Some(Ok(message)) = messages.next().await {
                 if let AsyncMessage::Notification(_) = message {
                     rung.notify_one();
@@ -115,18 +115,16 @@ impl Session {
         Ok(session)
     }
 
-    /// Whether it has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    /// Runs statements that have no parameters.
+    /// Runs statements without parameters.
     pub(crate) async fn run(&self, sql: &str) -> Result<(), DbError> {
         let run: BoxFuture<'_, _> = Box::pin(self.client.batch_execute(sql));
         self.answered(run).await
     }
 
-    /// Runs one statement.
     pub(crate) async fn query(
         &self,
         sql: &'static str,
@@ -137,7 +135,7 @@ impl Session {
         self.answered(query).await
     }
 
-    /// Runs one statement, however long it takes: it waits for a lock.
+    /// Runs one statement without a timeout, because it waits for a lock.
     pub(crate) async fn wait(
         &self,
         sql: &'static str,
@@ -165,7 +163,7 @@ impl Session {
         Ok(statement)
     }
 
-    /// Waits for an answer, but not for ever. A session that keeps silent is of no more use.
+    /// Waits for an answer with a timeout. A session without an answer is unusable.
     async fn answered<T>(
         &self,
         call: BoxFuture<'_, Result<T, tokio_postgres::Error>>,
@@ -188,9 +186,9 @@ fn settings(kind: Kind) -> String {
         Kind::ReadOnly => "SET default_transaction_read_only = on",
         Kind::Waiting => "SET client_connection_check_interval = '3s'",
     };
-    // A session that waits for a lock is not idle; from when it has the lock, it counts.
-    // To plan the end of a turn takes twice as long as to do it: so it is planned once. A plan that was made while a table was
-    // small must not read all of it later.
+    // A session that waits for a lock is not idle; the idle timeout starts when it has the lock.
+    // Planning the end of a turn takes twice as long as running it, so it is planned once. Without
+    // sequential scans, a plan made for a small table does not read a large table completely.
     format!(
         "{own}; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET idle_session_timeout = {lease}; SET idle_in_transaction_session_timeout = {lease}; \
          SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \

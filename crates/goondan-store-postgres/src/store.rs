@@ -18,18 +18,19 @@ use crate::log::Writer;
 use crate::schema;
 use crate::session::{DbError, Kind, Session};
 
-/// Lines whose commits are on the disk of the database when they are back. What is committed on several at once shares syncs.
+/// Number of connections with synchronous commits. Concurrent commits share syncs.
 const DURABLE_LINES: usize = 3;
-/// Lines whose commits are there a little later.
+/// Number of connections with asynchronous commits.
 const QUICK_LINES: usize = 3;
 
-/// A workspace in PostgreSQL. It is made and used inside a Tokio runtime, and held until it is dropped.
+/// A workspace in PostgreSQL. It must be created and used inside a Tokio runtime, and is held until
+/// it is dropped.
 pub struct PostgresStore {
     pub(crate) access: Arc<Access>,
     pub(crate) quick: Arc<Lines>,
     pub(crate) durable: Arc<Lines>,
     pub(crate) journals: Arc<Journals>,
-    /// `None` where it is only looked at.
+    /// `None` if access is read-only.
     pub(crate) writer: Option<Writer>,
     pub(crate) happened: Option<Happened>,
     pub(crate) bell: Arc<Bell>,
@@ -37,7 +38,7 @@ pub struct PostgresStore {
     folders: Box<dyn Workspace>,
 }
 
-/// What conversations share with their store.
+/// State that conversations share with their store.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) access: Arc<Access>,
@@ -46,7 +47,7 @@ pub(crate) struct Parts {
     pub(crate) journals: Arc<Journals>,
 }
 
-/// Gives a sign of life on every line of a store.
+/// Sends a heartbeat on every line of a store.
 pub(crate) struct Beat {
     durable: Arc<Lines>,
     quick: Arc<Lines>,
@@ -54,7 +55,7 @@ pub(crate) struct Beat {
 
 impl Beat {
     pub(crate) async fn all(&self) {
-        // A line that is dead is opened again by the next call.
+        // The next call reopens a closed line.
         join_all(
             self.durable
                 .all()
@@ -66,8 +67,8 @@ impl Beat {
 }
 
 impl PostgresStore {
-    /// Takes the workspace of that name, and makes it where there is none. Where another node holds it, waits. Tools work in
-    /// `folders`, which are of this machine.
+    /// Takes a workspace and creates it if it is missing. If another node holds it, waits. Tools
+    /// work in the local directories `folders`.
     pub async fn open(
         address: &Address,
         workspace: &str,
@@ -80,13 +81,14 @@ impl PostgresStore {
         ))
     }
 
-    /// The workspace of a node that leads.
+    /// Returns the workspace of a leading node.
     pub(crate) fn of_hold(hold: Hold, folders: Box<dyn Workspace>) -> Self {
         let access = Arc::clone(&hold.access);
         Self::working(access, folders, move |beat| hold.watch(beat))
     }
 
-    /// A workspace that `keep` watches over; it is given what keeps the sessions alive, and ends when they are no good any more.
+    /// Creates the store of a workspace that `keep` monitors. `keep` receives the heartbeats, and
+    /// returns when the sessions have become invalid.
     pub(crate) fn working<F: Future<Output = ()> + Send>(
         access: Arc<Access>,
         folders: Box<dyn Workspace>,
@@ -108,7 +110,7 @@ impl PostgresStore {
                 () = keep(beat) => {}
                 () = lost => {}
             }
-            // Only then can the other node begin.
+            // The other node can begin only after these sessions end.
             let others = end_durable.all().chain(end_quick.all());
             join_all(others.chain([&*log]).map(|line| line.close())).await;
         });
@@ -133,7 +135,7 @@ impl PostgresStore {
         }
     }
 
-    /// Looks at a workspace, whoever holds it. Whatever would change it fails.
+    /// Opens a workspace read-only, without taking it. All changes fail.
     pub async fn look(
         address: &Address,
         workspace: &str,
@@ -161,12 +163,11 @@ impl PostgresStore {
         })
     }
 
-    /// Is done when another node has taken the workspace over: nothing can be changed through this store any more.
+    /// Waits until another node has taken over the workspace. Changes through this store then fail.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         self.access.lost()
     }
 
-    /// The name of this node.
     pub fn node(&self) -> &str {
         &self.access.node
     }
@@ -180,7 +181,7 @@ impl PostgresStore {
         }
     }
 
-    /// Fails where this store may not change anything.
+    /// Fails if this store must not change anything.
     pub(crate) fn check_held(&self) -> Result<(), StoreError> {
         match self.writer {
             Some(_) => self.access.check(),
@@ -191,7 +192,7 @@ impl PostgresStore {
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        // Sessions end with their lines; the writer ends once it has written what was appended.
+        // Sessions end with their lines. The writer ends after it has written the appended records.
         if let Some(watch) = &self.watch {
             watch.abort();
         }
@@ -215,7 +216,6 @@ fn unusable(address: &Address) -> impl Fn(DbError) -> OpenError {
     }
 }
 
-/// The names of all workspaces.
 pub async fn workspaces(address: &Address) -> Result<Vec<String>, OpenError> {
     let unusable = unusable(address);
     let session = Session::open(address, "gdn", Kind::ReadOnly)
@@ -234,7 +234,7 @@ pub async fn workspaces(address: &Address) -> Result<Vec<String>, OpenError> {
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Deletes a workspace with everything in it. It fails while a node holds it.
+/// Deletes a workspace with all contents. Fails while a node holds it.
 pub async fn forget(address: &Address, workspace: &str) -> Result<(), OpenError> {
     let hold = hold::take(
         address,

@@ -1,4 +1,4 @@
-//! TLS by rustls, with the certificates of the system.
+//! TLS through rustls, with the system's certificates.
 
 use std::io;
 use std::pin::Pin;
@@ -12,12 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// Makes connections that are encrypted where the server can do so.
+/// Creates connections that are encrypted if the server supports it.
 #[derive(Clone)]
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// The one of this process. The first call reads the certificates of the system, which takes a while.
+    /// Returns the shared configuration of the process. The first call reads the system's
+    /// certificates, which is slow.
     pub(crate) fn shared() -> Self {
         static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
         Tls(Arc::clone(CONFIG.get_or_init(|| {
@@ -32,7 +33,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<Connector> {
-        // It is asked for a socket, too, which has no name and is not encrypted.
+        // The client also calls this for a socket, whose path is not a valid name. That connection
+        // is not encrypted.
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other);
         Ok(Connector {
             name,
@@ -41,7 +43,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     }
 }
 
-/// Encrypts one connection.
 pub(crate) struct Connector {
     name: io::Result<ServerName<'static>>,
     connector: TlsConnector,
@@ -57,7 +58,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Conne
     }
 }
 
-/// An encrypted connection.
 pub(crate) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {

@@ -1,4 +1,4 @@
-//! What a row of inbox records comes to. Pure.
+//! Determines which inbox records are still needed. Has no side effects.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,15 +9,15 @@ use goondan_core::handled::{Handled, KeptResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{HandledEvent, Recovered};
 
-/// Which records of an inbox still matter: those of pending events and of events that were handled lately. Records are
-/// known by their place in the row.
+/// The inbox records that are still needed: those of pending events and of recently handled events.
+/// Records are identified by their position.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pending: HashMap<String, Pending>,
-    /// How many events each instance has pending.
+    /// Number of pending events per instance.
     waiting: HashMap<InstanceId, usize>,
     handled: Handled<usize>,
-    /// Records with folds that are on disk nowhere else, and their turns, in order.
+    /// Records with folds that are durable nowhere else, with their turns, in order.
     unsettled: HashMap<InstanceId, Vec<(String, usize)>>,
 }
 
@@ -28,15 +28,15 @@ pub(super) struct Carried {
     pub(super) fold: CarriedFold,
 }
 
-/// What the records of a workspace come to.
+/// The state that results from the records of a workspace.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) recovered: Recovered,
-    /// The folds that are on disk nowhere else, in the order in which they were made.
+    /// Folds that are durable nowhere else, in creation order.
     pub(super) unsettled: Vec<Carried>,
 }
 
-/// Which parts of the record of a turn that is over still matter, beside what everyone of them has.
+/// The optional parts of a finished turn's record that are still needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Keeps {
     pub(super) answer: bool,
@@ -51,7 +51,6 @@ struct Pending {
 }
 
 impl Ledger {
-    /// The state after `records`.
     pub(super) fn of<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
         Ledger::default().after(records)
     }
@@ -63,7 +62,7 @@ impl Ledger {
         self
     }
 
-    /// As if there had been no record. The room for them stays.
+    /// Resets the ledger and keeps its allocated memory.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.waiting.clear();
@@ -71,7 +70,7 @@ impl Ledger {
         self.unsettled.clear();
     }
 
-    /// One more record, which stands behind all that came before it.
+    /// Applies the next record.
     pub(super) fn apply(&mut self, place: usize, note: Note) {
         match note {
             Note::Accepted(event) => self.accept(place, event),
@@ -112,7 +111,7 @@ impl Ledger {
         if self.pending.contains_key(&id) {
             return;
         }
-        // It was handled so long ago that it counts as new.
+        // The event was handled so long ago that it counts as new.
         self.handled.remove(&id);
         *self.waiting.entry(target.clone()).or_default() += 1;
         self.pending.insert(
@@ -173,8 +172,8 @@ impl Ledger {
         Some(pending)
     }
 
-    /// What of a record still matters; `None` where nothing does. What is settled must not come back when the record that
-    /// settled it goes.
+    /// Returns the parts of a record that are still needed; `None` if the record is obsolete. A
+    /// settled fold must not return when the record that settled it is removed.
     pub(super) fn keeps(&self, place: usize, note: &Note) -> Option<Keeps> {
         match note {
             Note::Withdrawn(_) | Note::Settled(_) | Note::Closed => None,
@@ -201,7 +200,7 @@ impl Ledger {
         }
     }
 
-    /// What of a record still matters; `None` where nothing does.
+    /// Returns the record reduced to the parts that are still needed; `None` if it is obsolete.
     pub(super) fn reduce<'a>(
         &self,
         place: usize,
@@ -230,7 +229,7 @@ impl Ledger {
             .is_some_and(|folds| folds.iter().any(|(_, unsettled)| *unsettled == place))
     }
 
-    /// The places of the records that matter, in order. There may be some of which nothing matters any more.
+    /// Returns the positions of the needed records in order. Some of them may have become obsolete.
     pub(super) fn places(&self) -> Vec<usize> {
         let pending = self.pending.values().map(|pending| pending.record);
         let unsettled = self.unsettled.values().flatten().map(|(_, place)| *place);
@@ -243,8 +242,8 @@ impl Ledger {
         places
     }
 
-    /// Takes out of a record what a workspace holds. Records come in their order; those whose [places](Ledger::places) do not
-    /// matter may be left out.
+    /// Moves the needed contents of a record into `held`. Records must come in order. Those not in
+    /// [places](Ledger::places) may be left out.
     pub(super) fn take_up(&self, place: usize, record: InboxRecord, held: &mut Held) {
         let recovered = &mut held.recovered;
         match record {
@@ -287,7 +286,7 @@ impl Ledger {
     }
 }
 
-/// The record of a turn that is over, with its answer and its fold or without.
+/// Returns a finished turn's record with or without its answer and its fold.
 fn only(record: &InboxRecord, keeps: Keeps) -> InboxRecord {
     let mut record = record.clone();
     if let InboxRecord::Done { answer, fold, .. } = &mut record {
@@ -305,7 +304,7 @@ mod tests {
     use crate::suite::samples::{accepted, done_with, event, event_by, instance, withdrawn};
     use goondan_core::inbound::AgentEvent;
 
-    /// So few results are remembered that most sequences forget some.
+    /// Number of remembered results, small enough that most sequences forget some.
     const ROOM: usize = 3;
 
     fn ledger_of(records: &[InboxRecord]) -> Ledger {
@@ -333,12 +332,13 @@ mod tests {
         held
     }
 
-    /// What an orchestrator does to its inbox, and which events it then has pending.
+    /// A model of the orchestrator: its inbox records and the events that must be pending.
     #[derive(Default)]
     struct Swarm {
         records: Vec<InboxRecord>,
         pending: Vec<AgentEvent>,
-        /// Handled events whose results an unfinished turn may ask for again, with whose turn that is.
+        /// Handled events whose results an unfinished turn may request again, with the instance of
+        /// that turn.
         needed: Vec<(String, InstanceId)>,
         made: usize,
         /// Folds that are not settled.
@@ -360,7 +360,7 @@ mod tests {
             }
         }
 
-        /// Folds of a conversation are settled up to one of them, or all.
+        /// Settles the folds of a conversation up to one of them, or all.
         fn settle(&mut self, which: usize) {
             let Some((instance, turn_id)) = which
                 .checked_rem(self.carried.len())
@@ -426,7 +426,8 @@ mod tests {
             self.pending.extend(answer);
         }
 
-        /// The first event of an instance is the one whose turn runs: it can't be withdrawn, and no other can be done.
+        /// The first event of an instance is the one that its turn processes: only that one can
+        /// finish, and it cannot be withdrawn.
         fn take(&mut self, which: usize, begun: bool) -> Option<AgentEvent> {
             let at = which.checked_rem(self.pending.len())?;
             let is_first = self.pending[..at]
@@ -437,7 +438,8 @@ mod tests {
     }
 
     proptest! {
-        /// No event is lost and none comes back, wherever the inbox is compacted; and no result is forgotten that is needed.
+        /// No event is lost or restored, and no needed result is forgotten, at whatever point the
+        /// inbox is compacted.
         #[test]
         fn what_matters_is_what_the_swarm_has_pending(acts in proptest::collection::vec((0u8..10, 0usize..100), 0..80)) {
             let mut swarm = Swarm::default();

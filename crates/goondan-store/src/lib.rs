@@ -1,7 +1,9 @@
-//! Keeps conversations and accepted events: in files that survive being cut off at any moment, and in memory.
+//! Stores conversations and accepted events: in crash-safe files, and in memory.
 //!
-//! It deliberately does not know the engine: it implements the ports of `goondan-core`, and whoever writes another store finds
-//! in [`suite`] what every store must do.
+//! The crate does not depend on the engine: it implements the ports of `goondan-core`. The module
+//! [`suite`] contains the tests that every store must pass.
+
+#![allow(missing_docs, reason = "internal crate")]
 
 pub mod fs;
 pub mod jsonl;

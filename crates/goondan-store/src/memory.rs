@@ -1,4 +1,4 @@
-//! A workspace that is gone with the process: for embedding without a disk, and for tests.
+//! An in-memory workspace, for tests and for embedding without a disk.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,11 +22,11 @@ use goondan_core::ports::store::{
     Version, Workspace, put_begun_first,
 };
 
-/// The inbox is looked through for what may go when it has grown by that many records.
+/// Number of new records after which the inbox is compacted.
 const WORTH_COMPACTING: usize = 20_000;
 
-/// Conversations in memory. Tools work below `dir`, which the caller owns. Clones are the same workspace: a swarm that ends
-/// may be started again on one.
+/// Conversations in memory. Tools work below `dir`, which the caller owns. Clones share the same
+/// workspace, so that a swarm can be restarted on it.
 #[derive(Clone)]
 pub struct MemoryStore {
     folders: Workdirs,
@@ -36,20 +36,19 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct State {
     inbox: Vec<InboxRecord>,
-    /// Once the inbox is that long, what no longer matters goes.
+    /// Inbox length at which obsolete records are removed.
     compact_at: usize,
     metas: HashMap<InstanceId, InstanceMeta>,
     conversations: HashMap<InstanceId, StoredConversation>,
     epochs: HashMap<InstanceId, u64>,
     records: HashMap<InstanceId, HashMap<String, Record>>,
-    /// Side effects of turns that are not over.
+    /// Side effects of unfinished turns.
     journals: HashMap<InstanceId, Recorded>,
-    /// The version of the record that was put last.
+    /// Version of the most recently written record.
     last_version: Version,
 }
 
 impl MemoryStore {
-    /// An empty workspace.
     pub fn new(dir: PathBuf) -> Self {
         MemoryStore {
             folders: Workdirs::below(dir),
@@ -205,7 +204,7 @@ impl Records for MemoryStore {
     }
 }
 
-/// Nothing is kept: who watches is there while it happens.
+/// Keeps no events: observers receive them as they occur.
 #[async_trait]
 impl EventLog for MemoryStore {
     fn record(&self, _event: &Arc<RuntimeEvent>) {}
@@ -231,7 +230,7 @@ struct MemoryConversation {
 }
 
 impl MemoryConversation {
-    /// Changes what is stored, under the lease.
+    /// Changes the stored state if the lease is still valid.
     fn change(&self, change: impl FnOnce(&mut State)) -> Result<(), StoreError> {
         let mut state = lock(&self.state);
         if state.epochs.get(&self.lease.instance) != Some(&self.lease.epoch) {
@@ -306,7 +305,7 @@ impl Journal for MemoryStore {
         let mut state = self.state();
         let running = state.journals.entry(instance.clone()).or_default();
         if running.turn_id != turn_id {
-            // What lies there is of a turn that is over.
+            // The recorded effects belong to a finished turn.
             *running = Recorded {
                 turn_id: turn_id.to_owned(),
                 effects: HashMap::new(),
@@ -326,7 +325,7 @@ impl Journal for MemoryStore {
     }
 }
 
-/// What a turn has recorded: effects that have begun, with outcomes where they got that far.
+/// Effects of a turn, with outcomes if they finished.
 #[derive(Default)]
 struct Recorded {
     turn_id: String,
@@ -335,7 +334,7 @@ struct Recorded {
 
 struct MemoryJournal {
     instance: InstanceId,
-    /// What was recorded before the turn was resumed.
+    /// Effects recorded before the turn was resumed.
     recorded: HashMap<String, Option<Arc<Value>>>,
     state: Arc<Mutex<State>>,
 }

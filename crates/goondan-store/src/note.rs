@@ -1,48 +1,43 @@
-//! What of a record says whether it matters, and until when.
+//! The facts that decide if a record is needed, and for how long.
 
 use crate::record::{CarriedFold, InboxRecord, SettledFold};
 use goondan_core::handled::KeptResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 
-/// What a [`Ledger`](super::ledger::Ledger) has to know of a record.
+/// The facts about a record that a [`Ledger`](super::ledger::Ledger) needs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Note {
-    /// An event was taken.
     Accepted(EventNote),
-    /// A turn is over.
     Done {
         turn_id: String,
         event_ids: Vec<String>,
-        /// How much memory the result takes.
+        /// Memory size of the result in bytes.
         result_size: usize,
         asked_by: Option<InstanceId>,
         answer: Option<EventNote>,
         fold: Option<FoldNote>,
     },
-    /// Folds are on disk.
+    /// Folds are durable in their bases.
     Settled(Vec<SettledFold>),
-    /// Nothing that matters once another record comes.
+    /// The workspace was closed. Obsolete after any further record.
     Closed,
-    /// The event of that id was taken back.
+    /// The event with this id was withdrawn.
     Withdrawn(String),
 }
 
-/// What it has to know of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct EventNote {
     pub(super) id: String,
     pub(super) target: InstanceId,
-    /// Whose turn made it.
+    /// The instance whose turn created the event.
     pub(super) asked_by: Option<InstanceId>,
 }
 
-/// What it has to know of a fold.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FoldNote {
-    /// Whose conversation it is.
     pub(super) instance: InstanceId,
-    /// It stands in the place of the whole conversation.
+    /// True if the fold replaces the whole conversation.
     pub(super) is_whole: bool,
 }
 

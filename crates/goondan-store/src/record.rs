@@ -1,4 +1,4 @@
-//! What the log of a workspace consists of, as it is written.
+//! The records of a workspace's log as they are written.
 
 use std::sync::Arc;
 
@@ -17,51 +17,50 @@ use serde::{Deserialize, Serialize};
     rename_all_fields = "camelCase"
 )]
 pub enum InboxRecord {
-    /// The event was taken; from now on it will be handled.
+    /// The event was accepted and will be handled.
     Accepted {
-        /// The event.
+        /// The accepted event.
         event: Box<AgentEvent>,
     },
-    /// The turn is over. With it the answer is accepted that somebody waits for.
+    /// The turn is over. The record also accepts the answer that another instance waits for.
     Done {
-        /// The turn.
         turn_id: String,
-        /// The events that the turn handled: the one that started it, and answers that joined it.
+        /// The handled events: the one that started the turn, and answers that joined it.
         event_ids: Vec<String>,
-        /// What came of it.
         result: Box<TurnResult>,
-        /// The instance whose turn made the event: until that turn is over it may ask for the result again.
+        /// The instance whose turn created the event. It may request the result again until that
+        /// turn ends.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         asked_by: Option<InstanceId>,
-        /// The answer to an asynchronous request, as an event for the one who asked.
+        /// The answer to an asynchronous request, as an event for the requesting instance.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         answer: Option<Box<AgentEvent>>,
-        /// What the turn has added to its conversation, where that is on disk nowhere else.
+        /// The turn's new messages, if they are durable nowhere else.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         fold: Option<Box<CarriedFold>>,
     },
-    /// Folds that earlier records carry are on disk in their bases, too.
+    /// Folds of earlier records are now durable in their bases.
     Settled {
-        /// Of these conversations, up to these turns.
+        /// The conversations, each with its last settled turn.
         folds: Vec<SettledFold>,
     },
-    /// The workspace was closed while nothing was under way. In this run of the machine, the bases hold what earlier records
-    /// carry, or somebody has deleted them.
+    /// The workspace was closed while it was idle. During this boot, the bases contain the folds of
+    /// all earlier records, unless they were deleted.
     Closed {
-        /// Tells that run from others.
+        /// Identifies the boot of the machine.
         boot: String,
     },
-    /// The event will not be handled: its sender gave up before its turn began.
+    /// The event will not be handled, because its sender cancelled it before its turn began.
     Withdrawn {
-        /// The event.
+        /// Id of the withdrawn event.
         event_id: String,
-        /// Why.
+        /// Human-readable reason.
         reason: String,
     },
 }
 
 impl InboxRecord {
-    /// The record that ends a turn, with what it has added to its conversation where no other place holds that yet.
+    /// Creates the record that ends a turn, with its new messages if they are durable nowhere else.
     pub fn done(turn: FinishedTurn, fold: Option<CarriedFold>) -> Self {
         let FinishedTurn {
             turn_id,
@@ -94,29 +93,27 @@ impl From<LogRecord> for InboxRecord {
     }
 }
 
-/// New messages of a conversation, or all of a short one that was rewritten, in the record that ends their turn. The record's
-/// sync makes them safe, so that the base need not be synced with each turn.
+/// New messages of a conversation, or all messages of a short rewritten one, inside the record that
+/// ends their turn. The sync of the record makes them durable, so that the base needs no sync per
+/// turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CarriedFold {
-    /// Whose conversation it is.
     pub instance: InstanceId,
-    /// Where in the base they come, in bytes.
+    /// Position in the base, in bytes.
     pub at: u64,
-    /// They are the whole conversation: whatever the base was before is gone.
+    /// True if the messages replace the whole base.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_whole: bool,
-    /// The messages.
     pub messages: Vec<Arc<Message>>,
 }
 
-/// Up to where the folds of a conversation are settled.
+/// The point up to which the folds of a conversation are durable in its base.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SettledFold {
-    /// Whose conversation it is.
     pub instance: InstanceId,
-    /// The last turn whose fold is in the base, on disk. Without one, all of which earlier records tell are.
+    /// The last turn whose fold is durable in the base. `None` means all turns of earlier records.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub turn_id: Option<String>,
 }

@@ -1,9 +1,9 @@
-//! Instances as one stream of JSON Lines: to move them to another machine, to keep them, to look at them.
+//! Export and import of instances as a stream of JSON Lines, for moves, backups and inspection.
 //!
-//! The first line of each says what follows: format, version, who it was, how many messages. Each further line is a message
-//! as it lies in `base.jsonl`. Not taken along: where its tools work, what extensions keep, files, the chain of who made it,
-//! events that wait. Whoever has written the file, its text is that of a stranger: what is imported counts as a conversation that has
-//! read untrusted output.
+//! The first line of each instance states format, version, identity and number of messages. Each
+//! further line is a message as stored in `base.jsonl`. Not included are the working directory,
+//! extension state, files, the chain of creators and pending events. The author of the file is
+//! unknown, so an imported conversation counts as tainted by untrusted output.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Read, Write};
@@ -18,21 +18,20 @@ use goondan_core::message::Message;
 use goondan_core::ports::store::{Fold, InstanceMeta, InstanceStatus, Store, StoreError, update};
 use goondan_core::reserved::UNTRUSTED_STATE;
 
-/// What the first line calls itself.
+/// Format name in the first line.
 pub const FORMAT: &str = "goondan-instance";
-/// The version that is written, and the only one that is read.
+/// The version that is written, and the only one accepted.
 pub const VERSION: u32 = 1;
-/// An import takes no longer lines (bytes).
+/// Maximum length of an imported line in bytes.
 pub const MAX_LINE: u64 = 64 * 1024 * 1024;
-/// An import takes no more messages.
+/// Maximum number of imported messages.
 pub const MAX_MESSAGES: usize = 1_000_000;
-/// An import takes no more bytes in all.
+/// Maximum size of an import in bytes.
 pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// Where the untrusted text of an imported conversation comes from.
+/// Source that is shown for the untrusted content of an imported conversation.
 const ORIGIN: &str = "the file that it was imported from";
 
-/// The first line of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Header {
@@ -45,56 +44,51 @@ struct Header {
     messages: usize,
 }
 
-/// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The stream can't be read.
     #[error("failed to read the instance: {0}")]
     Read(#[from] io::Error),
-    /// It is not what [`export`] writes.
+    /// A line does not have the format of [`export`].
     #[error("line {line} is not part of an exported instance: {problem}")]
     Malformed {
-        /// Counts from 1.
+        /// Line number, starting at 1.
         line: usize,
-        /// What is wrong with it.
         problem: String,
     },
-    /// A later version has written it.
+    /// The file was written by a later version.
     #[error(
         "the instance was exported in version {found} of the format, and this program reads version {VERSION}"
     )]
     Version {
-        /// The version that it says.
+        /// Version stated in the file.
         found: u32,
     },
-    /// It ends too early.
+    /// The stream ends early.
     #[error("the first line promises {promised} messages of `{id}`, but {found} follow")]
     Incomplete {
-        /// Of which instance.
         id: InstanceId,
-        /// By its first line.
+        /// Number of messages according to the first line.
         promised: usize,
-        /// In the stream.
+        /// Number of messages in the stream.
         found: usize,
     },
-    /// One name can't be given to several instances.
+    /// A single new name was given for several instances.
     #[error("there are {0} instances, and only one can be imported as {1}")]
     Several(usize, InstanceId),
-    /// Nobody could tell which of the two is meant.
+    /// Two instances have the same name.
     #[error("the instance {0} is in it twice")]
     Twice(InstanceId),
-    /// It is larger than what is taken.
     #[error("the instance is too large: {0}")]
     TooLarge(String),
-    /// There is an instance of that name, and imports don't overwrite.
+    /// The instance already exists. Imports do not overwrite.
     #[error("there is an instance {0} already")]
     Exists(InstanceId),
-    /// The store has failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Writes an instance. It may run meanwhile: what is written is its conversation as the caller has read it.
+/// Writes an instance. The instance may be running: the output is the conversation that the caller
+/// read.
 pub fn export(
     meta: &InstanceMeta,
     messages: &[Arc<Message>],
@@ -121,17 +115,19 @@ fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Instances that were read whole, and that no store has yet.
+/// Fully read instances that are not in a store yet.
 #[derive(Debug)]
 pub struct Export(Vec<Exported<InstanceMeta>>);
 
 impl Export {
-    /// Reads instances; a single one as `target`, if that is given. Fails where anything is wrong with the stream.
+    /// Reads instances. A single instance is renamed to `target` if given. Fails on any error in
+    /// the stream.
     pub fn read(target: Option<InstanceId>, input: &mut dyn BufRead) -> Result<Self, ImportError> {
         named(read(input)?, target).map(Export)
     }
 
-    /// Puts the instances in a store. Each is there as a whole or not at all, and nothing is overwritten.
+    /// Adds the instances to a store. Each is added completely or not at all, and nothing is
+    /// overwritten.
     pub async fn put_in(self, store: &dyn Store) -> Result<Vec<InstanceMeta>, ImportError> {
         let known: HashSet<InstanceId> = store
             .instances()
@@ -146,7 +142,7 @@ impl Export {
             }
         }
         for (meta, messages) in &self.0 {
-            // Nothing of it is there until all of it is.
+            // The instance becomes visible only when it is complete.
             let lease = store.claim(&meta.id()).await?;
             store
                 .open(lease)
@@ -165,7 +161,7 @@ impl Export {
 
 type Exported<T> = (T, Vec<Arc<Message>>);
 
-/// What is known of the instances from now on.
+/// Returns the instances with their new metadata.
 fn named(
     read: Vec<Exported<Header>>,
     target: Option<InstanceId>,
@@ -258,7 +254,7 @@ fn check_header(line: &[u8], number: usize) -> Result<Header, ImportError> {
         format: String,
         version: u32,
     }
-    // Another version may have other fields.
+    // Check format and version first, because other versions may have other fields.
     let kind: Kind = serde_json::from_slice(line).map_err(|error| malformed(number, error))?;
     if kind.format != FORMAT {
         return Err(malformed(
@@ -274,8 +270,8 @@ fn check_header(line: &[u8], number: usize) -> Result<Header, ImportError> {
     serde_json::from_slice(line).map_err(|error| malformed(number, error))
 }
 
-/// Providers refuse a conversation with a call that has no result right behind it. The last calls may be open: the next turn
-/// gives them a result.
+/// Providers reject a conversation with a tool call that is not followed directly by its result.
+/// The last calls may be open, because the next turn adds their results.
 fn check_calls(messages: &[Arc<Message>], first: usize) -> Result<(), ImportError> {
     for (index, pair) in messages.windows(2).enumerate() {
         let answered: HashSet<&str> = pair[1]
@@ -302,7 +298,7 @@ fn malformed(line: usize, problem: impl ToString) -> ImportError {
     }
 }
 
-/// Bounded lines.
+/// Reads lines of limited length.
 struct Lines<'a> {
     input: &'a mut dyn BufRead,
     number: usize,
@@ -310,7 +306,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next line that is not empty.
+    /// Returns the next non-empty line.
     fn next(&mut self) -> Result<Option<Vec<u8>>, ImportError> {
         loop {
             let mut line = Vec::new();

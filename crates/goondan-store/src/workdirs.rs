@@ -1,4 +1,4 @@
-//! The folders that tools work in, below the folder of a workspace.
+//! Working directories of tools, below the workspace directory.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,11 @@ use goondan_core::ports::store::Workspace;
 
 use crate::jsonl::layout;
 
-/// The folders of a workspace, whatever keeps its conversations.
+/// The directories of a workspace, independent of the conversation store.
 #[derive(Debug, Clone)]
 pub struct Workdirs(PathBuf);
 
 impl Workdirs {
-    /// Those below `workspace`.
     pub fn below(workspace: PathBuf) -> Self {
         Workdirs(workspace)
     }

@@ -1,7 +1,6 @@
-//! How this program encrypts its connections, and whom it trusts: rustls with the cryptography of ring, and the certificates of the
-//! system.
+//! TLS settings for all connections: rustls with ring's cryptography and the system's certificates.
 //!
-//! It deliberately does not know what is said over a connection: HTTP, a database, or anything else.
+//! The crate is independent of the protocol above TLS, such as HTTP or a database protocol.
 
 use std::sync::{Arc, Once};
 
@@ -9,9 +8,11 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-/// Settings that trust the certificates of the system. Reading them takes a while: this blocks.
+/// Returns settings that trust the system's certificates. Blocks, because reading the certificates
+/// is slow.
 ///
-/// On a system without any, they trust nobody; such a system can still speak without TLS.
+/// On a system without certificates, every TLS connection fails. Connections without TLS still
+/// work.
 pub fn with_system_certificates() -> ClientConfig {
     match builder().with_platform_verifier() {
         Ok(builder) => builder.with_no_client_auth(),
@@ -19,24 +20,24 @@ pub fn with_system_certificates() -> ClientConfig {
     }
 }
 
-/// Settings that trust nobody, for connections that are not encrypted.
+/// Returns settings without trusted certificates, for unencrypted connections.
 pub fn without_certificates() -> ClientConfig {
     builder()
         .with_root_certificates(RootCertStore::empty())
         .with_no_client_auth()
 }
 
-/// The same settings, and HTTP/2 where the server speaks it.
+/// Adds HTTP/2, which is used if the server supports it.
 #[must_use]
 pub fn with_http2(mut config: ClientConfig) -> ClientConfig {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config
 }
 
-/// Makes ring the cryptography of libraries that ask for no settings.
+/// Makes ring the default cryptography of libraries that take no settings.
 pub fn be_default() {
     static ONCE: Once = Once::new();
-    // Somebody who embeds us may have chosen already.
+    // A program that embeds this crate may have chosen a default already.
     ONCE.call_once(|| drop(ring::default_provider().install_default()));
 }
 

@@ -1,5 +1,5 @@
-//! What a call of a built-in tool that does next to nothing costs, from its handler and back. What the engine adds to each call
-//! is not in it.
+//! Measures a minimal call of a built-in tool, from its handler and back. Excludes the engine's own
+//! cost per call.
 //!
 //! `cargo bench -p goondan-tools --bench call`
 
@@ -24,7 +24,7 @@ fn calls(criterion: &mut Criterion) {
     };
     let mut group = criterion.benchmark_group("empty-call");
     group.bench_function("built-in", |bencher| {
-        // From a task, as the engine calls.
+        // Calls from a task, like the engine does.
         bencher.iter_custom(|times| {
             let (handler, context, arguments) = (
                 std::sync::Arc::clone(&handler),

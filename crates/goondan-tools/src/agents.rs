@@ -1,4 +1,4 @@
-//! `agents`: talk to the other agents of the swarm.
+//! `agents`: communication with the other agents of the swarm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         "how long an agent that is asked may give no sign of life where a call does not say, in milliseconds (default 1800000)",
     )],
     error_message_limit: Some(1500),
-    // Longer than the longest `timeoutMs` of a request, so that silence is told as what it is.
+    // Longer than the longest `timeoutMs` of a request, so that a silent agent is reported as such.
     timeout: Some(Duration::from_millis(LONGEST + 60_000)),
     open: |opening| {
         let config: Config = opening.config()?;
@@ -40,7 +40,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             });
         }
         let (config, none) = (Arc::new(config), Arc::new(()));
-        // The engine derives the ids of events from the id of the call: the same call again is the same event.
+        // The engine derives event ids from the call id, so that a repeated call is the same event.
         Ok(vec![
             Export::new::<Request>("request", &config).idempotent(),
             Export::new::<Tell>("send", &none).idempotent(),
@@ -52,7 +52,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// The longest silence that may be waited for, in milliseconds: a day.
+/// Longest timeout of a request in milliseconds: a day.
 const LONGEST: u64 = 86_400_000;
 
 #[derive(Deserialize)]
@@ -170,7 +170,7 @@ impl Operation for Spawn {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        // A sub-agent gets no more than its caller has (rule S1b), the file system included.
+        // A sub-agent gets no more access than its caller (rule S1b), including the file system.
         let place = self
             .cwd
             .map(|cwd| Root::of(ctx)?.resolve(&cwd))
@@ -239,7 +239,6 @@ impl Operation for Catalog {
     }
 }
 
-/// What one agent says to another.
 fn event(
     event_type: String,
     input: String,
@@ -255,7 +254,7 @@ fn event(
     }
 }
 
-/// An instance as the model sees it: every field is there.
+/// Returns an instance for the model, with all fields.
 fn instance(info: SpawnedAgentInfo) -> Value {
     json!({
         "target": info.target,

@@ -1,4 +1,4 @@
-//! `automation`: prompts that come back by the clock.
+//! `automation`: prompts on a schedule.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `bash`: run shell commands and scripts.
+//! `bash`: shell commands and scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::process::{self, Finished};
 use crate::shell::{self, Lines};
 use crate::table::Builtin;
 
-/// How many bytes of standard output and of standard error are kept, so that both fit in a result.
+/// Number of bytes kept of standard output and of standard error. Both fit in a result.
 const KEEP: (usize, usize) = (40_000, 40_000);
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -161,7 +161,7 @@ impl Operation for Script {
     }
 }
 
-/// Runs `work`, called `what` where it does not start.
+/// Runs `work`. `what` describes it in the error if it does not start.
 async fn run(
     launcher: &Launcher,
     work: Work,
@@ -174,7 +174,7 @@ async fn run(
     launcher.judge(finished.map_err(|failure| failure.into_error(what))?)
 }
 
-/// The result: what the operation says about itself, then what came of the process.
+/// Combines the operation's own fields with the result of the process.
 fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput {
     let fields = [
         (
@@ -191,7 +191,7 @@ fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput
     titled(shell::title(title), Value::Object(output))
 }
 
-/// Texts, numbers and booleans by name.
+/// Returns the schema of a map with strings, numbers and booleans.
 fn variables(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "format": SHELL_ENVIRONMENT, "additionalProperties": {"type": ["string", "number", "boolean"]}})
 }

@@ -1,4 +1,4 @@
-//! Keeps the beginning and the end of an output that may be endless.
+//! Keeps the beginning and the end of an output of any length.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// The first and the last bytes of a stream, in bounded memory.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    /// How many bytes are kept at either end.
+    /// Number of bytes kept at either end.
     half: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// How many bytes have come, kept or not.
+    /// Number of bytes received, kept or not.
     total: u64,
 }
 
 impl Capture {
-    /// Keeps about `limit` bytes.
+    /// Creates a capture that keeps about `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Capture {
             half: limit / 2,
@@ -26,7 +26,6 @@ impl Capture {
         }
     }
 
-    /// Takes the next piece of the stream.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.total = self.total.saturating_add(piece.len() as u64);
         let (first, rest) = piece.split_at(piece.len().min(self.half - self.head.len()));
@@ -37,17 +36,17 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    /// Reads `stream`, if there is one, to its end. It may be dropped at any time: what was read by then is kept.
+    /// Reads `stream` to its end, if there is one. Cancel safe: the bytes read so far are kept.
     pub(crate) async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) {
         let Some(mut stream) = stream else { return };
         let mut buffer = vec![0; 16 * 1024];
-        // A read error ends an output just as its end does.
+        // A read error ends an output like its end.
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
             self.push(&buffer[..count]);
         }
     }
 
-    /// The kept text. Where something is missing, a line says how much.
+    /// Returns the kept text. If bytes are missing, a line states how many.
     pub(crate) fn text(mut self) -> String {
         let kept = (self.head.len() + self.tail.len()) as u64;
         let tail = self.tail.make_contiguous();
@@ -65,7 +64,7 @@ impl Capture {
     }
 }
 
-/// Drops the first bytes of a character whose others are missing at the end.
+/// Drops an incomplete character at the end.
 pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
     match bytes.utf8_chunks().last() {
         Some(last) if is_cut(last.invalid()) => &bytes[..bytes.len() - last.invalid().len()],
@@ -73,12 +72,12 @@ pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether these bytes begin a character that needs more of them.
+/// Returns true if these bytes begin an incomplete character.
 fn is_cut(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
-/// Drops the last bytes of a character whose first is missing at the start.
+/// Drops the rest of an incomplete character at the start.
 fn without_cut_start(bytes: &[u8]) -> &[u8] {
     let continuation = bytes
         .iter()
@@ -123,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// How the stream is cut into pieces makes no difference, and head, tail and count add up.
+        /// The split into pieces does not matter, and head, tail and count add up.
         #[test]
         fn pieces_do_not_matter(text in "[a-zé€\\n]{0,60}", limit in 0usize..40, cuts in proptest::collection::vec(1usize..9, 1..9)) {
             let bytes = text.as_bytes();

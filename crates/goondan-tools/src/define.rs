@@ -1,4 +1,5 @@
-//! Turns a parameter struct that knows how to run into an export: schema, decoding and behaviour in one place.
+//! Turns a parameter struct with its behavior into an export: schema, decoding and execution in one
+//! place.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -15,19 +16,19 @@ use serde_json::Value;
 
 use crate::{errors, schema};
 
-/// The parameters of one export, and what to do with them.
+/// The parameters of one export, and its behavior.
 ///
-/// The doc comment of the struct is the description that the model sees, the doc comment of a field that of the
-/// parameter, and a `serde` default is declared in the schema.
+/// The doc comment of the struct is the export's description for the model. The doc comments of
+/// fields describe parameters, and `serde` defaults appear in the schema.
 pub(crate) trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
-    /// What the exports of one opened tool share: settings, a client, a registry.
+    /// State that the exports of one opened tool share, such as settings or a client.
     type Shared: Send + Sync + 'static;
 
-    /// Whether `run` watches `ctx.cancellation` itself, because it has something to end in an orderly way. Everything
-    /// else is dropped when the token fires.
+    /// True if `run` watches `ctx.cancellation` itself, because it needs an orderly end. Otherwise
+    /// the future is dropped when the token fires.
     const WATCHES_CANCELLATION: bool = false;
 
-    /// What the call would do, for somebody who is asked to allow it. It changes nothing.
+    /// Describes the effect of the call for an approval prompt. Changes nothing.
     fn preview(
         self,
         _ctx: &ToolContext,
@@ -36,7 +37,7 @@ pub(crate) trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
         std::future::ready(Ok(None))
     }
 
-    /// The files that the call runs, beside those that its arguments name.
+    /// Returns the files that the call runs, in addition to those in its arguments.
     fn programs(
         self,
         _ctx: &ToolContext,
@@ -45,7 +46,6 @@ pub(crate) trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
         std::future::ready(Vec::new())
     }
 
-    /// Runs one call.
     fn run(
         self,
         ctx: &ToolContext,
@@ -53,16 +53,13 @@ pub(crate) trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
 }
 
-/// An export with the handler behind it.
 pub(crate) struct Export {
-    /// What is declared.
     pub(crate) spec: ExportSpec,
-    /// What runs.
     pub(crate) handler: Arc<dyn ToolHandler>,
 }
 
 impl Export {
-    /// The export `name` that runs `O`.
+    /// Creates the export `name` that runs `O`.
     pub(crate) fn new<O: Operation>(name: &str, shared: &Arc<O::Shared>) -> Export {
         let (description, parameters) = schema::describe::<O>();
         let spec = ExportSpec {
@@ -81,7 +78,7 @@ impl Export {
         }
     }
 
-    /// Declares a permission that the export needs (rule S1).
+    /// Declares a required permission (rule S1).
     pub(crate) fn needs(mut self, permission: Permission) -> Export {
         self.spec.permissions.insert(permission);
         self
@@ -93,14 +90,14 @@ impl Export {
         self
     }
 
-    /// Declares that running a call twice is the same as running it once.
+    /// Declares that repeating a call has no further effect.
     pub(crate) fn idempotent(mut self) -> Export {
         self.spec.idempotent = true;
         self
     }
 }
 
-/// An [`Operation`] as the engine calls it.
+/// Adapts an [`Operation`] to the engine's interface.
 struct Typed<O: Operation> {
     shared: Arc<O::Shared>,
     operation: PhantomData<fn() -> O>,
@@ -137,7 +134,8 @@ impl<O: Operation> ToolHandler for Typed<O> {
     }
 }
 
-/// Reads the arguments. They were checked against the schema before; this catches a caller that did not.
+/// Parses the arguments. They were already validated against the schema; this covers callers that
+/// did not.
 fn decode<O: Operation>(mut input: JsonObject) -> Result<O, ToolError> {
     for value in input.values_mut() {
         whole_float_to_integer(value);
@@ -147,16 +145,16 @@ fn decode<O: Operation>(mut input: JsonObject) -> Result<O, ToolError> {
     })
 }
 
-/// JSON Schema counts `3.0` as an integer, and models write it; serde does not.
+/// JSON Schema accepts `3.0` as an integer, and models send it; serde does not accept it.
 fn whole_float_to_integer(value: &mut Value) {
     if let Some(float) = value.as_f64().filter(|_| value.is_f64()) {
         *value = number(float);
     }
 }
 
-/// A number as JSON has it, without a decimal point where it is whole.
+/// Returns a JSON number, without a decimal point if it is an integer.
 pub(crate) fn number(float: f64) -> Value {
-    /// Every whole number up to here has an exact `f64`.
+    /// Every integer up to this value is exact as an `f64`.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if float.fract() == 0.0 && float.abs() <= EXACT {
         Value::from(float as i64)
@@ -165,7 +163,7 @@ pub(crate) fn number(float: f64) -> Value {
     }
 }
 
-/// A result with a short summary for people.
+/// Creates a result with a short summary for users.
 pub(crate) fn titled(title: impl Into<String>, output: Value) -> ToolOutput {
     ToolOutput {
         output,

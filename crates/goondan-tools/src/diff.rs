@@ -1,4 +1,4 @@
-//! Two texts, line by line.
+//! Line-by-line differences of two texts.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -8,12 +8,14 @@ use similar::algorithms::{Capture, Compact, Replace, myers};
 use similar::udiff::UnifiedHunkHeader;
 use similar::{DiffOp, group_diff_ops};
 
-/// What follows a line that no line break ends.
+/// The note after a last line without a line break.
 const NO_NEWLINE: &str = "\n\\ No newline at end of file\n";
 
-/// The hunks of a unified diff, each with so many lines of `context` around what changed. Empty where the texts are equal.
+/// Returns the hunks of a unified diff, with `context` lines around each change. Empty if the texts
+/// are equal.
 ///
-/// Of the library's algorithms it names the one that is wanted: what chooses at run time holds all five, compiled for texts.
+/// The algorithm is selected statically: selecting it at run time would compile all five algorithms
+/// of the library.
 pub fn unified(before: &str, after: &str, context: usize) -> String {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
@@ -22,7 +24,7 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
         .iter()
         .filter(|hunk| !hunk.is_empty())
     {
-        // To a string, which never fails.
+        // Writing to a string never fails.
         let _ = writeln!(text, "{}", UnifiedHunkHeader::new(hunk));
         for change in hunk {
             let (gone, come) = (&old[change.old_range()], &new[change.new_range()]);
@@ -38,7 +40,7 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
     text
 }
 
-/// How many lines came and how many went.
+/// The number of added and removed lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) added: usize,
@@ -46,7 +48,7 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// Of the hunks that [`unified`] makes.
+    /// Counts the lines in hunks of [`unified`].
     pub(crate) fn of_hunks(hunks: &str) -> Self {
         let count = |sign| hunks.lines().filter(|line| line.starts_with(sign)).count();
         Stat {
@@ -55,7 +57,7 @@ impl Stat {
         }
     }
 
-    /// Of texts of any length, at once: a line that only stands elsewhere counts as unchanged.
+    /// Compares texts of any length quickly: a moved line counts as unchanged.
     pub(crate) fn of_texts(before: &str, after: &str) -> Self {
         let mut surplus: HashMap<&str, isize> = HashMap::new();
         before
@@ -76,7 +78,7 @@ impl Stat {
         }
     }
 
-    /// Metadata of a result, for whoever watches.
+    /// Returns the numbers as metadata of a result.
     pub(crate) fn metadata(self) -> JsonObject {
         [("added", self.added), ("removed", self.removed)]
             .map(|(name, count)| (name.to_owned(), count.into()))

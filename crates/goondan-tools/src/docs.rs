@@ -1,4 +1,4 @@
-//! The reference page of the built-in tools, made from what the tools declare.
+//! Generates the reference page of the built-in tools from their declarations.
 
 use std::fmt::Write as _;
 
@@ -46,7 +46,7 @@ not even through symbolic links; a call that tries fails with `E_TOOL_PATH_ESCAP
 A Rust program that embeds `goondan` can register tools and run them without a swarm: [the registry of tools](tool-registry.md).
 ";
 
-/// The page `docs/tools.md`.
+/// Returns the page `docs/tools.md`.
 pub fn markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
     for (builtin, manifest) in BUILTINS.iter().zip(crate::base_tools()) {
@@ -56,7 +56,7 @@ pub fn markdown() -> String {
     page
 }
 
-/// The chapter on other programs' names.
+/// Adds the chapter about tool names in other programs.
 fn inventories(page: &mut String) -> std::fmt::Result {
     page.push_str("\n## Names in other programs\n\nPrompts that were written for these tools find the same parameters, defaults and limits in the tools of this table. The cases are in\n`tests/conformance`.\n\n");
     page.push_str("| inventory | tool | tool in gdn | case |\n|---|---|---|---|\n");
@@ -69,7 +69,7 @@ fn inventories(page: &mut String) -> std::fmt::Result {
         })
 }
 
-/// The chapter of one resource.
+/// Adds the chapter of one resource.
 fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> std::fmt::Result {
     write!(page, "\n## {}\n\n{}", manifest.name, builtin.about)?;
     if let Some(limit) = manifest.timeout_ms {
@@ -94,7 +94,7 @@ fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> st
         .try_for_each(|export| self::export(page, &manifest.name, export))
 }
 
-/// The section of one export.
+/// Adds the section of one export.
 fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::Result {
     writeln!(
         page,
@@ -141,7 +141,7 @@ fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::R
     Ok(())
 }
 
-/// What the export needs and promises, as a sentence in italics.
+/// Returns the permissions and properties of the export, as a sentence in italics.
 fn traits(export: &ExportSpec) -> String {
     let permissions = export
         .permissions
@@ -164,7 +164,7 @@ fn traits(export: &ExportSpec) -> String {
     }
 }
 
-/// The type of a parameter in a word or two.
+/// Returns a short name of a parameter's type.
 fn kind(schema: &Value) -> String {
     if let Some(values) = schema["enum"].as_array() {
         return values

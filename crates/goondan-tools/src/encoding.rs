@@ -1,21 +1,21 @@
-//! Tells texts that are not in UTF-8 from other files, so that they are refused by name instead of being shown or changed
-//! wrongly.
+//! Detects text in encodings other than UTF-8. Such files are refused with the name of the
+//! encoding, because they would be displayed or changed incorrectly.
 
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::Code;
 
-/// What a file is, by its first bytes.
+/// The type of a file's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Text in UTF-8.
     Text,
-    /// Text in another encoding, by the name that `iconv` knows.
+    /// Text in another encoding, with its name for `iconv`.
     Foreign(&'static str),
-    /// Anything else.
+    /// Any other contents.
     Binary,
 }
 
-/// Judges a file by its first bytes; they may end within a character.
+/// Detects the type from the first bytes of a file, which may end within a character.
 pub(crate) fn judge(start: &[u8]) -> Content {
     const MARKS: &[(&[u8], &str)] = &[
         (b"\xff\xfe\0\0", "UTF-32"),
@@ -37,7 +37,8 @@ pub(crate) fn judge(start: &[u8]) -> Content {
     }
 }
 
-/// Western text in UTF-16 has a zero in every second place, and nowhere else.
+/// Detects UTF-16 without a byte order mark. Western text has a zero in every second byte, and no
+/// other zeros.
 fn utf_16_without_mark(start: &[u8]) -> Option<&'static str> {
     let (pairs, _) = start.as_chunks::<2>();
     let all = |is: fn(&[u8; 2]) -> bool| pairs.len() > 1 && pairs.iter().all(is);
@@ -50,12 +51,12 @@ fn utf_16_without_mark(start: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether a byte stands for something in a text of one byte per character.
+/// Returns true for a byte that occurs in text of a single-byte encoding.
 fn is_printed(byte: u8) -> bool {
     !byte.is_ascii_control() || matches!(byte, b'\t' | b'\n' | b'\r' | b'\x0c' | b'\x1b')
 }
 
-/// A text in another encoding is left alone.
+/// Creates the error for a text in another encoding.
 pub(crate) fn refused(path: &str, encoding: &str) -> ToolError {
     let said = match encoding {
         "ISO-8859-1" => {
@@ -73,7 +74,7 @@ pub(crate) fn refused(path: &str, encoding: &str) -> ToolError {
     ))
 }
 
-/// A file that is to be changed as text, and is none.
+/// Creates the error for a file that cannot be changed as text.
 pub(crate) fn not_text(path: &str, bytes: &[u8]) -> ToolError {
     match judge(bytes) {
         Content::Foreign(encoding) => refused(path, encoding),
@@ -98,7 +99,7 @@ mod tests {
             (b"", Content::Text),
             (b"plain\n", Content::Text),
             ("\u{FEFF}na\u{EF}ve".as_bytes(), Content::Text),
-            // The last character is cut.
+            // The last character is incomplete.
             (b"na\xc3", Content::Text),
             (b"\x1b[1mbold\x1b[0m \x08", Content::Text),
             (b"na\xefve caf\xe9\r\n", Content::Foreign("ISO-8859-1")),

@@ -5,17 +5,16 @@ use std::io;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, reason};
 
-/// The call was cancelled.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 
-/// An argument that makes no sense.
+/// Creates the error for an invalid argument.
 pub(crate) fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS)
 }
 
-/// What the operating system said when the tool tried to do `what` (such as "read `a.txt`").
+/// Converts an I/O error. `what` is the attempted operation, such as "read `a.txt`".
 pub(crate) fn io(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
     let code = match error.kind() {
         io::ErrorKind::NotFound => Code::TOOL_FILE_NOT_FOUND,
@@ -29,7 +28,7 @@ pub(crate) fn io(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
     }
 }
 
-/// What may help.
+/// Returns a suggestion for an I/O error.
 fn remedy(error: &io::Error) -> Option<&'static str> {
     Some(match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -48,7 +47,7 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// Runs file work where it may block, and waits for it.
+/// Runs blocking file operations on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {

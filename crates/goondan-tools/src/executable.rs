@@ -1,4 +1,5 @@
-//! Tools whose entry is a folder with a `tool.yaml` (rule T2): one export that runs the folder's program.
+//! Tools whose entry is a directory with a `tool.yaml` (rule T2). The single export runs its
+//! program.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -22,16 +23,16 @@ use crate::shell::Settings;
 
 /// Opens tools with an executable entry.
 ///
-/// The program runs in the working directory of the call, with the arguments as `--key=value` and an environment that
-/// holds no keys but those that `config.env` lists. A call has no time limit but that of the Tool.
+/// The program runs in the call's working directory, with the arguments as `--key=value`. Its
+/// environment contains no keys except those in `config.env`. Only the Tool's time limit applies.
 #[derive(Debug, Clone, Default)]
 pub struct ExecutableTools {
     helper: Option<Arc<Helper>>,
 }
 
 impl ExecutableTools {
-    /// Contains programs with the help of that command, where a sandbox or limits are wanted, and has it end those that
-    /// are left behind where this program is killed.
+    /// Creates a source. `helper` applies sandboxes and limits, and ends leftover processes if this
+    /// program is killed.
     pub fn new(helper: Option<HelperCommand>) -> Self {
         ExecutableTools {
             helper: helper.map(Helper::new),
@@ -74,21 +75,22 @@ impl ToolSource for ExecutableTools {
     }
 }
 
-/// What is wrong with an executable entry.
+/// An error in an executable entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryFault {
-    /// It can't be used.
+    /// The entry is unusable for this reason.
     Unusable(String),
-    /// The program that reads its script is not on this machine.
+    /// The interpreter of the script is missing on this machine.
     NoInterpreter {
-        /// The script.
+        /// Path of the script.
         program: String,
-        /// The program.
+        /// Name of the interpreter.
         interpreter: String,
     },
 }
 
-/// What keeps the program in `folder` from running, as far as that can be told without starting it. Blocks.
+/// Returns the error that prevents the program in `folder` from running, as far as it can be
+/// detected without starting it. Blocks.
 pub fn entry_fault(folder: &Path) -> Option<EntryFault> {
     let ready = match inspect(folder) {
         Ok(ready) if ready.is_library => return None,
@@ -102,10 +104,10 @@ pub fn entry_fault(folder: &Path) -> Option<EntryFault> {
     })
 }
 
-/// The longest first line that the kernel reads, in bytes.
+/// Maximum length in bytes of a first line that the kernel reads.
 const LONGEST_LINE: u64 = 256;
 
-/// The program that the first line of a script names.
+/// Returns the interpreter in the first line of a script.
 fn interpreter(script: &Path) -> Option<String> {
     let mut line = Vec::new();
     std::fs::File::open(script)
@@ -127,7 +129,7 @@ fn interpreter(script: &Path) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Whether a program is there, by its path or in the folders of `PATH`.
+/// Returns true if a program exists at its path, or in a directory of `PATH`.
 fn is_there(program: &str) -> bool {
     if program.contains('/') {
         return Path::new(program).is_file();
@@ -136,7 +138,6 @@ fn is_there(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// The program of one tool.
 struct Program {
     tool: Ready,
     launcher: Launcher,

@@ -1,4 +1,4 @@
-//! `file-system`: read, write and list files of the working directory.
+//! `file-system`: reads, writes and lists files of the working directory.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,7 @@ use crate::paths::{Place, Root, Roots};
 use crate::table::Builtin;
 use crate::write::replace;
 
-/// The most entries that one call lists.
+/// Maximum number of entries in one list.
 const MOST_ENTRIES: usize = 10_000;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -123,7 +123,7 @@ impl Operation for Write {
     }
 }
 
-/// Adds `content` to a file and says how large it is now.
+/// Appends `content` to a file and returns its new size.
 fn append(root: &Root, place: &Place, content: &[u8]) -> Result<u64, ToolError> {
     let mut file = root.open_to_append(place)?;
     file.write_all(content)
@@ -168,17 +168,17 @@ impl Operation for List {
     }
 }
 
-/// A file or a folder that was found.
+/// A file or a directory.
 struct Found {
     name: String,
     path: std::path::PathBuf,
-    /// The size of a file; none for a folder.
+    /// Size of a file in bytes; `None` for a directory.
     size: Option<u64>,
 }
 
 impl List {
-    /// Adds what is in `folder` until there are [`MOST_ENTRIES`] and one. Folders below that cannot be read are as if
-    /// they were empty; links and special files are left out.
+    /// Adds the entries of `folder`, up to one more than [`MOST_ENTRIES`]. Unreadable
+    /// subdirectories count as empty. Links and special files are skipped.
     fn collect(&self, folder: &Path, found: &mut Vec<Found>) -> std::io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -224,7 +224,7 @@ impl List {
     }
 }
 
-/// An entry of a listing.
+/// Returns the JSON of an entry.
 fn entry(found: Found) -> Value {
     match found.size {
         Some(size) => json!({"name": found.name, "path": found.path, "type": "file", "size": size}),

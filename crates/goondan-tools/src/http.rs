@@ -1,4 +1,4 @@
-//! An HTTP client for tools: guarded addresses, bounded bytes, bounded time.
+//! An HTTP client for tools, with restricted addresses, sizes and times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,30 +15,29 @@ use url::Url;
 use crate::errors;
 use crate::net_guard::{Blocked, Guard, GuardedResolver};
 
-/// How many redirects are followed.
+/// Maximum number of redirects.
 const MOST_REDIRECTS: usize = 10;
 
-/// The client of one opened tool. It is made at the first request.
+/// The client of one opened tool, created for the first request.
 pub(crate) struct HttpClient {
     guard: Arc<Guard>,
     client: OnceCell<Client>,
 }
 
-/// One request.
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<Content>,
-    /// From the first byte out to the last byte in.
+    /// Time from the first sent byte to the last received byte.
     pub(crate) timeout: Duration,
-    /// How much of the body is read.
+    /// Maximum number of body bytes to read.
     pub(crate) max_bytes: usize,
 }
 
-/// What a request carries.
+/// The body of a request.
 pub(crate) enum Content {
-    /// As it is.
+    /// Raw bytes.
     Bytes(Vec<u8>),
     /// Fields and files.
     Form(Form),
@@ -50,20 +49,19 @@ impl From<String> for Content {
     }
 }
 
-/// One response.
 pub(crate) struct Response {
-    /// Where the redirects ended.
+    /// The URL after redirects.
     pub(crate) url: Url,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// There was more of the body.
+    /// True if the body was longer.
     pub(crate) truncated: bool,
     pub(crate) duration: Duration,
 }
 
 impl HttpClient {
-    /// A client that goes where `guard` lets it.
+    /// Creates a client that only uses addresses that `guard` permits.
     pub(crate) fn new(guard: Guard) -> Self {
         HttpClient {
             guard: Arc::new(guard),
@@ -71,7 +69,8 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request, follows redirects, and reads the response up to the limit. An error status is a response too.
+    /// Sends a request, follows redirects, and reads the response up to the limit. An error status
+    /// is a normal response.
     pub(crate) async fn send(&self, request: Request) -> Result<Response, ToolError> {
         let started = Instant::now();
         let url = Url::parse(&request.url)
@@ -110,7 +109,8 @@ impl HttpClient {
     }
 }
 
-/// Makes the client. Reading the system's certificates takes a moment, so it is done where it may block.
+/// Creates the client on a thread that may block, because reading the system's certificates is
+/// slow.
 async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
     errors::blocking(move || {
         let redirect_guard = Arc::clone(&guard);
@@ -125,7 +125,7 @@ async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
             .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
             .redirect(redirects)
             .dns_resolver(GuardedResolver(guard))
-            // A proxy would resolve names itself, past the guard.
+            // A proxy would resolve names itself and bypass the guard.
             .no_proxy()
             .tls_backend_preconfigured(goondan_tls::with_http2(
                 goondan_tls::with_system_certificates(),
@@ -139,7 +139,7 @@ async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
     .await
 }
 
-/// A request that the guard refused.
+/// Creates the error for a request that the guard refused.
 fn blocked(blocked: Blocked) -> ToolError {
     let error = ToolError::new(format!("the address is not allowed: {blocked}"))
         .code(Code::TOOL_ADDRESS_BLOCKED);
@@ -151,7 +151,7 @@ fn blocked(blocked: Blocked) -> ToolError {
     }
 }
 
-/// What went wrong, in the words of the innermost error.
+/// Converts an error to the message of its innermost cause.
 fn failure(error: &reqwest::Error, timeout: Duration) -> ToolError {
     let mut reason: &dyn std::error::Error = error;
     while let Some(inner) = reason.source() {

@@ -1,4 +1,4 @@
-//! `http-fetch`: make HTTP requests.
+//! `http-fetch`: sends HTTP requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Operation for Post {
     }
 }
 
-/// The request headers of a call.
+/// Parses the request headers of a call.
 fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
     let header = |(name, value): (String, String)| {
         let wrong = || {
@@ -138,7 +138,7 @@ fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
     given.into_iter().map(header).collect()
 }
 
-/// The result of both operations.
+/// Creates the result of both operations.
 fn report(method: &str, response: Response) -> ToolOutput {
     let title = format!(
         "{method} {}: {}",
@@ -163,7 +163,7 @@ fn report(method: &str, response: Response) -> ToolOutput {
     titled(title, output)
 }
 
-/// Response headers by name; several of one name are joined by commas, as HTTP has it.
+/// Returns response headers by name. Repeated headers are joined by commas, as HTTP specifies.
 fn header_texts(headers: &HeaderMap) -> BTreeMap<String, String> {
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in headers {

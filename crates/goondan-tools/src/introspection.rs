@@ -1,4 +1,4 @@
-//! `introspection`: what an agent can know about itself and the others.
+//! `introspection`: information about the agent itself and other agents.
 
 use std::sync::Arc;
 

@@ -1,12 +1,11 @@
-//! Where the tools of other programs' inventories are here: for prompts that were written for those.
+//! Maps the tools of other programs to the built-in tools, for prompts written for those programs.
 
-/// An inventory, and its tools: their names, the exports that do their work, and a case that shows it.
+/// An inventory with its tools: their names, the equivalent exports, and a test case as evidence.
 pub(crate) type Inventory = (
     &'static str,
     &'static [(&'static str, &'static str, &'static str)],
 );
 
-/// All of them.
 pub(crate) const INVENTORIES: &[Inventory] = &[
     (
         "Goondan",
@@ -348,7 +347,7 @@ mod tests {
 
     use super::*;
 
-    /// Tools that speak to platforms, which no case has: a server in these tests stands in for them.
+    /// Tools for external platforms, which have no test cases but tests with a mock server.
     const PLATFORMS: [&str; 4] = ["discord__", "github__", "telegram__", "slack__"];
     const ON_PLATFORMS: &str = concat!(
         include_str!("../tests/tools/chat.rs"),
@@ -356,14 +355,15 @@ mod tests {
         include_str!("../tests/tools/github.rs"),
     );
 
-    /// How often the cases have an export succeed and fail.
+    /// The number of successful and failed calls of an export in test cases.
     #[derive(Default, Clone, Copy)]
     struct Tried {
         ok: usize,
         error: usize,
     }
 
-    /// What is tried, by case and export. A step is a line `- call: {tool: …}` and a line `expect: {status: …}` behind it.
+    /// Counts the calls by case and export. A step is a line `- call: {tool: …}` followed by a line
+    /// `expect: {status: …}`.
     fn tried() -> BTreeMap<(String, String), Tried> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance");
         let mut files: Vec<_> = std::fs::read_dir(folder)
@@ -379,7 +379,7 @@ mod tests {
                 if let Some(name) = line.strip_prefix("case: ") {
                     name.clone_into(&mut case);
                 } else if let Some(rest) = after("- call: {").and(after("tool: ")) {
-                    // Two cases give a built-in tool a name of their own.
+                    // Two cases give a built-in tool another name.
                     let name = rest.split([',', '}']).next().unwrap_or_default();
                     tool = Some(
                         name.replace("outbox__", "messaging__")

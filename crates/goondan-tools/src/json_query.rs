@@ -1,4 +1,4 @@
-//! `json-query`: look into a JSON text.
+//! `json-query`: reads values from a JSON document.
 
 mod path;
 
@@ -141,7 +141,8 @@ impl Operation for Flatten {
     }
 }
 
-/// Appends `items` to `result`, arrays among them taken apart `depth` levels deep. The parser bounds the nesting.
+/// Appends `items` to `result`, with arrays flattened `depth` levels deep. The parser limits the
+/// nesting.
 fn flatten(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
     for item in items {
         match item {
@@ -151,7 +152,7 @@ fn flatten(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
     }
 }
 
-/// Parses the JSON text of a call.
+/// Parses the JSON document of a call.
 fn parse(data: &str) -> Result<Value, ToolError> {
     serde_json::from_str(data).map_err(|error| {
         errors::invalid(format!("data is not valid JSON: {error}"))

@@ -1,10 +1,13 @@
-//! The built-in tools of `@goondan/base`: one file (or folder) a resource, and one row in `table.rs`.
+//! The built-in tools of `@goondan/base`: one module per resource, and one row in `table.rs`.
 //!
-//! A tool here is a struct of parameters that knows how to run (`define::Operation`); schema, decoding and behaviour
-//! are one thing. To add one, write a file and a row.
+//! A tool is a struct of parameters with its behavior (`define::Operation`), which combines schema,
+//! decoding and execution. To add a tool, write a module and a row.
 //!
-//! This crate deliberately does not know: agents, turns, models or bundles. A handler sees its `ToolContext` alone.
-//! Nothing is global: what outlives a call (background processes, task lists) belongs to a [`BuiltinTools`].
+//! This crate does not depend on agents, turns, models or bundles: a handler only receives its
+//! `ToolContext`. There is no global state. Everything that outlives a call (background processes,
+//! task lists) belongs to a [`BuiltinTools`].
+
+#![allow(missing_docs, reason = "internal crate")]
 
 mod agents;
 mod automation;
@@ -76,60 +79,59 @@ pub use crate::servers::{RuntimeFiles, ServerCommand, ServerProgram, ServerProgr
 use crate::state::{Owner, State, lock};
 use crate::table::{BUILTINS, Builtin, ConfigError, Opening};
 
-/// Opens tools with a `builtin:NAME` entry. Cheap to make; connections and the like are made when a call needs them.
+/// Opens tools with a `builtin:NAME` entry. Cheap to create; connections are opened on demand.
 ///
-/// What its tools have running lives as long as this does: background processes end when it is dropped.
+/// Background processes of its tools end when it is dropped.
 #[derive(Default)]
 pub struct BuiltinTools {
     state: State,
 }
 
 impl BuiltinTools {
-    /// A source with nothing running yet.
     pub fn new() -> Self {
         BuiltinTools::default()
     }
 
-    /// Contains programs with the help of that command, where a sandbox or limits are wanted, and has it end those that
-    /// are left behind where this program is killed.
+    /// Sets the helper, which applies sandboxes and limits, and ends leftover processes if this
+    /// program is killed.
     #[must_use]
     pub fn with_helper(mut self, helper: Option<HelperCommand>) -> Self {
         self.state.helper = helper.map(Helper::new);
         self
     }
 
-    /// What value sources in a config see.
+    /// Sets the environment of value sources in configs.
     #[must_use]
     pub fn environment(self, environment: Environment) -> Self {
         self.set_environment(environment);
         self
     }
 
-    /// What value sources in a config see from now on; tools that are open keep what they have seen.
+    /// Replaces the environment of value sources in configs. Open tools keep the resolved values.
     pub fn set_environment(&self, environment: Environment) {
         *lock(&self.state.environment) = environment;
     }
 
-    /// Where things may be kept that can be had again.
+    /// Sets the directory for reproducible data.
     #[must_use]
     pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.state.cache_dir = Some(path.into());
         self
     }
 
-    /// What opens dynamic libraries, for custom tools that are some.
+    /// Sets the source that opens dynamic libraries for custom tools.
     #[must_use]
     pub fn libraries(mut self, libraries: Arc<dyn ToolSource>) -> Self {
         self.state.libraries = Some(libraries);
         self
     }
 
-    /// Ends what belongs to an instance that is put away.
+    /// Ends the processes of a retired instance.
     pub fn instance_ended(&self, id: &InstanceId) {
         self.state.processes.end_of(&Owner::of_instance(id));
     }
 
-    /// Ends everything that runs, and waits until it has.
+    /// Ends all processes, and waits until they have ended.
     pub async fn shutdown(&self) {
         self.state.processes.shutdown().await;
     }
@@ -157,7 +159,7 @@ impl ToolSource for BuiltinTools {
     }
 }
 
-/// The row that the tool's entry names.
+/// Returns the table row that the tool's entry names.
 fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
     let Entry::Builtin(name) = &tool.spec.entry else {
         return Err(OpenError::new(
@@ -175,11 +177,11 @@ fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
         })
 }
 
-/// What is wrong with the config of a built-in tool, as far as it does not depend on variables that are not set. Nothing is
-/// run or connected to.
+/// Validates the config of a built-in tool, as far as it does not depend on unset variables. Runs
+/// and connects to nothing.
 pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<OpenError> {
     if tool.spec.config.is_empty() {
-        // Every built-in tool opens without one.
+        // Every built-in tool accepts an empty config.
         return None;
     }
     let builtin = find(tool).ok()?;
@@ -206,13 +208,13 @@ fn wrong_config(tool: &Resource<Tool>, builtin: &Builtin, cause: &ConfigError) -
     ))
 }
 
-/// What the built-in tools declare, by name: the tools of `@goondan/base`.
+/// Returns the declarations of the tools in `@goondan/base`, sorted by name.
 pub fn base_tools() -> Vec<ToolManifest> {
     BUILTINS.iter().map(manifest).collect()
 }
 
-/// What one built-in tool declares. Its exports do not depend on its config; to make their schemas takes longer than all
-/// else that a start does for a tool, so that waits until somebody asks.
+/// Returns the declaration of one built-in tool. Its exports do not depend on its config. Schemas
+/// are created on demand, because that takes longer than the rest of a tool's start.
 fn manifest(builtin: &'static Builtin) -> ToolManifest {
     let exports = || {
         let (state, environment) = (State::default(), Environment::default());

@@ -1,4 +1,4 @@
-//! `messaging`: tell people and agents something, over channels that the config names.
+//! `messaging`: sends messages to users and agents over configured channels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::net_guard::Guard;
 use crate::table::{Builtin, ConfigError};
 use crate::values;
 
-/// How long a webhook may take.
+/// Maximum time of a webhook call.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How much of a webhook's answer is read, in bytes.
+/// Maximum number of bytes read of a webhook's answer.
 const ANSWER: usize = 2_000;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -58,7 +58,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// What `spec.config` may say.
+/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Config {
@@ -70,7 +70,7 @@ struct Config {
     allow_hosts: Vec<String>,
 }
 
-/// A channel as it is written: one of webhook, agent and log.
+/// A channel in the config: one of webhook, agent and log.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Stated {
@@ -86,9 +86,9 @@ struct Webhook {
     url: Value,
 }
 
-/// Where messages go.
+/// The destination of messages.
 enum Channel {
-    /// The address is a secret: it is in no message.
+    /// The URL is secret, so it must not appear in messages.
     Webhook(Url),
     Agent {
         name: String,
@@ -170,7 +170,7 @@ impl Operation for Message {
 }
 
 impl Message {
-    /// Posts the message; the status that came back.
+    /// Posts the message and returns the response status.
     async fn post(
         &self,
         ctx: &ToolContext,
@@ -181,7 +181,7 @@ impl Message {
         let body = json!({
             "to": self.to,
             "content": self.content,
-            // What most chat services look for.
+            // The field that most chat services use.
             "text": self.content,
             "agent": ctx.agent_name,
             "instanceKey": ctx.instance_key,

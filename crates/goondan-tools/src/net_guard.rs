@@ -1,8 +1,9 @@
-//! Which addresses a tool may talk to (rule S3).
+//! Restricts the network addresses of tools (rule S3).
 //!
-//! A name is judged by the addresses that it resolves to, at the moment of connecting: the resolver hands out only
-//! addresses that are allowed, so a name cannot change its mind between check and use. A host that is an address, in
-//! whatever spelling the URL parser accepts, is judged by itself. Both happen again on every redirect.
+//! A host name is checked by its resolved addresses at the time of connecting. The resolver returns
+//! only permitted addresses, so the result cannot change between check and use. A host that is an
+//! IP address, in any spelling that the URL parser accepts, is checked itself. Both checks repeat
+//! for each redirect.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::Deserialize;
 use url::{Host, Url};
 
-/// What a tool's config may say about addresses.
+/// The settings in a tool's config.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Guard {
-    /// Talk to every address.
+    /// Permits all addresses.
     #[serde(default)]
     allow_private_network: bool,
-    /// Hosts that may be talked to wherever they are; `*.example.com` stands for all below `example.com`.
+    /// Hosts that are always permitted; `*.example.com` permits all subdomains of `example.com`.
     #[serde(default)]
     allow_hosts: Vec<String>,
 }
 
-/// The keys of [`Guard`], for the documentation.
+/// The keys of [`Guard`] for the documentation.
 pub(crate) const CONFIG: &[(&str, &str)] = &[
     (
         "allowPrivateNetwork",
@@ -35,29 +36,28 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
     ),
 ];
 
-/// Why a request is not made.
+/// The reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Blocked {
-    /// Only the web is talked to.
+    /// The scheme is not HTTP or HTTPS.
     #[error("`{0}:` addresses are not fetched, only http: and https:")]
     Scheme(String),
-    /// There is nobody to talk to.
+    /// The URL has no host.
     #[error("the address names no host")]
     NoHost,
-    /// It leads to a place that is not public.
+    /// The host has an address that is not public.
     #[error("{host} is {address}, {class}")]
     Address {
-        /// The host as the address names it.
+        /// The host in the URL.
         host: String,
-        /// Where it leads.
+        /// The resolved address.
         address: IpAddr,
-        /// What kind of place that is.
+        /// The type of the address.
         class: &'static str,
     },
 }
 
 impl Guard {
-    /// What a config says.
     pub(crate) fn new(allow_private_network: bool, allow_hosts: Vec<String>) -> Self {
         Guard {
             allow_private_network,
@@ -65,7 +65,7 @@ impl Guard {
         }
     }
 
-    /// Checks what can be known about an address without resolving its host.
+    /// Checks a URL as far as possible without resolving its host.
     pub(crate) fn check(&self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Blocked::Scheme(url.scheme().to_owned()));
@@ -79,7 +79,7 @@ impl Guard {
         self.check_address(url.host_str().unwrap_or_default(), address)
     }
 
-    /// Checks one address that `host` leads to.
+    /// Checks a resolved address of `host`.
     fn check_address(&self, host: &str, address: IpAddr) -> Result<(), Blocked> {
         match special(address) {
             Some(class) if !self.allow_private_network && !self.allows(host) => {
@@ -93,7 +93,7 @@ impl Guard {
         }
     }
 
-    /// Whether the config names this host.
+    /// Returns true if the config permits this host.
     fn allows(&self, host: &str) -> bool {
         let plain = |host: &str| {
             host.trim_end_matches('.')
@@ -113,7 +113,7 @@ impl Guard {
     }
 }
 
-/// Resolves names by the system, and hands out only what a [`Guard`] allows.
+/// Resolves names with the system, and returns only addresses that a [`Guard`] permits.
 pub(crate) struct GuardedResolver(pub(crate) Arc<Guard>);
 
 impl Resolve for GuardedResolver {
@@ -127,7 +127,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// The addresses that are allowed; if there are some and none is, what is wrong with the first.
+/// Returns the permitted addresses. If all are refused, returns the reason for the first.
 fn only_allowed(
     guard: &Guard,
     host: &str,
@@ -146,7 +146,8 @@ fn only_allowed(
     }
 }
 
-/// What kind of place an address is, if it is not a public one. An IPv4 address inside an IPv6 one counts as itself.
+/// Returns the type of an address that is not public. An IPv4 address embedded in an IPv6 address
+/// is checked itself.
 fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => special_v4(address),
@@ -170,7 +171,8 @@ fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
     SPECIAL_V4.iter().find(inside).map(|row| row.2)
 }
 
-/// The IPv4 address that a mapped, compatible, NAT64 or 6to4 address stands for. `::` and `::1` stand for none.
+/// Returns the IPv4 address in a mapped, compatible, NAT64 or 6to4 address. `::` and `::1` contain
+/// none.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let from =
@@ -193,7 +195,7 @@ const fn v6(a: u16, b: u16) -> Ipv6Addr {
     Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0)
 }
 
-/// IPv4 networks that are not public (IANA's special-purpose registry, and what clouds put elsewhere).
+/// IPv4 networks that are not public: IANA's special-purpose registry, and other cloud addresses.
 const SPECIAL_V4: &[(Ipv4Addr, u32, &str)] = &[
     (v4(0, 0, 0, 0), 8, "an address of this host"),
     (v4(10, 0, 0, 0), 8, "a private address"),
@@ -367,7 +369,7 @@ mod tests {
     }
 
     proptest! {
-        /// An IPv4 address is judged alike, however it is wrapped.
+        /// An IPv4 address is checked equally in all its IPv6 forms.
         #[test]
         fn wrapping_changes_nothing(bits: u32) {
             let plain = Ipv4Addr::from_bits(bits);

@@ -1,8 +1,8 @@
-//! Where file tools may go: inside the working directory, after every symbolic link is resolved (rule S2).
+//! Limits file tools to the working directory, after resolving every symbolic link (rule S2).
 //!
-//! A path is resolved link by link before the file system is asked to do anything, also where its last parts do not
-//! exist yet. Files are then opened, written, made and removed by the resolved path, part by part and without following
-//! any link: one that was slipped in between leads nowhere.
+//! A path is resolved link by link before any operation, even if its last components do not exist
+//! yet. Files are then accessed by the resolved path, component by component and without following
+//! links. So a link inserted in between has no effect.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -18,33 +18,33 @@ use serde::Deserialize;
 use crate::beneath::{Folder, How, open_beneath};
 use crate::errors;
 
-/// The folder that file tools do not leave.
+/// The directory that file tools must not leave.
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
-    /// Absolute and free of symbolic links.
+    /// Absolute path without symbolic links.
     folder: PathBuf,
-    /// Folders beside it that may be gone to as well, likewise.
+    /// Additional permitted directories, also without symbolic links.
     others: Vec<PathBuf>,
 }
 
-/// Folders that a tool's config opens to its agents beside the working directory (`config.roots`).
+/// Directories that a tool's config permits in addition to the working directory (`config.roots`).
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Roots {
-    /// Relative to the project; `~/` is the home folder.
+    /// Paths relative to the project; `~/` is the home directory.
     #[serde(default)]
     roots: Vec<String>,
 }
 
 impl Roots {
-    /// The key, for the documentation.
+    /// The key for the documentation.
     pub(crate) const CONFIG: &[(&str, &str)] = &[(
         "roots",
         "a list of folders, relative to the project or below `~/`, that calls may use in addition to the working directory, \
          by absolute paths",
     )];
 
-    /// Where a call may go. A folder that is not there cannot be gone to.
+    /// Returns the permitted directories of a call. Missing directories are ignored.
     pub(crate) fn of(&self, ctx: &ToolContext) -> Result<Root, ToolError> {
         let home = || std::env::home_dir().filter(|home| home.is_absolute());
         let absolute = |root: &String| match root.strip_prefix("~/") {
@@ -63,14 +63,14 @@ impl Roots {
     }
 }
 
-/// The working folder was free of links when the call began. Where it no longer is, somebody has put a link in its place.
+/// Checks that the working directory has not been replaced by a link since the call began.
 pub(crate) fn still_there(ctx: &ToolContext) -> Result<(), ToolError> {
     ctx.workdir
         .canonicalize()
         .map_or(Ok(()), |real| unmoved(ctx, &real))
 }
 
-/// An error where the working folder is at `real` now, which is elsewhere.
+/// Fails if the working directory is now at `real`, which is elsewhere.
 fn unmoved(ctx: &ToolContext, real: &Path) -> Result<(), ToolError> {
     if cfg!(unix) && real != ctx.workdir {
         let message = format!(
@@ -85,21 +85,21 @@ fn unmoved(ctx: &ToolContext, real: &Path) -> Result<(), ToolError> {
 /// A path that was found to be inside the root.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The path as the caller wrote it, for messages.
+    /// The caller's path, for messages.
     pub(crate) given: String,
-    /// Absolute and free of symbolic links. The file itself need not exist.
+    /// Absolute path without symbolic links. The file itself need not exist.
     pub(crate) path: PathBuf,
 }
 
 impl Root {
-    /// The working directory of a call.
+    /// Returns the working directory of a call.
     pub(crate) fn of(ctx: &ToolContext) -> Result<Root, ToolError> {
         let root = Root::at(&ctx.workdir)?;
         unmoved(ctx, &root.folder)?;
         Ok(root)
     }
 
-    /// The folder `path`, which must exist.
+    /// Returns the root for the directory `path`, which must exist.
     pub(crate) fn at(path: &Path) -> Result<Root, ToolError> {
         let folder = path.canonicalize().map_err(|error| {
             errors::io(
@@ -113,12 +113,12 @@ impl Root {
         })
     }
 
-    /// The folder itself, absolute and free of symbolic links.
+    /// Returns the directory, as an absolute path without symbolic links.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where `given` leads: relative to the root, or absolute but inside it.
+    /// Resolves `given`: relative to the root, or absolute but inside it.
     pub(crate) fn resolve(&self, given: &str) -> Result<Place, ToolError> {
         if given.is_empty() || given.contains('\0') {
             return Err(errors::invalid(
@@ -148,7 +148,7 @@ impl Root {
         })
     }
 
-    /// `path` as it is written from the root; `.` for the root itself.
+    /// Returns `path` relative to the root; `.` for the root itself.
     pub(crate) fn relative<'a>(&self, path: &'a Path) -> &'a Path {
         match path.strip_prefix(&self.folder) {
             Ok(below) if below.as_os_str().is_empty() => Path::new("."),
@@ -157,7 +157,7 @@ impl Root {
         }
     }
 
-    /// Opens a regular file for reading, and tells about it.
+    /// Opens a regular file for reading, and returns its metadata.
     pub(crate) fn open(&self, place: &Place) -> Result<(File, Metadata), ToolError> {
         let what = format!("read `{}`", place.given);
         let kind =
@@ -169,12 +169,12 @@ impl Root {
         Ok((file, metadata))
     }
 
-    /// Opens a file for appending, and makes it where it does not exist.
+    /// Opens a file for appending, and creates it if necessary.
     pub(crate) fn open_to_append(&self, place: &Place) -> Result<File, ToolError> {
         self.open_to_change(place, &format!("append to `{}`", place.given), How::Append)
     }
 
-    /// Opens a file for writing, and empties it or makes it.
+    /// Opens a file for writing, and truncates or creates it.
     pub(crate) fn open_to_write(&self, place: &Place) -> Result<File, ToolError> {
         let what = format!("write `{}`", place.given);
         let file = self.open_to_change(place, &what, How::Write)?;
@@ -193,7 +193,7 @@ impl Root {
         self.open_with(place, what, how)
     }
 
-    /// Makes the folders above `place`.
+    /// Creates the parent directories of `place`.
     pub(crate) fn create_parents(&self, place: &Place) -> Result<(), ToolError> {
         let parent = place
             .path
@@ -203,7 +203,7 @@ impl Root {
         self.make_folders(place, parent)
     }
 
-    /// Makes the folder `place` and those above it. That it exists is no error.
+    /// Creates the directory `place` and its parents. Succeeds if it exists.
     pub(crate) fn create_folders(&self, place: &Place) -> Result<(), ToolError> {
         self.make_folders(place, &place.path)
     }
@@ -219,7 +219,8 @@ impl Root {
         .map(drop)
     }
 
-    /// Works on `place` in the folder that holds it, by its name there: `what` says what for, such as "write `a.txt`".
+    /// Runs `work` with the open parent directory of `place` and the file name. `what` is the
+    /// operation for messages, such as "write `a.txt`".
     pub(crate) fn in_folder<T>(
         &self,
         place: &Place,
@@ -233,7 +234,7 @@ impl Root {
         self.explain(place, what, folder.and_then(|folder| work(&folder, name)))
     }
 
-    /// Where a path leads elsewhere by now, that is the reason why something failed.
+    /// If a path now leads elsewhere, reports that as the cause of a failure.
     fn explain<T>(
         &self,
         place: &Place,
@@ -251,7 +252,7 @@ impl Root {
         self.base_of(&place.path) == place.path
     }
 
-    /// Fails if `place` leads elsewhere by now.
+    /// Fails if `place` now leads elsewhere.
     pub(crate) fn check_again(&self, place: &Place) -> Result<(), ToolError> {
         match real_path(&place.path) {
             Ok(path) if path == place.path => Ok(()),
@@ -259,15 +260,16 @@ impl Root {
         }
     }
 
-    /// Opens the resolved path as it is: no link in its last part, no waiting for the other end of a pipe.
+    /// Opens the resolved path without following a link in its last component, and without waiting
+    /// for the other end of a pipe.
     fn open_with(&self, place: &Place, what: &str, options: How) -> Result<File, ToolError> {
         let opened = open_beneath(self.base_of(&place.path), &place.path, options);
-        // Where the path leads elsewhere by now, that is the reason.
+        // If the path now leads elsewhere, that is the cause of a failure.
         self.check_again(place)?;
         opened.map_err(|error| errors::io(what, &error))
     }
 
-    /// The root that a resolved path is in.
+    /// Returns the root that contains a resolved path.
     fn base_of(&self, path: &Path) -> &Path {
         self.others
             .iter()
@@ -287,8 +289,8 @@ impl Root {
     }
 }
 
-/// Whether a path below the root lies in the folder where a project keeps what people have allowed. Who could write there could allow
-/// anything. Some file systems do not tell letters by case.
+/// Returns true if a path below the root is in the directory of a project's approvals. Write access
+/// there would permit everything. The comparison ignores case, like some file systems.
 fn is_own(path: &Path) -> bool {
     path.components()
         .any(|part| part.as_os_str().eq_ignore_ascii_case(".goondan"))
@@ -302,7 +304,7 @@ fn own(given: &str) -> ToolError {
     .suggest("leave that folder alone")
 }
 
-/// Anything but a regular file is an error that says what it is instead.
+/// Fails for anything but a regular file, with its actual type.
 fn expect_file(metadata: &Metadata, what: &str) -> Result<(), ToolError> {
     if metadata.is_file() {
         return Ok(());
@@ -326,7 +328,7 @@ mod tests {
 
     use super::*;
 
-    /// A root `in` beside a folder `out`, with links of every kind.
+    /// Creates a root `in` next to a directory `out`, with links of all kinds.
     fn tree() -> (TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let (inside, outside) = (dir.path().join("in"), dir.path().join("out"));
@@ -393,7 +395,7 @@ mod tests {
             code(&root, "a\0b").as_deref(),
             Some(Code::TOOL_INVALID_ARGS.as_str())
         );
-        // A name that merely begins like the root is not in it.
+        // A name that begins like the root is not inside it.
         assert_eq!(
             code(&root, "../inside").as_deref(),
             Some(Code::TOOL_PATH_ESCAPE.as_str())
@@ -442,8 +444,8 @@ mod tests {
         );
     }
 
-    /// Does `work` in many rounds, and in any case until it succeeded `enough` times, while somebody swaps the folder
-    /// `a/b` of a tree for a link that leaves, again and again. The tree comes back.
+    /// Runs `work` in many rounds, at least until it has succeeded `enough` times. Another thread
+    /// repeatedly replaces the directory `a/b` by a link that leaves the tree. Returns the tree.
     fn while_links_come_and_go(
         enough: usize,
         work: impl Fn(&Root, usize) -> bool,
@@ -466,17 +468,17 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    // Whoever makes folders may have been here in between.
+                    // The other thread may have created directories in between.
                     if fs::rename(&folder, &aside).is_ok() && symlink(&outside, &folder).is_ok() {
                         fs::remove_file(&folder).unwrap();
                     }
                     let _ = fs::remove_dir_all(&folder);
                     let _ = fs::rename(&aside, &folder);
-                    // Let the other have its chance.
+                    // Lets the other thread run.
                     std::thread::yield_now();
                 }
             });
-            // Whatever comes of it, the other thread shall end.
+            // Ends the other thread even after a panic.
             let _end = EndOf(&over);
             let mut done = 0;
             for round in 0.. {
@@ -489,7 +491,7 @@ mod tests {
         (dir, root)
     }
 
-    /// The names of what is in the folder outside, deep down too, and what its file holds.
+    /// Returns the names of all entries outside, recursively, and the contents of the file there.
     fn outside(dir: &TempDir) -> (Vec<String>, String) {
         let names = |path: &str| {
             let entries = fs::read_dir(dir.path().join(path))
@@ -623,7 +625,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the path, what it resolves to is inside, and it is what the operating system finds there.
+        /// Every resolved path is inside, and is the path that the operating system finds.
         #[test]
         fn nothing_leaves_the_root(parts in proptest::collection::vec(
             prop_oneof![

@@ -1,29 +1,25 @@
-//! What the host may let a tool do. A host that does not is told about in the result.
+//! Optional capabilities of the host. A missing one results in an error.
 
 use goondan_core::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use goondan_spec::Code;
 
-/// Looks at conversations.
 pub(crate) fn sessions(ctx: &ToolContext) -> Result<&dyn Sessions, ToolError> {
     ctx.runtime
         .sessions()
         .ok_or_else(|| lacks("look at conversations"))
 }
 
-/// Keeps values for the instance.
 pub(crate) fn state(ctx: &ToolContext) -> Result<&dyn ToolState, ToolError> {
     ctx.runtime.state().ok_or_else(|| lacks("keep anything"))
 }
 
-/// Has prompts come by the clock.
 pub(crate) fn schedules(ctx: &ToolContext) -> Result<&dyn Schedules, ToolError> {
     ctx.runtime
         .schedules()
         .ok_or_else(|| lacks("be called by the clock"))
 }
 
-/// Asks embedding models.
 pub(crate) fn embeddings(ctx: &ToolContext) -> Result<&dyn Embeddings, ToolError> {
     ctx.runtime
         .embeddings()

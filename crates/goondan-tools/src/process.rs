@@ -1,4 +1,4 @@
-//! Runs a program in a process group of its own, and makes sure that the group ends (rule S4).
+//! Runs programs in their own process groups, and ensures that the groups end (rule S4).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,25 +22,26 @@ use crate::errors;
 use crate::line::{Started, Work};
 use crate::tool_chains;
 
-/// How long a group has between the request to end and the end.
+/// Time between the termination request and the kill of a group.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
-/// How long output is waited for once the program has ended: a process that left the group may hold the pipe.
+/// Time to wait for output after the program has ended: a process outside of the group may keep the
+/// pipe open.
 const DRAIN: Duration = Duration::from_millis(250);
-/// How often a group that was asked to end is looked at.
+/// Interval of checking if a terminating group has ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often a program that is busy is tried again.
+/// Maximum number of attempts to start a busy program file.
 const BUSY_TRIES: usize = 50;
 
-/// What a program needs from the environment to work at all; `LC_*` and the places of tool chains, too. Keys and tokens are
-/// not among it.
+/// Environment variables that programs need, in addition to `LC_*` and the variables of tool
+/// chains. They contain no keys or tokens.
 const ORDINARY: [&str; 8] = [
     "PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "TZ",
 ];
 
-/// The environment variables of a program.
 pub(crate) type Environment = BTreeMap<OsString, OsString>;
 
-/// The environment of a program: the ordinary variables of this process, those in `allowed`, and `extra` on top.
+/// Returns the environment of a program: the ordinary variables of this process, those in
+/// `allowed`, and `extra`.
 pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -> Environment {
     let passes = |name: &str| {
         let is_ordinary =
@@ -57,7 +58,7 @@ pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -
         .collect()
 }
 
-/// A command with nothing inherited but what is said here, and nothing to read on its standard input.
+/// Creates a command with exactly this environment, and without standard input.
 pub(crate) fn command(
     program: impl AsRef<OsStr>,
     folder: &Path,
@@ -69,7 +70,7 @@ pub(crate) fn command(
     command
 }
 
-/// Nothing to read, and pipes for what is written.
+/// Sets an empty input, and pipes for the outputs.
 pub(crate) fn piped(command: &mut Command) {
     command
         .stdin(Stdio::null())
@@ -77,9 +78,10 @@ pub(crate) fn piped(command: &mut Command) {
         .stderr(Stdio::piped());
 }
 
-/// `command`, to be started as the leader of a new group that does not outlive its handle. Outside of a sandbox, in which
-/// there is no terminal to open, it has a session of its own: that has no terminal either, so what runs in it can neither
-/// write over a question nor answer it. To make one takes a fifth of a millisecond.
+/// Makes `command` the leader of a new process group that ends with its handle. Outside of a
+/// sandbox it also gets its own session, without a terminal, so that it can neither overwrite nor
+/// answer a prompt. A sandbox already prevents opening terminals, and creating a session takes 0.2
+/// ms.
 fn grouped(command: Command, in_sandbox: bool) -> CommandWrap {
     let mut wrap = CommandWrap::from(command);
     #[cfg(unix)]
@@ -93,20 +95,21 @@ fn grouped(command: Command, in_sandbox: bool) -> CommandWrap {
     wrap
 }
 
-/// A running program with all that it has started. The whole group is killed when this is dropped.
+/// A running program with its child processes. Dropping it kills the whole group.
 #[derive(Debug)]
 pub(crate) struct Group {
     child: Box<dyn ChildWrapper>,
     /// The id of the group, which is that of its leader.
     #[cfg(unix)]
     id: Option<nix::unistd::Pid>,
-    /// Dropped once the group has been killed.
+    /// Dropped after the group was killed.
     _watched: Option<Watched>,
 }
 
 impl Group {
-    /// Starts a program as the leader of a new group. It tries again for a moment where the program was written just now:
-    /// until another child that was forked meanwhile has let go of the file, the operating system calls it busy.
+    /// Starts a program as the leader of a new group. A program file that was just written may be
+    /// busy, until a concurrently forked child has closed it. In that case, tries again for a short
+    /// time.
     pub(crate) async fn spawn_patiently(program: Contained) -> io::Result<Group> {
         program.prepare();
         let mut command = grouped(program.command, !program.layers.is_empty());
@@ -138,17 +141,17 @@ impl Group {
         }
     }
 
-    /// The program's pipes.
+    /// Returns the program's pipes.
     pub(crate) fn pipes(&mut self) -> &mut dyn ChildWrapper {
         &mut *self.child
     }
 
-    /// Waits for the program itself; what it has started may live on.
+    /// Waits for the program itself; its child processes may continue.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Asks the group to end, and after a grace period makes it.
+    /// Requests termination of the group, and kills it after a grace period.
     pub(crate) async fn end(&mut self) -> io::Result<ExitStatus> {
         let deadline = Instant::now() + GRACE;
         self.signal(Signal::TERMINATE);
@@ -160,7 +163,7 @@ impl Group {
         self.child.wait().await
     }
 
-    /// Waits until no process of the group is left, for as long as `limit`.
+    /// Waits until no process of the group is left, at most for `limit`.
     pub(crate) async fn linger(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while self.lives() && Instant::now() < deadline {
@@ -168,17 +171,16 @@ impl Group {
         }
     }
 
-    /// The id of the group.
     pub(crate) fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Kills every process of the group. One that is gone already is no error.
+    /// Kills every process of the group. Succeeds if it has already ended.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.start_kill();
     }
 
-    /// Sends a signal to every process of the group. One that is gone already is no error.
+    /// Sends a signal to every process of the group. Succeeds if it has already ended.
     pub(crate) fn signal(&self, signal: Signal) {
         #[cfg(unix)]
         let _ = self.child.signal(signal.0);
@@ -186,7 +188,7 @@ impl Group {
         let Signal(_) = signal;
     }
 
-    /// Whether a process of the group is left. The null signal reaches nobody but tells.
+    /// Returns true if a process of the group is left. The null signal only tests for existence.
     #[cfg(unix)]
     fn lives(&self) -> bool {
         self.id
@@ -205,15 +207,15 @@ impl Drop for Group {
     }
 }
 
-/// A signal by its number.
+/// A signal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signal(i32);
 
 impl Signal {
-    /// The request to end, which has this number everywhere.
+    /// Requests termination. The number is the same on all systems.
     pub(crate) const TERMINATE: Signal = Signal(15);
 
-    /// Sends it to a group. One that is gone already is no error.
+    /// Sends the signal to a group. Succeeds if it has already ended.
     #[cfg(unix)]
     pub(crate) fn send_to(self, group: u32) {
         use nix::sys::signal::{Signal, killpg};
@@ -221,11 +223,11 @@ impl Signal {
         let _ = group.map(|group| Signal::try_from(self.0).map(|signal| killpg(group, signal)));
     }
 
-    /// There are no signals here.
+    /// Signals do not exist on this platform.
     #[cfg(not(unix))]
     pub(crate) fn send_to(self, _group: u32) {}
 
-    /// The signal of a name such as `SIGINT` or `int`; none where there is no such signal.
+    /// Parses a name such as `SIGINT` or `int`; `None` for an unknown signal.
     #[cfg(unix)]
     pub(crate) fn parse(name: &str) -> Option<Signal> {
         let name = name.trim().to_ascii_uppercase();
@@ -239,39 +241,37 @@ impl Signal {
             .map(|signal| Signal(signal as i32))
     }
 
-    /// There are no signals here.
+    /// Signals do not exist on this platform.
     #[cfg(not(unix))]
     pub(crate) fn parse(_name: &str) -> Option<Signal> {
         None
     }
 }
 
-/// What came of a program.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// How it ended.
     pub(crate) status: ExitStatus,
-    /// The time limit passed, so it was ended.
+    /// True if the program was ended at the time limit.
     pub(crate) timed_out: bool,
-    /// How long it took.
     pub(crate) duration: Duration,
-    /// What it printed, cut in the middle where it was long.
+    /// Standard output, truncated in the middle if it is long.
     pub(crate) stdout: String,
-    /// What it complained about, cut likewise.
+    /// Standard error, truncated in the same way.
     pub(crate) stderr: String,
 }
 
-/// Why a program has no result.
+/// The reason why a program has no result.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The operating system could not start or watch it.
+    /// Starting or waiting failed.
     Io(io::Error),
-    /// The call was cancelled; the group is gone.
+    /// The call was cancelled; the group has ended.
     Cancelled,
 }
 
 impl Failure {
-    /// The failure as the model sees it, where `what` was to be started.
+    /// Converts the failure to an error for the model; `what` is the program.
     pub(crate) fn into_error(self, what: &str) -> ToolError {
         match self {
             Failure::Cancelled => errors::cancelled(),
@@ -289,8 +289,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Runs `work` to its end, to the time limit or to a cancellation, and leaves no process of it behind.
-/// `keep` is how many bytes of standard output and of standard error are kept.
+/// Runs `work` to its end, to the time limit or to a cancellation, and leaves no process behind.
+/// `keep` is the number of bytes kept of standard output and of standard error.
 pub(crate) async fn run(
     work: Work,
     limit: Option<Duration>,
@@ -319,7 +319,7 @@ pub(crate) async fn run(
     })
 }
 
-/// Why a program is no longer running.
+/// The reason for the end of a program.
 enum End {
     Exited(ExitStatus),
     TimedOut(ExitStatus),
@@ -345,7 +345,7 @@ async fn end_of(
     })
 }
 
-/// Waits for an end while output is read, and then gives the output a moment to end too.
+/// Waits for an end while reading output, and then briefly for the end of the output.
 pub(crate) async fn while_reading<T>(
     end: impl Future<Output = T>,
     reading: impl Future<Output = ()>,
@@ -360,7 +360,7 @@ pub(crate) async fn while_reading<T>(
     }
 }
 
-/// Waits until the limit has passed; for ever if there is none.
+/// Waits until the limit has passed; forever without a limit.
 pub(crate) async fn passing(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,
@@ -368,7 +368,7 @@ pub(crate) async fn passing(limit: Option<Duration>) {
     }
 }
 
-/// The end of a command that came to `code` without a program.
+/// Returns the exit status `code` of a command that started no program.
 pub(crate) fn failed_with(code: u8) -> ExitStatus {
     #[cfg(unix)]
     return std::os::unix::process::ExitStatusExt::from_raw(i32::from(code) << 8);
@@ -376,12 +376,12 @@ pub(crate) fn failed_with(code: u8) -> ExitStatus {
     return std::os::windows::process::ExitStatusExt::from_raw(u32::from(code));
 }
 
-/// The end of a pipe that is read here.
+/// Converts the read end of a pipe.
 pub(crate) fn reading_end<E: FromPipe>(end: io::PipeReader) -> io::Result<E> {
     E::from_pipe(Handle::from(end))
 }
 
-/// The end of a pipe that is written here.
+/// Converts the write end of a pipe.
 pub(crate) fn writing_end(end: io::PipeWriter) -> io::Result<ChildStdin> {
     ChildStdin::from_std(std::process::ChildStdin::from(Handle::from(end)))
 }
@@ -391,9 +391,8 @@ type Handle = std::os::fd::OwnedFd;
 #[cfg(windows)]
 type Handle = std::os::windows::io::OwnedHandle;
 
-/// Makes what a child has of a pipe.
+/// Creates a child's stream from a pipe.
 pub(crate) trait FromPipe: Sized {
-    /// The end that is read.
     fn from_pipe(end: Handle) -> io::Result<Self>;
 }
 
@@ -409,12 +408,12 @@ impl FromPipe for ChildStderr {
     }
 }
 
-/// The exit code, or -1 for a program that a signal ended.
+/// Returns the exit code, or -1 for a program that a signal ended.
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(-1)
 }
 
-/// The name of the signal that ended the program, such as `SIGKILL`.
+/// Returns the name of the signal that ended the program, such as `SIGKILL`.
 #[cfg(unix)]
 pub(crate) fn signal_name(status: ExitStatus) -> Option<String> {
     use nix::sys::signal::Signal;
@@ -426,7 +425,7 @@ pub(crate) fn signal_name(status: ExitStatus) -> Option<String> {
     ))
 }
 
-/// There are no signals here.
+/// Signals do not exist on this platform.
 #[cfg(not(unix))]
 pub(crate) fn signal_name(_status: ExitStatus) -> Option<String> {
     None

@@ -1,7 +1,7 @@
-//! Processes that go on after the call that started them.
+//! Background processes that outlive the call that started them.
 //!
-//! A process belongs to the agent instance that started it, and nobody else sees it. All of them end with the
-//! [`Processes`] that holds them.
+//! A process belongs to the agent instance that started it, and other instances cannot access it.
+//! All processes end when their [`Processes`] is dropped.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -22,13 +22,13 @@ use crate::line::{Started, Work};
 use crate::process::{Failure, Signal, passing, while_reading};
 use crate::state::{Owner, lock};
 
-/// How many processes an instance may have running.
+/// Maximum number of running processes per instance.
 const MOST_RUNNING: usize = 32;
-/// How many of an instance's processes are remembered, ended ones included.
+/// Maximum number of remembered processes per instance, including ended ones.
 const MOST_REMEMBERED: usize = 64;
-/// How much of either output is kept between two looks.
+/// Number of bytes kept of each output between two polls.
 const KEEP: usize = 10_000;
-/// How long input may wait for a process that does not read.
+/// Maximum time to write input to a process that does not read.
 const INPUT: Duration = Duration::from_secs(5);
 
 /// The background processes of a swarm.
@@ -44,7 +44,8 @@ struct Table {
 }
 
 impl Processes {
-    /// Starts a program, which runs the command line `line`, and returns its id. It is ended after `limit`, if there is one.
+    /// Starts a program and returns its id. `line` is its command line. It is ended after `limit`,
+    /// if any.
     pub(crate) async fn start(
         &self,
         ctx: &ToolContext,
@@ -57,7 +58,7 @@ impl Processes {
         let process = Background::start(line, work, limit).await;
         let process = process.map_err(|error| Failure::from(error).into_error("the command"))?;
         let mut table = lock(&self.table);
-        // Others may have come meanwhile.
+        // Concurrent calls may have added processes.
         table.make_room(&owner)?;
         table.started += 1;
         let number = table.started;
@@ -65,7 +66,7 @@ impl Processes {
         Ok(format!("p{number}"))
     }
 
-    /// Ends the processes of an instance, and forgets them.
+    /// Ends the processes of an instance, and removes them.
     pub(crate) fn end_of(&self, owner: &Owner) {
         let mut table = lock(&self.table);
         let keys: Vec<_> = table.of(owner).map(|(key, _)| key.clone()).collect();
@@ -76,14 +77,14 @@ impl Processes {
         }
     }
 
-    /// Ends all processes, and waits until they have ended: first they are asked to, then killed.
+    /// Terminates all processes, kills them after a grace period, and waits until they have ended.
     pub(crate) async fn shutdown(&self) {
         let all = std::mem::take(&mut lock(&self.table).all);
         all.values().for_each(|process| process.stop.cancel());
         futures::future::join_all(all.values().map(|process| process.done.cancelled())).await;
     }
 
-    /// The caller's process of this id.
+    /// Returns the caller's process with this id.
     pub(crate) fn find(&self, ctx: &ToolContext, id: &str) -> Result<Arc<Background>, ToolError> {
         let owner = Owner::of(ctx);
         let table = lock(&self.table);
@@ -116,7 +117,7 @@ impl Table {
             .take_while(move |((other, _), _)| other == owner)
     }
 
-    /// Refuses a process too many, and forgets the oldest that have ended.
+    /// Refuses a process above the limit, and removes the oldest ended ones.
     fn make_room(&mut self, owner: &Owner) -> Result<(), ToolError> {
         let ended: Vec<_> = self
             .of(owner)
@@ -138,35 +139,33 @@ impl Table {
     }
 }
 
-/// One process. It is killed, with all that it has started, when this is dropped.
+/// One process. Dropping it kills the process with its child processes.
 pub(crate) struct Background {
-    /// The command line.
     pub(crate) line: String,
     started: Instant,
     state: Arc<Mutex<State>>,
     stdin: tokio::sync::Mutex<Option<ChildStdin>>,
     signals: mpsc::UnboundedSender<Signal>,
-    /// Fires when it shall end.
+    /// Fires when the process must end.
     stop: CancellationToken,
-    /// Fires when it has ended, with all that it has started.
+    /// Fires when the process has ended with its child processes.
     done: CancellationToken,
     /// Owns the process group.
     _watcher: AbortOnDropHandle<()>,
 }
 
-/// What a process has printed since the last look, and how it ended, if it has.
+/// The output since the last poll, and the end of the process.
 struct State {
     stdout: Capture,
     stderr: Capture,
     end: Option<End>,
 }
 
-/// How a process ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
-    /// What the operating system says; none if it would not say.
+    /// The exit status; `None` if it is unknown.
     pub(crate) status: Option<ExitStatus>,
-    /// How long it had been running.
+    /// Run time until the end.
     pub(crate) after: Duration,
 }
 
@@ -200,18 +199,18 @@ impl Background {
         })
     }
 
-    /// How it ended; none while it runs.
+    /// Returns the end of the process; `None` while it is running.
     pub(crate) fn end(&self) -> Option<End> {
         lock(&self.state).end
     }
 
-    /// How long it has been running, or had been when it ended.
+    /// Returns the run time until now or until its end.
     pub(crate) fn age(&self) -> Duration {
         self.end()
             .map_or_else(|| self.started.elapsed(), |end| end.after)
     }
 
-    /// What it has printed since the last time: standard output and standard error.
+    /// Takes the standard output and standard error since the last call.
     pub(crate) fn take_output(&self) -> (String, String) {
         let mut state = lock(&self.state);
         let stdout = std::mem::replace(&mut state.stdout, Capture::new(KEEP));
@@ -219,7 +218,7 @@ impl Background {
         (stdout.text(), stderr.text())
     }
 
-    /// Gives it something to read.
+    /// Writes to the standard input.
     pub(crate) async fn write(&self, input: &str) -> Result<(), ToolError> {
         let failed =
             |message: &str| ToolError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);
@@ -243,7 +242,7 @@ impl Background {
         }
     }
 
-    /// Sends a signal to it and to all that it has started.
+    /// Sends a signal to the process and its child processes.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), ToolError> {
         let ended =
             || ToolError::new("the process has ended already").code(Code::TOOL_PROCESS_ENDED);
@@ -255,11 +254,11 @@ impl Background {
     }
 }
 
-/// What ends a process from outside, and who is told that it has ended.
+/// The triggers that end a process, and the signal of its end.
 struct Ends {
     limit: Option<Duration>,
     stop: CancellationToken,
-    /// Fires when the watcher is gone, whether it came to its end or was dropped.
+    /// Fires when the watcher completes or is dropped.
     #[expect(dead_code, reason = "it acts when it is dropped")]
     done: DropGuard,
 }
@@ -280,7 +279,7 @@ async fn watch(
         );
     };
     let status = while_reading(end_of(&mut started, requests, &ends), reading).await;
-    // What it has left behind ends with it.
+    // Dropping it kills leftover child processes.
     drop(started);
     lock(&state).end = Some(End {
         status: status.ok(),
@@ -288,7 +287,7 @@ async fn watch(
     });
 }
 
-/// Waits for the end of a process, passes signals on to it, and ends it at the limit.
+/// Waits for the end of a process, forwards signals, and ends it at the limit.
 async fn end_of(
     started: &mut Started,
     mut requests: mpsc::UnboundedReceiver<Signal>,
@@ -305,7 +304,7 @@ async fn end_of(
     }
 }
 
-/// Hands on what comes from a pipe.
+/// Forwards the data of a pipe.
 async fn follow(pipe: Option<impl AsyncRead + Unpin>, push: impl Fn(&[u8])) {
     let Some(mut pipe) = pipe else { return };
     let mut buffer = vec![0; 16 * 1024];

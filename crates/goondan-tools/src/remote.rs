@@ -1,8 +1,8 @@
-//! Command lines that run on another host, by the program `ssh`.
+//! Runs command lines on another host through the program `ssh`.
 //!
-//! A line is one argument of `ssh`, as it was judged and nothing around it: what is not in the line (a folder, variables) is
-//! refused, because it would have to be built into a text that a shell reads. A sandbox holds on this machine alone, so
-//! whoever is in one reaches the host only where it has the network.
+//! A line is passed as one argument, exactly as the policy checked it. A working directory or
+//! variables are refused, because they would have to be inserted into text for a shell. A sandbox
+//! only applies to this machine, so sandboxed callers need network access to reach the host.
 
 use std::path::Path;
 
@@ -18,9 +18,8 @@ use crate::line::Work;
 use crate::process::{self, Finished};
 use crate::table::ConfigError;
 
-/// The program that reaches hosts.
 const PROGRAM: &str = "ssh";
-/// It asks nobody, takes no host that is not known, hands nothing over and opens no way back.
+/// Options that disable prompts, unknown hosts and all forwarding.
 const OPTIONS: [&str; 13] = [
     "-T",
     "-o",
@@ -36,21 +35,21 @@ const OPTIONS: [&str; 13] = [
     "-o",
     "ServerAliveInterval=15",
 ];
-/// Where the agent that holds keys listens. The program needs it, and hands it to nobody.
+/// The socket of the key agent. The program needs it, and does not forward it.
 const AGENT: &str = "SSH_AUTH_SOCK";
-/// What the program ends with where it has not reached the host.
+/// Exit code of the program if the connection fails.
 const NOT_REACHED: i32 = 255;
 
-/// Another host, and what runs there.
+/// Another host, and the programs that run on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
     address: String,
-    /// The programs that run there; all where nothing is said.
+    /// The programs that run on the host; all if `None`.
     commands: Option<Vec<String>>,
 }
 
 impl Host {
-    /// What a config says.
+    /// Parses the config.
     pub(crate) fn of(
         address: Option<String>,
         commands: Option<Vec<String>>,
@@ -65,7 +64,7 @@ impl Host {
         }
     }
 
-    /// Whether everything runs there.
+    /// Returns true if all lines run on the host.
     pub(crate) fn takes_all(&self) -> bool {
         self.commands.is_none()
     }
@@ -74,7 +73,8 @@ impl Host {
         &self.address
     }
 
-    /// Whether `line` runs there. A line that is too much for the small grammar runs here where only some programs run there.
+    /// Returns true if `line` runs on the host. With a list of programs, a line outside of the
+    /// small grammar runs locally.
     pub(crate) fn takes(&self, line: &str) -> Result<bool, ToolError> {
         let Some(wanted) = &self.commands else {
             return Ok(true);
@@ -95,7 +95,8 @@ impl Host {
         }
     }
 
-    /// `line`, to be run there. What a call sets beside it is named in `beside`.
+    /// Returns the work that runs `line` on the host. `beside` names the other settings of the
+    /// call, and if they are set.
     pub(crate) fn work(
         &self,
         line: &str,
@@ -131,12 +132,12 @@ impl Host {
             folder,
             process::environment(&allowed, Default::default()),
         );
-        // Behind the dashes nothing is an option, neither the host nor the line.
+        // After the dashes, neither the host nor the line can be an option.
         command.args(OPTIONS).arg("--").arg(&self.address).arg(line);
         command
     }
 
-    /// Whether all that contains the call leaves it the network.
+    /// Returns true if all sandboxes of the call permit network access.
     fn may_be_reached(&self, launcher: &Launcher, ctx: &ToolContext) -> bool {
         let mut outer = launcher.sandbox().into_iter().chain(&ctx.sandboxes);
         let of_rules = match &ctx.run_mode {
@@ -150,7 +151,7 @@ impl Host {
         of_rules && outer.all(|sandbox| sandbox.network)
     }
 
-    /// Puts where it ran into a result, and what to know of its end.
+    /// Adds the host to a result, and a note about the end of the command.
     pub(crate) fn tell(&self, output: &mut Value, finished: &Finished) {
         output["host"] = Value::from(self.address.as_str());
         let host = &self.address;
@@ -163,7 +164,7 @@ impl Host {
         }
     }
 
-    /// What somebody who is asked should know.
+    /// Returns the note for an approval prompt.
     pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, ToolError> {
         Ok(self
             .takes(line)?
@@ -171,7 +172,8 @@ impl Host {
     }
 }
 
-/// `host`, `user@host` or `ssh://user@host:port`: nothing that a program could take for an option or for several words.
+/// Returns true for `host`, `user@host` or `ssh://user@host:port`. Rejects addresses that a program
+/// could parse as an option or as several words.
 fn is_address(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/[]%".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')

@@ -1,4 +1,4 @@
-//! `runtime`: run shell commands, also ones that go on in the background.
+//! `runtime`: shell commands, also in the background.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::processes::{Background, Processes};
 use crate::shell::{self, Lines};
 use crate::table::Builtin;
 
-/// How long a command may run if nothing is said.
+/// Default time limit of a command.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1_800);
-/// How many bytes of standard output and standard error are kept. Together, and as JSON, they stay below the 100,000
-/// characters that a result may have.
+/// Number of bytes kept of standard output and of standard error. Together, as JSON, they are
+/// within the limit of 100,000 characters for a result.
 const KEEP: (usize, usize) = (75_000, 15_000);
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -144,7 +144,7 @@ impl Operation for Exec {
     }
 }
 
-/// What came of a command.
+/// Adds the result of a command.
 fn add(output: &mut Value, finished: &Finished) {
     output["durationMs"] = json!(millis(finished.duration));
     output["stdout"] = json!(finished.stdout);
@@ -203,7 +203,7 @@ impl Operation for Process {
                 output["sent"] = json!(name);
             }
             Action::Poll => {
-                // How it ended is asked first: what it printed last must not be missed by a poll that says so.
+                // Read the end first, so that a poll with an end never misses the last output.
                 describe(&mut output, &self.process_id, &process);
                 let (stdout, stderr) = process.take_output();
                 output["stdout"] = json!(stdout);
@@ -216,7 +216,7 @@ impl Operation for Process {
     }
 }
 
-/// How a process is.
+/// Adds the state of a process.
 fn describe(output: &mut Value, id: &str, process: &Background) {
     let end = process.end();
     output["process_id"] = json!(id);

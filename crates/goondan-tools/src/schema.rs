@@ -1,11 +1,12 @@
-//! Schemas as models like them: everything inline, no titles, no formats that only Rust knows.
+//! Schemas for models: everything inline, without titles and Rust-specific formats.
 
 use goondan_spec::kinds::is_own_format;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
 
-/// The description and the parameter schema of `T`: an object that refuses unknown properties.
+/// Returns the description and the parameter schema of `T`: an object that rejects unknown
+/// properties.
 pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -28,7 +29,7 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
     (description, root)
 }
 
-/// Cleans a schema and all schemas in it.
+/// Cleans a schema and all nested schemas.
 fn tidy(schema: &mut Value) {
     let Value::Object(schema) = schema else {
         return;
@@ -62,7 +63,7 @@ fn tidy(schema: &mut Value) {
     }
 }
 
-/// An optional parameter may be left out; that it could be `null` too only confuses models.
+/// Optional parameters can be omitted; permitting `null` as well only confuses models.
 fn without_null(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|name| name != "null");

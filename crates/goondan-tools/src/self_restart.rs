@@ -1,4 +1,4 @@
-//! `self-restart`: take up an edited project while the swarm runs.
+//! `self-restart`: reloads an edited project while the swarm is running.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use serde_json::json;
 use crate::define::{Export, Operation, titled};
 use crate::table::Builtin;
 
-/// The reason where none is given.
+/// Default reason.
 const NO_REASON: &str = "tool:self-restart";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "self-restart",
     about: "Reloads the project of the running swarm. Nothing is interrupted: tools change at the next step of a turn, \
             prompts, models and policies at the next turn. A project with errors changes nothing.",
-    // Diagnostics are to be read whole.
+    // Diagnostics should be complete.
     error_message_limit: Some(4000),
     open: |_| {
         Ok(vec![

@@ -1,5 +1,6 @@
-//! Programs that are spoken with over their standard input and output for as long as a swarm runs, such as MCP servers. They
-//! are started and contained as the programs of other tools are, and end with this program, however it ends.
+//! Programs with a dialog over standard input and output during a swarm's run, such as MCP servers.
+//! They are started and sandboxed like programs of other tools, and end with this program in all
+//! cases.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,61 +19,56 @@ use crate::confine::{Helper, HelperCommand, Launcher, Places};
 use crate::process::{self, Failure, Group};
 use crate::shell::Settings;
 
-/// How long a program has to end by itself once its input has ended.
+/// Time that a program has to exit after its input is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts such programs.
 #[derive(Debug, Clone, Default)]
 pub struct ServerPrograms {
     helper: Option<Arc<Helper>>,
 }
 
-/// What is started.
+/// The program to start.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerCommand<'a> {
-    /// A path, or a name that is looked up.
+    /// A path, or a name to search in `PATH`.
     pub program: &'a str,
-    /// Its arguments.
     pub args: &'a [String],
-    /// Variables beside the ordinary ones.
+    /// Environment variables in addition to the ordinary ones.
     pub env: &'a BTreeMap<String, String>,
-    /// Where it runs.
+    /// Working directory.
     pub folder: &'a Path,
-    /// The settings that its Tool has for programs: `env`, `sandbox` and `limits`.
+    /// The Tool's settings for programs: `env`, `sandbox` and `limits`.
     pub config: &'a JsonObject,
-    /// The sandboxes of those who call it.
+    /// Sandboxes of the callers.
     pub sandboxes: &'a [Sandbox],
-    /// The project's folder, which programs in a sandbox may read.
+    /// Directory of the project, which sandboxed programs may read.
     pub project: &'a Path,
-    /// The folder that they may write to.
+    /// Directory that sandboxed programs may write to.
     pub workdir: &'a Path,
-    /// What it is made of, where it is a runtime that was found on this machine.
+    /// Files of a runtime that was found on this machine.
     pub runtime: Option<RuntimeFiles<'a>>,
 }
 
-/// What a runtime is made of, which it may use in a sandbox, too.
+/// Files that a runtime may use even in a sandbox.
 #[derive(Debug, Clone, Copy)]
 pub struct RuntimeFiles<'a> {
-    /// Folders that it reads beside those of tool chains.
+    /// Readable directories in addition to those of tool chains.
     pub reads: &'a [PathBuf],
-    /// Programs that it consists of.
+    /// Executable programs.
     pub starts: &'a [PathBuf],
 }
 
-/// A program that runs. Dropping it kills all of its processes.
+/// A running program. Dropping it kills all of its processes.
 pub struct ServerProgram {
-    /// What it is told.
     pub stdin: Option<ChildStdin>,
-    /// What it says.
     pub stdout: Option<ChildStdout>,
-    /// What it complains about.
     pub stderr: Option<ChildStderr>,
     group: Group,
 }
 
 impl ServerPrograms {
-    /// Contains programs with the help of that command, where a sandbox or limits are wanted, and has it end those that
-    /// are left behind where this program is killed.
+    /// Creates a starter. `helper` applies sandboxes and limits, and ends leftover processes if
+    /// this program is killed.
     pub fn new(helper: Option<HelperCommand>) -> Self {
         ServerPrograms {
             helper: helper.map(Helper::new),
@@ -82,7 +78,8 @@ impl ServerPrograms {
     /// Starts a program.
     ///
     /// # Errors
-    /// It can't be started, or not be contained as wanted.
+    ///
+    /// Fails if the program cannot be started, or not be sandboxed as required.
     pub async fn start(&self, wanted: &ServerCommand<'_>) -> Result<ServerProgram, ToolError> {
         let settings: Settings = serde_json::from_value(Value::Object(wanted.config.clone()))
             .map_err(|error| ToolError::new(format!("the config of its Tool is wrong: {error}")))?;
@@ -120,13 +117,13 @@ impl ServerPrograms {
 }
 
 impl ServerProgram {
-    /// Ends it with all that it has started, and says how it ended. Its input has ended, so it is left a moment to do so by
-    /// itself.
+    /// Closes the input, waits briefly for the program to exit, and then ends it with its child
+    /// processes. Returns a description of its end.
     pub async fn end(&mut self) -> String {
         self.stdin = None;
         let status = match tokio::time::timeout(PATIENCE, self.group.wait()).await {
             Ok(status) => {
-                // What it has started may still be there.
+                // Child processes may still be running.
                 let _ = self.group.end().await;
                 status
             }
@@ -135,21 +132,21 @@ impl ServerProgram {
         told(status)
     }
 
-    /// Waits until it ends by itself, and says how it did. What it has started ends with it.
+    /// Waits until the program exits, and describes its end. Its child processes end with it.
     pub async fn wait(&mut self) -> String {
         let status = self.group.wait().await;
         self.group.kill();
         told(status)
     }
 
-    /// Kills it with all that it has started, and says how it ended.
+    /// Kills the program with its child processes, and describes its end.
     pub async fn kill(&mut self) -> String {
         self.group.kill();
         told(self.group.wait().await)
     }
 }
 
-/// How a program ended.
+/// Describes the end of a program.
 fn told(status: io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => match process::signal_name(status) {

@@ -1,4 +1,5 @@
-//! `sessions`: the conversations of the swarm. A session is an instance of an agent; its id is `agent:key`.
+//! `sessions`: the conversations of the swarm. A session is an agent instance; its id is
+//! `agent:key`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::define::{Export, Operation, number, titled};
 use crate::powers;
 use crate::table::Builtin;
 
-/// What a sub-agent may call: it looks, and changes nothing.
+/// The tools of a read-only sub-agent.
 const READ_ONLY: [&str; 6] = [
     "fs__read",
     "fs__grep",
@@ -37,11 +38,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     name: "sessions",
     about: "Lists conversations, reads them, sends messages to them, and lets a read-only sub-agent look into something. A \
             session is an instance of an agent; its id is `agent:key`.",
-    // Longer than a sub-agent may give no sign of life.
+    // Longer than the longest silence of a sub-agent.
     timeout: Some(Duration::from_secs(1_860)),
     open: |_| {
         let none = Arc::new(());
-        // The ids of a child and of its question, and of what is sent, are derived from the id of the call.
+        // The ids of a child, of its request and of sent events are derived from the call id.
         Ok(vec![
             Export::new::<List>("list", &none).needs(Read).read_only(),
             Export::new::<History>("history", &none)
@@ -187,7 +188,7 @@ impl Operation for Spawn {
     }
 }
 
-/// What a fresh session is asked.
+/// A request to a new session.
 pub(crate) struct Ask<'a> {
     pub(crate) agent: &'a str,
     pub(crate) input: String,
@@ -195,13 +196,13 @@ pub(crate) struct Ask<'a> {
     pub(crate) event_type: &'static str,
 }
 
-/// What a fresh session answered.
+/// The answer of a new session.
 pub(crate) struct Answer {
     pub(crate) session: InstanceId,
     pub(crate) text: String,
 }
 
-/// Opens a session that works in the caller's folder, asks it, and waits for its answer.
+/// Opens a session in the caller's working directory, sends a request, and waits for the answer.
 pub(crate) async fn ask(ctx: &ToolContext, ask: Ask<'_>) -> Result<Answer, ToolError> {
     let cwd = Some(ctx.workdir.display().to_string());
     let options = SpawnOptions {
@@ -312,17 +313,17 @@ impl Operation for Status {
     }
 }
 
-/// To a millionth, so that no price shows the noise of its sum.
+/// Rounds to a millionth, so that a price shows no floating-point noise.
 fn rounded(cost: f64) -> f64 {
     (cost * 1_000_000.0).round() / 1_000_000.0
 }
 
-/// The session that makes the call.
+/// Returns the calling session.
 fn own(ctx: &ToolContext) -> InstanceId {
     InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }
 
-/// The session of that id.
+/// Finds the session with that id.
 async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
     let sessions = powers::sessions(ctx)?.sessions().await?;
     let wanted = id
@@ -337,7 +338,7 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
     })
 }
 
-/// A session in a list.
+/// Returns a session for the list.
 fn shown(session: &InstanceMeta, own: &InstanceId) -> Value {
     let mut shown = json!({
         "session_id": session.id().to_string(),
@@ -362,7 +363,7 @@ fn status(session: &InstanceMeta) -> &'static str {
     }
 }
 
-/// A message as another conversation sees it.
+/// Returns a message for another conversation.
 fn told(message: &Message) -> Value {
     let mut told =
         json!({"role": message.data.role, "text": message.text(), "createdAt": message.created_at});

@@ -1,4 +1,4 @@
-//! What the tools that run shell commands have in common.
+//! Shared parts of the tools that run shell commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::remote::Host;
 use crate::table::ConfigError;
 use crate::text_transform::scalar;
 
-/// What the `spec.config` of a tool that starts programs may say of them.
+/// The settings for programs in a tool's `spec.config`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// Names of environment variables that commands may see beside the ordinary ones.
+    /// Names of additional environment variables that commands receive.
     #[serde(default)]
     pub(crate) env: Vec<String>,
-    /// Contains programs.
+    /// Sandbox of the programs.
     #[serde(default)]
     pub(crate) sandbox: Option<Wanted>,
-    /// What programs may use up.
+    /// Resource limits of the programs.
     #[serde(default)]
     pub(crate) limits: ProcessLimits,
 }
 
-/// What the `spec.config` of a tool may say that runs command lines.
+/// The `spec.config` of a tool that runs command lines.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct LineSettings {
@@ -44,22 +44,21 @@ pub(crate) struct LineSettings {
     sandbox: Option<Wanted>,
     #[serde(default)]
     limits: ProcessLimits,
-    /// Another host to run them on.
+    /// Another host to run command lines on.
     #[serde(default)]
     host: Option<String>,
-    /// The programs that run there.
+    /// The programs that run on the host.
     #[serde(default)]
     host_commands: Option<Vec<String>>,
 }
 
-/// How command lines are started, and where.
+/// The settings for starting command lines.
 pub(crate) struct Lines {
     pub(crate) launcher: Launcher,
     pub(crate) host: Option<Host>,
 }
 
 impl Lines {
-    /// With the settings of a tool.
     pub(crate) fn new(
         settings: LineSettings,
         helper: Option<&Arc<Helper>>,
@@ -94,7 +93,7 @@ impl Lines {
         })
     }
 
-    /// The host that a line runs on, where that is another one.
+    /// Returns the host that a line runs on, if it is not local.
     pub(crate) fn host_of(&self, line: &str) -> Result<Option<&Host>, ToolError> {
         match &self.host {
             Some(host) => Ok(host.takes(line)?.then_some(host)),
@@ -102,7 +101,7 @@ impl Lines {
         }
     }
 
-    /// What somebody who is asked about a line should know.
+    /// Returns the note about a line for an approval prompt.
     pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, ToolError> {
         self.host
             .as_ref()
@@ -124,7 +123,7 @@ impl<'de> Deserialize<'de> for Wanted {
     }
 }
 
-/// The keys of [`Settings`], for the documentation.
+/// The keys of [`Settings`] for the documentation.
 pub(crate) const CONFIG: &[(&str, &str)] = &[
     (
         "env",
@@ -150,9 +149,9 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
     ),
 ];
 
-/// A command line, to be run on the road that the call has been allowed to take: without a shell where patterns allow
-/// its commands, else by /bin/sh. That is no login shell: a profile may export the very keys that the environment was
-/// freed of.
+/// Returns a command line in the permitted run mode: without a shell if patterns permit its
+/// commands, otherwise with /bin/sh. It is not a login shell, because a profile may export the keys
+/// that were removed from the environment.
 pub(crate) fn work(
     line: &str,
     folder: PathBuf,
@@ -179,7 +178,8 @@ pub(crate) fn work(
         .map(|program| Work::Program(Box::new(program)))
 }
 
-/// What to know of a command that failed in a sandbox, which may be why: nothing where there is none.
+/// Returns a note for a command that failed in a sandbox, because the sandbox may be the cause;
+/// `None` without a sandbox.
 pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
     let RunMode::Direct(Direct {
         commands, files, ..
@@ -208,14 +208,14 @@ pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
     ))
 }
 
-/// Adds a note to an output, where there is one.
+/// Adds a note to an output, if any.
 pub(crate) fn add(output: &mut Value, note: Option<String>) {
     if let Some(note) = note {
         output["note"] = Value::from(note);
     }
 }
 
-/// A command line in a few words, for people.
+/// Shortens a command line for users.
 pub(crate) fn title(line: &str) -> String {
     line.lines()
         .next()
@@ -225,7 +225,8 @@ pub(crate) fn title(line: &str) -> String {
         .collect()
 }
 
-/// The folder to run in. It may lie anywhere: a command can go anywhere too, and the permission to execute covers it.
+/// Resolves the directory to run in. It may be anywhere, because a command can access other
+/// directories as well; the execute permission covers it.
 pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
     let given = cwd.unwrap_or(".");
     let folder = workdir.join(given).canonicalize();
@@ -237,7 +238,7 @@ pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolE
     Ok(folder)
 }
 
-/// The environment of a call: ordinary and allowed variables, and `extra` on top.
+/// Returns the environment of a call: ordinary and permitted variables, and `extra`.
 pub(crate) fn environment(allowed: &[String], extra: JsonObject) -> Result<Environment, ToolError> {
     let extra = extra.into_iter().map(|(name, value)| {
         if name.is_empty() || name.contains(['=', '\0']) {

@@ -1,4 +1,4 @@
-//! What outlives a call.
+//! State that outlives a call.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,26 +12,26 @@ use crate::custom_tools::library::Loaded;
 use crate::processes::Processes;
 use crate::squad::Sessions;
 
-/// What the tools of one [`BuiltinTools`](crate::BuiltinTools) keep between calls, across reloads too.
+/// State that the tools of one [`BuiltinTools`](crate::BuiltinTools) keep between calls and across
+/// reloads.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Background processes.
     pub(crate) processes: Arc<Processes>,
     /// Sessions that `squad__route` has opened.
     pub(crate) squad_sessions: Arc<Sessions>,
-    /// What contains programs, and ends those that are left behind.
+    /// Restricts programs, and ends leftover processes.
     pub(crate) helper: Option<Arc<Helper>>,
-    /// What value sources see.
+    /// Environment of value sources.
     pub(crate) environment: Mutex<Environment>,
-    /// Where things may be kept that can be had again.
+    /// Directory for reproducible data.
     pub(crate) cache_dir: Option<PathBuf>,
-    /// Libraries of custom tools that were run.
+    /// Loaded libraries of custom tools.
     pub(crate) loaded: Arc<Loaded>,
     /// Opens dynamic libraries.
     pub(crate) libraries: Option<Arc<dyn ToolSource>>,
 }
 
-/// The agent instance that something belongs to.
+/// The agent instance that owns an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Owner {
     agent: String,
@@ -39,7 +39,6 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// An instance.
     pub(crate) fn of_instance(id: &InstanceId) -> Owner {
         Owner {
             agent: id.agent.clone(),
@@ -47,7 +46,7 @@ impl Owner {
         }
     }
 
-    /// The instance that makes the call.
+    /// Returns the calling instance.
     pub(crate) fn of(ctx: &ToolContext) -> Owner {
         Owner {
             agent: ctx.agent_name.clone(),
@@ -56,7 +55,7 @@ impl Owner {
     }
 }
 
-/// Locks what is never left half done, so that a panic elsewhere does not matter.
+/// Locks data that is never left in an inconsistent state, so a poisoned lock is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Every built-in tool, by name.
+//! The table of built-in tools.
 
 use std::time::Duration;
 
@@ -17,26 +17,25 @@ use crate::{
     web,
 };
 
-/// A row of the table.
 pub(crate) struct Builtin {
-    /// The resource's name, and what stands behind `builtin:`.
+    /// The resource's name, which is also the part after `builtin:`.
     pub(crate) name: &'static str,
     /// A sentence for the documentation.
     pub(crate) about: &'static str,
-    /// Keys of `spec.config` with their meaning.
+    /// Keys of `spec.config` with their descriptions.
     pub(crate) config: &'static [(&'static str, &'static str)],
-    /// Error messages are cut to that many characters, where the default does not fit.
+    /// Maximum number of characters of error messages, if not the default.
     pub(crate) error_message_limit: Option<usize>,
-    /// Output is cut to that many characters, where the default does not fit.
+    /// Maximum number of characters of output, if not the default.
     pub(crate) output_limit: Option<usize>,
-    /// How long a call may take, where the default of two minutes does not fit.
+    /// Maximum duration of a call, if not the default of two minutes.
     pub(crate) timeout: Option<Duration>,
-    /// Makes the exports from a config; the error says what is wrong with it.
+    /// Creates the exports from a config.
     pub(crate) open: fn(&Opening<'_>) -> Result<Vec<Export>, ConfigError>,
 }
 
 impl Builtin {
-    /// Takes no config, and leaves all limits as they are.
+    /// A row without config and with default limits.
     pub(crate) const BLANK: Builtin = Builtin {
         name: "",
         about: "",
@@ -47,7 +46,7 @@ impl Builtin {
         open: |_| Ok(Vec::new()),
     };
 
-    /// The exports of a tool with that config.
+    /// Returns the exports of a tool with that config.
     pub(crate) fn exports(&self, opening: &Opening<'_>) -> Result<Vec<Export>, ConfigError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -59,7 +58,7 @@ impl Builtin {
     }
 }
 
-/// What is wrong with a config.
+/// An error in a config.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error(transparent)]
@@ -88,24 +87,24 @@ pub(crate) enum ConfigError {
     NoChannel(String),
 }
 
-/// What a tool is opened with.
+/// The inputs for opening a tool.
 pub(crate) struct Opening<'a> {
     /// The resource's `spec.config`.
     pub(crate) config: &'a JsonObject,
-    /// What value sources in the config see.
+    /// Environment of value sources in the config.
     pub(crate) environment: &'a Environment,
-    /// What outlives a call.
+    /// State that outlives a call.
     pub(crate) state: &'a State,
 }
 
 impl Opening<'_> {
-    /// Reads the config. Unknown keys are errors, so that a typing mistake is seen.
+    /// Parses the config. Unknown keys are errors, so that typing errors are noticed.
     pub(crate) fn config<C: DeserializeOwned>(&self) -> Result<C, ConfigError> {
         Ok(serde_json::from_value(Value::Object(self.config.clone()))?)
     }
 }
 
-/// All of them, alphabetically.
+/// All built-in tools in alphabetical order.
 pub(crate) const BUILTINS: &[Builtin] = &[
     agents::BUILTIN,
     automation::BUILTIN,

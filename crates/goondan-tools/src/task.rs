@@ -1,4 +1,4 @@
-//! `task`: have another agent do a piece of work.
+//! `task`: delegates a task to another agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::table::Builtin;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "task",
     about: "Gives a piece of work to an agent of the swarm, in its own conversation.",
-    // Longer than a session may give no sign of life.
+    // Longer than the longest silence of a session.
     timeout: Some(Duration::from_secs(1_860)),
     open: |_| {
-        // The ids of the session and of its question are derived from the id of the call.
+        // The ids of the session and of its request are derived from the call id.
         Ok(vec![
             Export::new::<Run>("run", &Arc::new(()))
                 .needs(Permission::Execute)

@@ -12,7 +12,7 @@ use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::table::Builtin;
 
-/// The largest text that an operation makes, in bytes.
+/// Maximum size of a result in bytes.
 const LARGEST: usize = 16 * 1024 * 1024;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -104,7 +104,8 @@ impl Operation for Slice {
     }
 }
 
-/// The characters of `text` from `start` up to `end`, where negative positions count from the end and all are clamped.
+/// Returns the characters of `text` from `start` to `end`. Negative positions count from the end,
+/// and all positions are clamped.
 fn slice(text: &str, length: usize, start: i64, end: i64) -> String {
     let position = |index: i64| {
         let distance = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
@@ -195,12 +196,12 @@ impl Operation for Join {
     }
 }
 
-/// A list of texts, numbers and booleans.
+/// Returns the schema of a list of strings, numbers and booleans.
 fn scalars(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": ["string", "number", "boolean"]}})
 }
 
-/// A scalar as text. Whole numbers have no decimal point, however they were written.
+/// Formats a scalar as a string. Integers have no decimal point, however they were written.
 pub(crate) fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -289,7 +290,7 @@ fn line_break() -> String {
     "\n".to_owned()
 }
 
-/// Refuses to make a text of more than [`LARGEST`] bytes.
+/// Refuses results larger than [`LARGEST`].
 fn bounded(size: usize) -> Result<(), ToolError> {
     if size <= LARGEST {
         return Ok(());
@@ -308,7 +309,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against the definition: an index below zero gets the length added, then both are clamped to 0..=length.
+        /// Compares with the definition: negative indexes get the length added, then both are
+        /// clamped to 0..=length.
         #[test]
         fn slice_clamps_and_counts_from_the_end(text in "\\PC{0,12}", start in -20i64..20, end in -20i64..20) {
             let chars: Vec<char> = text.chars().collect();

@@ -14,9 +14,9 @@ use crate::errors;
 use crate::powers;
 use crate::table::Builtin;
 
-/// How many tasks a list has at most.
+/// Maximum number of tasks in a list.
 const MOST: usize = 200;
-/// The name under which a list is kept.
+/// Name of the stored list.
 const STATE: &str = "todo";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -100,7 +100,7 @@ impl Operation for Read {
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let saved = powers::state(ctx)?.load(STATE).await?;
-        // A list that was edited by hand and cannot be read counts as none.
+        // An unreadable list was edited by hand, and counts as missing.
         let todos: Vec<Task> = saved
             .and_then(|saved| serde_json::from_value(saved).ok())
             .unwrap_or_default();
@@ -108,7 +108,7 @@ impl Operation for Read {
     }
 }
 
-/// The list as the model gets it, and as people see it.
+/// Returns the list for the model, with a title for users.
 fn shown(todos: &[Task]) -> ToolOutput {
     let count = |status| todos.iter().filter(|task| task.status == status).count();
     let (open, done) = (

@@ -1,14 +1,15 @@
-//! Where the tool chains of a user lie: the variables that say so, and what of it a program in a sandbox may read.
+//! Locations of the user's tool chains: their environment variables, and the paths that sandboxed
+//! programs may read.
 
 use std::path::{Path, PathBuf};
 
-/// A place of a tool chain.
+/// The location of a tool chain.
 struct ToolChain {
-    /// Says where it is.
+    /// Environment variable with the location.
     variable: &'static str,
-    /// Where it is below the home folder, where the variable does not say; empty where only the variable tells.
+    /// Default location below the home directory; empty if there is none.
     usual: &'static str,
-    /// What is read there; all of it where nothing is listed. Where keys lie is not among it.
+    /// Readable parts; all if empty. They contain no keys.
     parts: &'static [&'static str],
 }
 
@@ -45,13 +46,13 @@ const TOOL_CHAINS: [ToolChain; 14] = [
     at("JAVA_HOME", "", &[]),
 ];
 
-/// Whether a variable says where a tool chain lies. Programs get it as they get `PATH`: without it a tool chain that lies
-/// elsewhere is not found, or another one is.
+/// Returns true for a variable with the location of a tool chain. Programs receive these variables
+/// like `PATH`, because they would otherwise find no tool chain or the wrong one.
 pub(crate) fn is_variable(name: &str) -> bool {
     TOOL_CHAINS.iter().any(|chain| chain.variable == name)
 }
 
-/// What programs read of the tool chains of this process's user.
+/// Returns the readable paths of the user's tool chains.
 pub(crate) fn readable() -> Vec<PathBuf> {
     let home = std::env::home_dir();
     TOOL_CHAINS
@@ -61,7 +62,7 @@ pub(crate) fn readable() -> Vec<PathBuf> {
 }
 
 impl ToolChain {
-    /// What is read, where the variable is `set` so.
+    /// Returns the readable paths if the variable has the value `set`.
     fn readable(&self, set: Option<std::ffi::OsString>, home: Option<&Path>) -> Vec<PathBuf> {
         let set = set
             .iter()

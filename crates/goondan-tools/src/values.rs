@@ -1,11 +1,12 @@
-//! Value sources in a tool's config (rule L8). Nothing that they hold is ever quoted.
+//! Value sources in a tool's config (rule L8). Messages never quote their values.
 
 use goondan_spec::{Environment, Secret, ValueSource};
 use serde_json::Value;
 
 use crate::table::ConfigError;
 
-/// What `source` stands for: `{value: …}`, `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: {ref: Secret/NAME}}}`.
+/// Resolves `source`: `{value: …}`, `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: {ref:
+/// Secret/NAME}}}`.
 pub(crate) fn resolve(
     source: &Value,
     field: &str,
@@ -44,7 +45,7 @@ fn parse(source: &Value) -> Option<ValueSource> {
     }
 }
 
-/// The only entry of an object.
+/// Returns the only entry of an object.
 fn only(value: &Value) -> Option<(&str, &Value)> {
     let mut entries = value.as_object()?.iter();
     let (name, value) = entries.next()?;

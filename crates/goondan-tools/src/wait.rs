@@ -1,4 +1,4 @@
-//! `wait`: let time pass.
+//! `wait`: waits for a given time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::define::{Export, Operation, number, titled};
 use crate::errors;
 use crate::table::Builtin;
 
-/// The longest wait, in seconds.
+/// Longest wait in seconds.
 const LONGEST: f64 = 300.0;
 
 pub(crate) const BUILTIN: Builtin = Builtin {

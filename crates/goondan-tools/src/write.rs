@@ -1,4 +1,4 @@
-//! Reads a text file whole; replaces the content of a file in one step, makes and removes files.
+//! Reads complete text files, replaces contents atomically, and creates and removes files.
 
 use std::fs::Permissions;
 use std::io::{ErrorKind, Read as _};
@@ -12,8 +12,8 @@ use crate::encoding::{Content, judge, not_text};
 use crate::errors;
 use crate::paths::{Place, Root};
 
-/// Puts `content` in the place of what the file held, or makes the file. Whoever reads meanwhile sees the old or the
-/// new content, never a part. The mode of an existing file is kept. The folder must exist.
+/// Replaces the contents of a file, or creates it. Readers see the old or the new contents. The
+/// mode of an existing file is kept. The directory must exist.
 pub(crate) fn replace(root: &Root, place: &Place, content: &[u8]) -> Result<(), ToolError> {
     let what = format!("write `{}`", place.given);
     let there = root.in_folder(place, &what, |folder, name| match folder.look(name)? {
@@ -29,7 +29,7 @@ pub(crate) fn replace(root: &Root, place: &Place, content: &[u8]) -> Result<(), 
     Err(ToolError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }
 
-/// Makes a file that was not there; false if there is something of that name. The folder must exist.
+/// Creates a file; returns false if the name exists. The directory must exist.
 pub(crate) fn create(root: &Root, place: &Place, content: &[u8]) -> Result<bool, ToolError> {
     let what = format!("write `{}`", place.given);
     root.in_folder(place, &what, |folder, name| {
@@ -40,7 +40,6 @@ pub(crate) fn create(root: &Root, place: &Place, content: &[u8]) -> Result<bool,
     })
 }
 
-/// Removes a file.
 pub(crate) fn remove(root: &Root, place: &Place) -> Result<(), ToolError> {
     root.in_folder(
         place,
@@ -49,7 +48,7 @@ pub(crate) fn remove(root: &Root, place: &Place) -> Result<(), ToolError> {
     )
 }
 
-/// Gives a file the mode of another.
+/// Copies the mode of a file to another.
 pub(crate) fn copy_mode(root: &Root, from: &Place, to: &Place) -> Result<(), ToolError> {
     let (_, metadata) = root.open(from)?;
     set_mode(root, to, |_| metadata.permissions())
@@ -65,10 +64,10 @@ fn set_mode(
         .map_err(|error| errors::io(format_args!("write `{}`", place.given), &error))
 }
 
-/// The largest file that is read to be changed, in bytes.
+/// Maximum size in bytes of a text file that can be changed.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
-/// The whole of a text file that is to be changed.
+/// Reads a complete text file that is to be changed.
 pub(crate) fn read_text(root: &Root, place: &Place) -> Result<String, ToolError> {
     let (mut file, metadata) = root.open(place)?;
     if metadata.len() > LARGEST {
@@ -85,7 +84,8 @@ pub(crate) fn read_text(root: &Root, place: &Place) -> Result<String, ToolError>
     text_of(bytes).map_err(|bytes| not_text(&place.given, &bytes))
 }
 
-/// The text that bytes are; the bytes again if they are none, or text in another encoding that only looks like UTF-8.
+/// Converts bytes to text. Returns the bytes if they are not text, or are in another encoding that
+/// resembles UTF-8.
 fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
     if let Content::Foreign(_) = judge(&bytes) {
         return Err(bytes);
@@ -93,7 +93,7 @@ fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
     String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes)
 }
 
-/// Lets everybody who can read a file run it.
+/// Permits all users with read access to execute the file.
 pub(crate) fn make_executable(root: &Root, place: &Place) -> Result<(), ToolError> {
     #[cfg(unix)]
     {
@@ -107,7 +107,7 @@ pub(crate) fn make_executable(root: &Root, place: &Place) -> Result<(), ToolErro
     Ok(())
 }
 
-/// What becomes of a file, as a diff.
+/// Returns the change of a file as a diff.
 pub(crate) fn diff(path: &str, before: &str, after: &str) -> String {
     let hunks = crate::diff::unified(before, after, 3);
     if hunks.is_empty() {

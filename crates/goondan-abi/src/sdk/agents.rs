@@ -1,4 +1,4 @@
-//! Other agents, as a tool reaches them.
+//! Access to other agents for a tool.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,8 @@ use crate::wire::{
     SendResult, SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, operation,
 };
 
-/// The agents of the running swarm. Errors carry the codes of the runtime, such as `AGENT_NOT_FOUND`.
+/// The agents of the running swarm. Errors have the codes of the runtime, such as
+/// `AGENT_NOT_FOUND`.
 pub struct AgentRuntime<'a> {
     ctx: &'a ToolContext,
 }
@@ -19,38 +20,39 @@ impl<'a> AgentRuntime<'a> {
         AgentRuntime { ctx }
     }
 
-    /// Asks an agent and waits for its answer.
+    /// Sends a request to an agent and waits for its answer.
     ///
     /// # Errors
     ///
-    /// No such agent, no answer in time, a failed turn, a circle of questions, or the end of this call.
+    /// Fails if the agent does not exist, its turn fails or times out, requests form a cycle, or
+    /// this call ends.
     pub async fn request(&self, request: AgentRequest) -> Result<RequestResult, ToolError> {
         self.ask(operation::REQUEST, &request).await
     }
 
-    /// Tells an agent something and does not wait for an answer.
+    /// Sends a message to an agent without waiting for an answer.
     ///
     /// # Errors
     ///
-    /// No such agent, or the end of this call.
+    /// Fails if the agent does not exist, or this call ends.
     pub async fn send(&self, message: SendRequest) -> Result<SendResult, ToolError> {
         self.ask(operation::SEND, &message).await
     }
 
-    /// Prepares an instance of a declared agent.
+    /// Creates an instance of a declared agent.
     ///
     /// # Errors
     ///
-    /// No such agent, too many instances, or the end of this call.
+    /// Fails if the agent does not exist, too many instances exist, or this call ends.
     pub async fn spawn(&self, request: SpawnRequest) -> Result<SpawnResult, ToolError> {
         self.ask(operation::SPAWN, &request).await
     }
 
-    /// The instances that the calling agent spawned, or all.
+    /// Lists the instances that the calling agent spawned, or all.
     ///
     /// # Errors
     ///
-    /// The end of this call.
+    /// Fails if this call ends.
     pub async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
         let list: AgentList = self
             .ask(operation::LIST, &ListRequest { include_all })
@@ -58,16 +60,16 @@ impl<'a> AgentRuntime<'a> {
         Ok(list.agents)
     }
 
-    /// The agents of the swarm.
+    /// Returns the agents of the swarm.
     ///
     /// # Errors
     ///
-    /// The end of this call.
+    /// Fails if this call ends.
     pub async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
         self.ask(operation::CATALOG, &JsonObject::new()).await
     }
 
-    /// The same for functions that are not async.
+    /// Returns the same interface for functions that are not async.
     pub fn blocking(self) -> BlockingAgentRuntime<'a> {
         BlockingAgentRuntime(self)
     }
@@ -81,7 +83,7 @@ impl<'a> AgentRuntime<'a> {
     }
 }
 
-/// [`AgentRuntime`] for functions that are not async: each waits on its thread.
+/// [`AgentRuntime`] for functions that are not async: each method blocks its thread.
 pub struct BlockingAgentRuntime<'a>(AgentRuntime<'a>);
 
 impl BlockingAgentRuntime<'_> {
@@ -89,7 +91,7 @@ impl BlockingAgentRuntime<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails like [`AgentRuntime::request`].
     pub fn request(&self, request: AgentRequest) -> Result<RequestResult, ToolError> {
         pollster::block_on(self.0.request(request))
     }
@@ -98,7 +100,7 @@ impl BlockingAgentRuntime<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails like [`AgentRuntime::send`].
     pub fn send(&self, message: SendRequest) -> Result<SendResult, ToolError> {
         pollster::block_on(self.0.send(message))
     }
@@ -107,7 +109,7 @@ impl BlockingAgentRuntime<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails like [`AgentRuntime::spawn`].
     pub fn spawn(&self, request: SpawnRequest) -> Result<SpawnResult, ToolError> {
         pollster::block_on(self.0.spawn(request))
     }
@@ -116,7 +118,7 @@ impl BlockingAgentRuntime<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails like [`AgentRuntime::list`].
     pub fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
         pollster::block_on(self.0.list(include_all))
     }
@@ -125,7 +127,7 @@ impl BlockingAgentRuntime<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails like [`AgentRuntime::catalog`].
     pub fn catalog(&self) -> Result<AgentCatalog, ToolError> {
         pollster::block_on(self.0.catalog())
     }

@@ -1,4 +1,4 @@
-//! Tells a call that it should end.
+//! The cancellation signal of a call.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,8 @@ impl Cancellation {
         self.lock().fired
     }
 
-    /// Listens until the result is dropped: a call may last for weeks, and ask for a million things meanwhile.
+    /// Registers a waker until the result is dropped. A call may last for weeks and wait millions
+    /// of times, so wakers must be removed.
     pub(super) fn listen(&self) -> Listening<'_> {
         Listening {
             cancellation: self,
@@ -42,7 +43,7 @@ impl Cancellation {
         }
     }
 
-    /// Blocks for `duration`, or until it fires: then true.
+    /// Blocks for `duration`, or until it fires; returns true if it fired.
     pub(super) fn wait(&self, duration: Duration) -> bool {
         let waited = self
             .fired
@@ -55,14 +56,13 @@ impl Cancellation {
     }
 }
 
-/// Somebody who waits for it.
 pub(super) struct Listening<'a> {
     cancellation: &'a Cancellation,
     number: Option<u64>,
 }
 
 impl Listening<'_> {
-    /// Ready once it has fired.
+    /// Returns ready once the flag is set.
     pub(super) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.cancellation.lock();
         if state.fired {
@@ -80,7 +80,7 @@ impl Listening<'_> {
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            // Dropped without the lock: what a waker holds is not ours.
+            // Dropped without the lock, because the waker may run foreign code.
             let waker = self.cancellation.lock().wakers.remove(&number);
             drop(waker);
         }

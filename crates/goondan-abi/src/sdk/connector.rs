@@ -1,4 +1,4 @@
-//! Connectors: a function that runs as long as its connection does, and hands events in.
+//! Connectors: a function that runs as long as its connection, and submits events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,26 +18,27 @@ use crate::wire::{
     CallContext, CallRequest, Connect, ConnectorReply, JsonObject, ToolError, operation,
 };
 
-/// Events that may wait for their acceptance; further ones wait here.
+/// Maximum number of events sent to the host without an acknowledgement; further ones wait.
 const MOST_EMITTED: usize = 32;
-/// Characters of the reason why an answer was not sent.
+/// Maximum number of characters in the reason why an answer was not sent.
 const LONGEST_REASON: usize = 300;
-/// How long it is waited before the host is asked again that could not take a question.
+/// Delay before a request is repeated that the host could not accept.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A function that can be a connector: `fn` or `async fn` of a [`ConnectorContext`] that gives `Result<(), ToolError>`.
+/// A function that can be a connector: an `fn` or `async fn` from [`ConnectorContext`] to
+/// `Result<(), ToolError>`.
 ///
-/// `M` only tells the forms apart; it is inferred.
+/// `M` only distinguishes the forms; it is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a connector",
     note = "a connector is `fn` or `async fn` of `(ConnectorContext) -> Result<(), ToolError>`"
 )]
 pub trait Connects<M>: Send + Sync + 'static {
-    /// Runs it to its end on this thread.
+    /// Runs the function to its end on this thread.
     ///
     /// # Errors
     ///
-    /// What the function fails with.
+    /// Returns the function's error.
     fn run(&self, ctx: ConnectorContext) -> Result<(), ToolError>;
 }
 
@@ -76,7 +77,8 @@ impl Run {
     }
 }
 
-/// What a connector knows about its connection, and what it may do. Cheap to clone; may travel to other threads.
+/// The connection of a connector, and its operations. Cheap to clone, and can be sent to other
+/// threads.
 #[derive(Clone)]
 pub struct ConnectorContext {
     inner: Arc<Inner>,
@@ -114,55 +116,56 @@ impl ConnectorContext {
         }
     }
 
-    /// The name of the Connection.
+    /// Returns the name of the Connection.
     pub fn connection(&self) -> &str {
         &self.inner.told.connection
     }
 
-    /// The name of the Connector.
+    /// Returns the name of the Connector.
     pub fn connector(&self) -> &str {
         &self.inner.told.connector
     }
 
-    /// The settings of the Connection, texts by name.
+    /// Returns the settings of the Connection, as strings by name.
     pub fn config(&self) -> &BTreeMap<String, String> {
         &self.inner.told.config
     }
 
-    /// A setting that has to be there.
+    /// Returns a required setting.
     ///
     /// # Errors
     ///
-    /// The Connection does not state it.
+    /// Fails if the Connection does not contain it.
     pub fn setting(&self, name: &str) -> Result<&str, ToolError> {
         stated(self.config(), "config", name)
     }
 
-    /// The secrets of the Connection, texts by name.
+    /// Returns the secrets of the Connection, as strings by name.
     pub fn secrets(&self) -> &BTreeMap<String, String> {
         &self.inner.told.secrets
     }
 
-    /// A secret that has to be there.
+    /// Returns a required secret.
     ///
     /// # Errors
     ///
-    /// The Connection does not state it.
+    /// Fails if the Connection does not contain it.
     pub fn secret(&self, name: &str) -> Result<&str, ToolError> {
         stated(self.secrets(), "secrets", name)
     }
 
-    /// Log lines about this connection.
+    /// Returns the logger of this connection.
     pub fn logger(&self) -> Logger<'_> {
         self.inner.base.logger()
     }
 
-    /// Hands an event in, such as a [`ConnectorEvent`](crate::wire::ConnectorEvent); returns once its input is on disk. Of those
-    /// that are handed in at the same time, a few are on their way at once and the others wait here.
+    /// Submits an event, such as a [`ConnectorEvent`](crate::wire::ConnectorEvent). Returns once
+    /// its input is durable. A few concurrent events are sent at once; the others wait.
     ///
     /// # Errors
     ///
-    /// `E_CONNECTOR_EVENT` where it is no event or is not taken; or the connection has ended.
+    /// Fails with `E_CONNECTOR_EVENT` if the event is invalid or rejected. Also fails if the
+    /// connection has ended.
     pub async fn emit(&self, event: impl Serialize) -> Result<(), ToolError> {
         let _inside = self.inner.turnstile.enter().await;
         self.inner
@@ -172,11 +175,11 @@ impl ConnectorContext {
             .map(drop)
     }
 
-    /// The next line that somebody types where the swarm runs; none where there are no more.
+    /// Returns the next line typed in the swarm's terminal; `None` at the end of the input.
     ///
     /// # Errors
     ///
-    /// The connection has ended.
+    /// Fails if the connection has ended.
     pub async fn line(&self) -> Result<Option<String>, ToolError> {
         let answer = self
             .inner
@@ -186,12 +189,12 @@ impl ConnectorContext {
         Ok(answer["line"].as_str().map(str::to_owned))
     }
 
-    /// Has `send` send the answers to events with an origin, one after another. It runs on a thread of its own, so it may
-    /// block. What it fails with is why an answer was not sent.
+    /// Sends the answers to events with an origin through `send`, one after another. `send` runs on
+    /// its own thread, so it may block. Its error is the reason why an answer was not sent.
     ///
     /// # Errors
     ///
-    /// It was called before, or there is no thread for it.
+    /// Fails if it was called before, or if no thread can be started.
     pub fn on_reply<F>(&self, send: F) -> Result<(), ToolError>
     where
         F: Fn(ConnectorReply) -> Result<(), ToolError> + Send + 'static,
@@ -204,12 +207,12 @@ impl ConnectorContext {
         Ok(())
     }
 
-    /// Whether the connection has ended.
+    /// Returns true if the connection has ended.
     pub fn is_cancelled(&self) -> bool {
         self.inner.base.is_cancelled()
     }
 
-    /// Ends when the connection does.
+    /// Waits until the connection ends.
     pub async fn cancelled(&self) {
         self.inner.base.cancelled().await;
     }
@@ -218,7 +221,7 @@ impl ConnectorContext {
     ///
     /// # Errors
     ///
-    /// That came first.
+    /// Fails if the connection ends first.
     pub async fn until_cancelled<F: Future>(&self, future: F) -> Result<F::Output, ToolError> {
         self.inner.base.until_cancelled(future).await
     }
@@ -227,12 +230,12 @@ impl ConnectorContext {
     ///
     /// # Errors
     ///
-    /// As soon as the connection ends.
+    /// Fails as soon as the connection ends.
     pub fn sleep(&self, duration: Duration) -> Result<(), ToolError> {
         self.inner.base.sleep(duration)
     }
 
-    /// The same for functions that are not async.
+    /// Returns the same interface for functions that are not async.
     pub fn blocking(&self) -> BlockingConnector<'_> {
         BlockingConnector(self)
     }
@@ -264,7 +267,7 @@ impl ConnectorContext {
         }
     }
 
-    /// Asks until there is an answer; none where the connection has ended.
+    /// Repeats a request until it is answered; `None` if the connection has ended.
     fn insist(&self, name: &str, payload: &Value) -> Option<Value> {
         loop {
             match pollster::block_on(self.inner.base.ask(name, payload)) {
@@ -275,7 +278,7 @@ impl ConnectorContext {
     }
 }
 
-/// [`ConnectorContext`] for functions that are not async: each waits on its thread.
+/// [`ConnectorContext`] for functions that are not async: each method blocks its thread.
 pub struct BlockingConnector<'a>(&'a ConnectorContext);
 
 impl BlockingConnector<'_> {
@@ -283,7 +286,7 @@ impl BlockingConnector<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails like [`ConnectorContext::emit`].
     pub fn emit(&self, event: impl Serialize) -> Result<(), ToolError> {
         pollster::block_on(self.0.emit(event))
     }
@@ -292,7 +295,7 @@ impl BlockingConnector<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails like [`ConnectorContext::line`].
     pub fn line(&self) -> Result<Option<String>, ToolError> {
         pollster::block_on(self.0.line())
     }

@@ -1,4 +1,4 @@
-//! What a handler knows about its call.
+//! The context of a handler's call.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::wire::{
     CallContext, CallRequest, JsonObject, LogLevel, LogLine, Permission, Progress, ToolError, code,
 };
 
-/// What a handler knows about its call, and what it may do. Cheap to clone; may travel to other threads.
+/// The context of a call, and its operations. Cheap to clone, and can be sent to other threads.
 #[derive(Clone)]
 pub struct ToolContext {
     inner: Arc<Inner>,
@@ -31,7 +31,7 @@ struct Inner {
     config: JsonObject,
     workdir: PathBuf,
     cancellation: Arc<Cancellation>,
-    /// Absent in a test of the library's own.
+    /// `None` in a library's own tests.
     host: Option<(HostLink, Arc<Operations>)>,
 }
 
@@ -57,8 +57,8 @@ impl ToolContext {
         }
     }
 
-    /// A context without a host, for a library's own tests: log lines and progress go nowhere, other agents are
-    /// unavailable.
+    /// Creates a context without a host, for a library's own tests. Log lines and progress are
+    /// discarded, and other agents are unavailable.
     pub fn detached(workdir: impl Into<PathBuf>) -> Self {
         let workdir = workdir.into();
         let context = CallContext {
@@ -79,73 +79,74 @@ impl ToolContext {
         }
     }
 
-    /// The agent whose model made the call.
+    /// Returns the agent whose model made the call.
     pub fn agent_name(&self) -> &str {
         &self.inner.context.agent_name
     }
 
-    /// The conversation.
+    /// Returns the key of the conversation.
     pub fn instance_key(&self) -> &str {
         &self.inner.context.instance_key
     }
 
-    /// The turn.
+    /// Returns the id of the turn.
     pub fn turn_id(&self) -> &str {
         &self.inner.context.turn_id
     }
 
-    /// The causal chain.
+    /// Returns the trace id.
     pub fn trace_id(&self) -> &str {
         &self.inner.context.trace_id
     }
 
-    /// The model's id of this call.
+    /// Returns the model's id of this call.
     pub fn tool_call_id(&self) -> &str {
         &self.inner.context.tool_call_id
     }
 
-    /// The assistant message that holds the call.
+    /// Returns the assistant message that contains the call.
     pub fn message(&self) -> &Value {
         &self.inner.context.message
     }
 
-    /// Where file tools work. It exists.
+    /// Returns the working directory of file tools. It exists.
     pub fn workdir(&self) -> &Path {
         &self.inner.workdir
     }
 
-    /// Whether the call may do that: what the export needs it may, what is optional to it only where that is allowed.
+    /// Returns true if the call has the permission. Required permissions are always granted,
+    /// optional ones only if the policy allows them.
     pub fn may(&self, permission: Permission) -> bool {
         self.inner.context.permissions.contains(&permission)
     }
 
-    /// How long the call may take, counted from its start.
+    /// Returns the maximum duration of the call, counted from its start.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.inner.context.timeout_ms)
     }
 
-    /// `spec.config` of the Tool resource, as a `T`.
+    /// Parses `spec.config` of the Tool resource as a `T`.
     ///
     /// # Errors
     ///
-    /// What does not fit, with the field's name.
+    /// Fails with the field's name if a value does not match.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         serde_json::from_value(Value::Object(self.inner.config.clone())).map_err(|mistake| {
             ToolError::new(format!("`spec.config` of the Tool does not fit: {mistake}"))
         })
     }
 
-    /// Log lines about this call.
+    /// Returns the logger of this call.
     pub fn logger(&self) -> Logger<'_> {
         Logger { ctx: self }
     }
 
-    /// Other agents.
+    /// Returns access to other agents.
     pub fn runtime(&self) -> AgentRuntime<'_> {
         AgentRuntime::new(self)
     }
 
-    /// Tells whoever watches what is going on.
+    /// Reports progress to observers.
     pub fn progress(&self, title: &str, metadata: JsonObject) {
         if let Some((host, _)) = &self.inner.host {
             host.progress(
@@ -158,9 +159,10 @@ impl ToolContext {
         }
     }
 
-    /// Whether the call should end: it was cancelled, took too long, or nobody waits for it any more.
+    /// Returns true if the call should end: it was cancelled, timed out, or abandoned.
     pub fn is_cancelled(&self) -> bool {
-        // The host knows at once; `cancel` may be waiting behind another call into this library.
+        // The host has the current state; `cancel` may be queued after another call into this
+        // library.
         let told = || {
             self.inner
                 .host
@@ -170,7 +172,7 @@ impl ToolContext {
         self.inner.cancellation.is_fired() || told()
     }
 
-    /// Ends when the call should.
+    /// Waits until the call should end.
     pub async fn cancelled(&self) {
         let mut cancellation = self.inner.cancellation.listen();
         poll_fn(|context| cancellation.poll(context)).await;
@@ -180,7 +182,7 @@ impl ToolContext {
     ///
     /// # Errors
     ///
-    /// `E_TOOL_CANCELLED` where that came first.
+    /// Fails with `E_TOOL_CANCELLED` if the call should end first.
     pub async fn until_cancelled<F: Future>(&self, future: F) -> Result<F::Output, ToolError> {
         let (mut future, mut cancellation) = (pin!(future), self.inner.cancellation.listen());
         poll_fn(|context| match future.as_mut().poll(context) {
@@ -194,7 +196,7 @@ impl ToolContext {
     ///
     /// # Errors
     ///
-    /// `E_TOOL_CANCELLED` as soon as the call should end.
+    /// Fails with `E_TOOL_CANCELLED` as soon as the call should end.
     pub fn sleep(&self, duration: Duration) -> Result<(), ToolError> {
         if self.inner.cancellation.wait(duration) {
             Err(stopped())
@@ -227,33 +229,33 @@ fn stopped() -> ToolError {
     ToolError::new("the call was cancelled").code(code::CANCELLED)
 }
 
-/// Log lines about one call, with fields if there are any.
+/// The logger of a call.
 pub struct Logger<'a> {
     ctx: &'a ToolContext,
 }
 
 impl Logger<'_> {
-    /// Logs for the author of the tool.
+    /// Logs a message for the author of the tool.
     pub fn debug(&self, message: &str) {
         self.log(LogLevel::Debug, message, JsonObject::new());
     }
 
-    /// Logs what is worth knowing.
+    /// Logs an informational message.
     pub fn info(&self, message: &str) {
         self.log(LogLevel::Info, message, JsonObject::new());
     }
 
-    /// Logs what is worth a look.
+    /// Logs a warning.
     pub fn warn(&self, message: &str) {
         self.log(LogLevel::Warn, message, JsonObject::new());
     }
 
-    /// Logs that something failed.
+    /// Logs an error.
     pub fn error(&self, message: &str) {
         self.log(LogLevel::Error, message, JsonObject::new());
     }
 
-    /// Logs with structured fields.
+    /// Logs a message with structured fields.
     pub fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
         if let Some((host, _)) = &self.ctx.inner.host {
             host.log(

@@ -1,4 +1,4 @@
-//! What a library exports: its tools with their schemas, and the macro that makes them a symbol.
+//! The exports of a library: tools with their schemas, and the macros that create the symbol.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,9 @@ use super::extension::RegisterFn;
 use super::handler::{Handler, Run, erase};
 use crate::wire::{Export, Manifest, Permission, Sdk, feature};
 
-/// All that a library exports. Made by [`export_tools!`](crate::export_tools),
-/// [`export_extension!`](crate::export_extension) and [`export_connector!`](crate::export_connector).
+/// All exports of a library. Created by [`export_tools!`](crate::export_tools),
+/// [`export_extension!`](crate::export_extension) and
+/// [`export_connector!`](crate::export_connector).
 pub struct Library {
     name: &'static str,
     version: &'static str,
@@ -27,7 +28,8 @@ pub struct Tool {
     pub(super) run: Box<dyn Run>,
 }
 
-/// The export `name`, handled by `handler`. Its description and schema come from the type of the arguments.
+/// Creates the export `name` for `handler`. Its description and schema come from the type of the
+/// arguments.
 pub fn tool<M: 'static>(name: &str, handler: impl Handler<M>) -> Tool {
     fn schema<M, H: Handler<M>>(_: &H) -> (Value, String) {
         schema_of::<H::Arguments>()
@@ -49,29 +51,29 @@ pub fn tool<M: 'static>(name: &str, handler: impl Handler<M>) -> Tool {
 }
 
 impl Tool {
-    /// Another name than the function's.
+    /// Sets another name than the function's.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.export.name);
         self
     }
 
-    /// Another description than the arguments' doc comment.
+    /// Sets another description than the arguments' doc comment.
     #[must_use]
     pub fn description(mut self, text: &str) -> Self {
         text.clone_into(&mut self.export.description);
         self
     }
 
-    /// What it needs. The agent's policy decides whether it gets it.
+    /// Adds required permissions. The agent's policy decides if they are granted.
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.export.permissions.extend(permissions);
         self
     }
 
-    /// What it makes use of where that is allowed, and does without where it is not:
-    /// [`ToolContext::may`](super::ToolContext::may) tells. Nobody is asked for it.
+    /// Adds permissions that the tool uses only if they are granted, without an approval prompt.
+    /// [`ToolContext::may`](super::ToolContext::may) returns the decision.
     #[must_use]
     pub fn optional_permissions(
         mut self,
@@ -81,14 +83,15 @@ impl Tool {
         self
     }
 
-    /// It changes nothing, so that a call that was cut off may run again.
+    /// Declares that the tool changes nothing, so that an interrupted call may run again.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.export.read_only = true;
         self
     }
 
-    /// Running it twice is the same as running it once, so that a call that was cut off may run again.
+    /// Declares that repeating a call has no further effect, so that an interrupted call may run
+    /// again.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.export.idempotent = true;
@@ -97,7 +100,7 @@ impl Tool {
 }
 
 impl Library {
-    /// A library that exports `tools`.
+    /// Creates a library that exports `tools`.
     pub fn new(name: &'static str, version: &'static str, tools: Vec<Tool>) -> Self {
         Library {
             name,
@@ -108,14 +111,14 @@ impl Library {
         }
     }
 
-    /// Adds an extension, which `register` registers.
+    /// Adds an extension with its register function.
     #[must_use]
     pub fn extended(mut self, register: RegisterFn) -> Self {
         self.extension = Some(register);
         self
     }
 
-    /// Adds a connector, which `run` runs.
+    /// Adds a connector with its function.
     #[must_use]
     pub fn connecting<M: 'static>(mut self, run: impl Connects<M>) -> Self {
         self.connector = Some(RunConnector::new(run));
@@ -143,7 +146,7 @@ impl Library {
         }
     }
 
-    /// Whether it takes messages besides calls of its tools.
+    /// Returns true if the library accepts messages in addition to tool calls.
     pub(super) fn is_extending(&self) -> bool {
         self.features().next().is_some()
     }
@@ -162,17 +165,17 @@ impl Library {
     }
 }
 
-/// The schema of `A` as models are shown it, and its doc comment.
+/// Returns the schema of `A` for models, and its doc comment.
 fn schema_of<A: JsonSchema>() -> (Value, String) {
     let settings = SchemaSettings::draft2020_12()
         .for_deserialize()
         .with(|settings| {
-            // Models follow a nested schema better than references into a list of definitions.
+            // Models process a nested schema better than references to a list of definitions.
             settings.inline_subschemas = true;
             settings.meta_schema = None;
         });
     let mut schema = settings.into_generator().into_root_schema_for::<A>();
-    // The name of a Rust type says nothing to a model.
+    // The name of a Rust type is of no use to a model.
     schema.remove("title");
     let description = match schema.remove("description") {
         Some(Value::String(text)) => text,
@@ -181,9 +184,11 @@ fn schema_of<A: JsonSchema>() -> (Value, String) {
     (schema.to_value(), description)
 }
 
-/// Makes functions the tools of this library, and the library loadable. Once in a `cdylib`.
+/// Exports functions as the tools of this library, and makes the library loadable. Use it once in a
+/// `cdylib`.
 ///
-/// `name` and `version` are those of the package where they are left out. After `=>` come methods of [`Tool`]:
+/// `name` and `version` default to those of the package. Methods of [`Tool`] follow after
+/// `=>`:
 ///
 /// ```
 /// # use goondan_abi::sdk::{Permission, ToolContext, ToolError, export_tools};
@@ -220,11 +225,11 @@ macro_rules! export_tools {
     };
 }
 
-/// Makes a function the extension of this library, and the library loadable. Once in a `cdylib`, in place of
-/// [`export_tools!`](crate::export_tools).
+/// Exports a function as the extension of this library, and makes the library loadable. Use it once
+/// in a `cdylib`, instead of [`export_tools!`](crate::export_tools).
 ///
-/// The function registers layers and tools ([`ExtensionApi`](crate::sdk::ExtensionApi)). The library may have tools for Tool
-/// resources as well:
+/// The function registers layers and tools ([`ExtensionApi`](crate::sdk::ExtensionApi)). The
+/// library may also have tools for Tool resources:
 ///
 /// ```
 /// use goondan_abi::sdk::{ExtensionApi, LayerKind, ToolError, export_extension};
@@ -252,11 +257,11 @@ macro_rules! export_extension {
     };
 }
 
-/// Makes a function the connector of this library, and the library loadable. Once in a `cdylib`, in place of
-/// [`export_tools!`](crate::export_tools).
+/// Exports a function as the connector of this library, and makes the library loadable. Use it once
+/// in a `cdylib`, instead of [`export_tools!`](crate::export_tools).
 ///
-/// The function takes a [`ConnectorContext`](crate::sdk::ConnectorContext), may be async or plain, and runs as long as the
-/// connection does. The library may have tools for Tool resources as well:
+/// The function takes a [`ConnectorContext`](crate::sdk::ConnectorContext), is async or plain, and
+/// runs as long as the connection. The library may also have tools for Tool resources:
 ///
 /// ```
 /// use goondan_abi::sdk::{ConnectorContext, ConnectorEvent, ToolError, export_connector};
@@ -283,7 +288,7 @@ macro_rules! export_connector {
     };
 }
 
-/// A library with these tools.
+/// Creates a library with these tools.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __library {
@@ -296,7 +301,7 @@ macro_rules! __library {
     };
 }
 
-/// The one symbol of a library.
+/// Defines the symbol of a library.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __export_library {

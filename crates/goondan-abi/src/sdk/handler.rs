@@ -1,4 +1,4 @@
-//! Turns a plain or async function into something that runs on arguments as JSON.
+//! Adapts plain and async functions to JSON arguments.
 
 use std::marker::PhantomData;
 
@@ -11,33 +11,34 @@ use super::context::ToolContext;
 use super::output::Output;
 use crate::wire::{JsonObject, ToolError, ToolOutput, code};
 
-/// A function that can be a tool: `fn` or `async fn` of `(ToolContext, Arguments)` that gives a `Result`.
+/// A function that can be a tool: an `fn` or `async fn` of `(ToolContext, Arguments)` that returns
+/// a `Result`.
 ///
-/// `M` only tells the forms apart; it is inferred.
+/// `M` only distinguishes the forms; it is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a tool",
     note = "a tool is `fn` or `async fn` of `(ToolContext, Arguments) -> Result<T, ToolError>`, where `Arguments` derives \
             `Deserialize` and `JsonSchema`, and `T` is `Serialize` or `Output`"
 )]
 pub trait Handler<M>: Send + Sync + 'static {
-    /// What it takes.
+    /// The type of the arguments.
     type Arguments: DeserializeOwned + JsonSchema;
 
-    /// Runs it to its end on this thread.
+    /// Runs the function to its end on this thread.
     ///
     /// # Errors
     ///
-    /// What the function fails with.
+    /// Returns the function's error.
     fn call(&self, ctx: ToolContext, arguments: Self::Arguments) -> Result<ToolOutput, ToolError>;
 }
 
-/// What a tool may return. `M` only tells the forms apart; it is inferred.
+/// A return value of a tool. `M` only distinguishes the forms; it is inferred.
 pub trait IntoOutput<M> {
-    /// The output for the model and for people.
+    /// Returns the output for the model and for users.
     ///
     /// # Errors
     ///
-    /// The failure that was returned, or that the value has no JSON form.
+    /// Returns the function's error, or fails if the value has no JSON form.
     fn into_output(self) -> Result<ToolOutput, ToolError>;
 }
 
@@ -92,13 +93,13 @@ where
     }
 }
 
-/// A handler whose arguments are JSON.
+/// A handler with JSON arguments.
 pub(super) trait Run: Send + Sync {
-    /// Decodes the arguments and runs it to its end on this thread.
+    /// Decodes the arguments and runs the handler to its end on this thread.
     fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError>;
 }
 
-/// `handler` without its types.
+/// Erases the types of `handler`.
 pub(super) fn erase<M: 'static>(handler: impl Handler<M>) -> Box<dyn Run> {
     struct Erased<H, M>(H, PhantomData<fn() -> M>);
 
@@ -106,7 +107,8 @@ pub(super) fn erase<M: 'static>(handler: impl Handler<M>) -> Box<dyn Run> {
         fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
             let arguments =
                 serde_json::from_value(Value::Object(arguments)).map_err(|mistake| {
-                    // The host has checked them against the schema; this is left for what no schema says.
+                    // The host has validated the schema; this covers the requirements that a schema
+                    // cannot express.
                     ToolError::new(format!("the arguments do not fit: {mistake}"))
                         .code(code::INVALID_ARGS)
                 })?;

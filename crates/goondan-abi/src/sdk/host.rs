@@ -1,4 +1,4 @@
-//! The host's table, made safe to call.
+//! Safe functions for the host's table.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::raw::{self, Bytes, Host, Status};
 
-/// The host, as a library reaches it from any of its threads.
+/// The host table as a library uses it, from any of its threads.
 #[derive(Clone, Copy)]
 pub(super) struct HostLink {
     ctx: *mut c_void,
@@ -17,21 +17,24 @@ pub(super) struct HostLink {
     cancelled: unsafe extern "C" fn(*mut c_void, u64) -> i32,
 }
 
-// SAFETY: by contract the host's functions may be called from any thread, and `ctx` stays valid until the process ends.
+// SAFETY: by contract the host's functions may be called from any thread, and `ctx` stays valid
+// until the process ends.
 unsafe impl Send for HostLink {}
-// SAFETY: as for `Send`; several threads may call at the same time.
+// SAFETY: the same as for `Send`; several threads may call concurrently.
 unsafe impl Sync for HostLink {}
 
 impl HostLink {
-    /// Reads the host's table; `None` where it lacks a function that this version needs.
+    /// Reads the host's table; `None` if it lacks a function that this version needs.
     ///
     /// # Safety
     ///
-    /// `table` points at a host table whose `struct_size` is true and which keeps the promises of [`raw`].
+    /// `table` points to a host table with a correct `struct_size` that fulfills the contract of
+    /// [`raw`].
     pub(super) unsafe fn read(table: *const Host) -> Option<HostLink> {
-        // SAFETY: `ctx` and `struct_size` are there in every version; the pointer is good by the caller's promise.
+        // SAFETY: `ctx` and `struct_size` exist in every version; the caller guarantees the
+        // pointer.
         let size = unsafe { (&raw const (*table).struct_size).read_unaligned() };
-        // SAFETY: the caller promises that the size is true.
+        // SAFETY: the caller guarantees that the size is correct.
         let table = unsafe { raw::read_prefix(table, size as usize) };
         Some(HostLink {
             ctx: table.ctx,
@@ -43,34 +46,33 @@ impl HostLink {
         })
     }
 
-    /// Answers `call`.
     pub(super) fn complete(&self, call: u64, status: Status, payload: &impl Serialize) -> Status {
         let Ok(payload) = serde_json::to_vec(payload) else {
             return Status::BAD_ARGUMENT;
         };
-        // SAFETY: the host's promise at `read`; the bytes live for this call.
+        // SAFETY: guaranteed by the caller of `read`; the bytes live during this call.
         unsafe { (self.complete)(self.ctx, call, status, Bytes::of(&payload)) }
     }
 
-    /// Tells whoever watches `call`.
+    /// Reports progress of `call`.
     pub(super) fn progress(&self, call: u64, payload: &impl Serialize) -> Status {
         let Ok(payload) = serde_json::to_vec(payload) else {
             return Status::BAD_ARGUMENT;
         };
-        // SAFETY: the host's promise at `read`; the bytes live for this call.
+        // SAFETY: guaranteed by the caller of `read`; the bytes live during this call.
         unsafe { (self.progress)(self.ctx, call, Bytes::of(&payload)) }
     }
 
-    /// Logs about `call`, or [`raw::NO_CALL`].
+    /// Logs a line for `call`, or [`raw::NO_CALL`].
     pub(super) fn log(&self, call: u64, payload: &impl Serialize) -> Status {
         let Ok(payload) = serde_json::to_vec(payload) else {
             return Status::BAD_ARGUMENT;
         };
-        // SAFETY: the host's promise at `read`; the bytes live for this call.
+        // SAFETY: guaranteed by the caller of `read`; the bytes live during this call.
         unsafe { (self.log)(self.ctx, call, Bytes::of(&payload)) }
     }
 
-    /// Asks for `name`; the answer comes as a reply to `operation`.
+    /// Requests the operation `name`. Its answer is a reply to `operation`.
     pub(super) fn request(
         &self,
         call: u64,
@@ -81,7 +83,7 @@ impl HostLink {
         let Ok(payload) = serde_json::to_vec(payload) else {
             return Status::BAD_ARGUMENT;
         };
-        // SAFETY: the host's promise at `read`; both byte strings live for this call.
+        // SAFETY: guaranteed by the caller of `read`; both byte strings live during this call.
         unsafe {
             (self.request)(
                 self.ctx,
@@ -93,9 +95,9 @@ impl HostLink {
         }
     }
 
-    /// Whether `call` should end.
+    /// Returns true if `call` should end.
     pub(super) fn cancelled(&self, call: u64) -> bool {
-        // SAFETY: the host's promise at `read`.
+        // SAFETY: guaranteed by the caller of `read`.
         unsafe { (self.cancelled)(self.ctx, call) != 0 }
     }
 }

@@ -1,4 +1,4 @@
-//! Forwards the `log` crate: this library has its own copy of it, which the host never sees.
+//! Forwards the `log` crate to the host, because the host cannot see this library's copy of it.
 
 use super::panics;
 use crate::wire::{JsonObject, LogLevel, LogLine};
@@ -32,7 +32,7 @@ impl log::Log for Forward {
     fn flush(&self) {}
 }
 
-/// Installs the forwarder, where the library has not installed a logger of its own.
+/// Installs the forwarder, unless the library has installed its own logger.
 pub(super) fn forward() {
     if log::set_logger(&Forward).is_ok() {
         log::set_max_level(log::LevelFilter::Debug);

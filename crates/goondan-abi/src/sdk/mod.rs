@@ -1,13 +1,15 @@
-//! What the author of a library uses: a struct of arguments, a function, one [`export_tools!`]; for an extension a function
-//! that registers layers, and one [`export_extension!`]; for a connector a function that runs as long as its connection
-//! does, and one [`export_connector!`].
+//! The interface for authors of libraries. A tool is a struct of arguments, a function, and one
+//! [`export_tools!`]. An extension is a function that registers layers, and one
+//! [`export_extension!`]. A connector is a function that runs as long as its connection, and one
+//! [`export_connector!`].
 //!
-//! The function takes a [`ToolContext`] and its arguments, and may be async or plain. Each call has a thread to itself, on
-//! which an async function is polled; so a plain one may block. Futures that need a runtime (timers, sockets of `tokio`)
-//! need one that the library starts itself: the host's is not shared.
+//! The function takes a [`ToolContext`] and its arguments, and is async or plain. Each call has its
+//! own thread, on which an async function is polled; so a plain function may block. Futures that
+//! need a runtime (timers, sockets of Tokio) need one that the library starts itself, because the
+//! host's runtime is not shared.
 //!
-//! A panic ends its call with `E_TOOL_PANIC` and nothing else. Panics have to unwind for that: with `panic = "abort"`,
-//! [`export_tools!`] does not compile.
+//! A panic only ends its call, with `E_TOOL_PANIC`. This requires unwinding: with `panic =
+//! "abort"`, [`export_tools!`] does not compile.
 
 mod agents;
 mod cancellation;

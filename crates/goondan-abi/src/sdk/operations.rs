@@ -1,4 +1,4 @@
-//! Questions to the host that wait for their reply.
+//! Requests to the host that wait for a reply.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use crate::wire::{ToolError, code};
 
 type Reply = Result<Value, ToolError>;
 
-/// The questions of one library. An operation that is not in the map is over: its reply is dropped.
+/// The requests of one library. A reply to an operation that is not in the map is dropped.
 #[derive(Default)]
 pub(super) struct Operations {
     next: AtomicU64,
@@ -30,7 +30,7 @@ struct Waiting {
 }
 
 impl Operations {
-    /// Asks the host for `name` on behalf of `call`, until the reply or the cancellation comes.
+    /// Requests the operation `name` for `call`, and waits for the reply or the cancellation.
     pub(super) async fn ask(
         &self,
         host: HostLink,
@@ -68,7 +68,7 @@ impl Operations {
         .await
     }
 
-    /// Hands a reply to whoever waits for it.
+    /// Delivers a reply to its request.
     pub(super) fn reply(&self, operation: u64, status: Status, bytes: &[u8]) {
         let reply = read_reply(status, bytes);
         let waker = self.lock().get_mut(&operation).and_then(|waiting| {
@@ -85,7 +85,7 @@ impl Operations {
     }
 }
 
-/// Takes an operation out of the map, however its future ends.
+/// Removes an operation from the map when its future is dropped.
 struct Forget<'a> {
     operations: &'a Operations,
     operation: u64,

@@ -1,4 +1,5 @@
-//! Stops panics inside the library: the host has another standard library and could not catch them.
+//! Catches panics inside the library, because the host uses another standard library and cannot
+//! catch them.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -9,15 +10,16 @@ use super::host::HostLink;
 use crate::raw::NO_CALL;
 use crate::wire::{JsonObject, LogLevel, LogLine};
 
-/// The host that lines from anywhere in this library go to.
+/// The host that receives log lines from all parts of this library.
 static HOST: OnceLock<HostLink> = OnceLock::new();
 
 thread_local! {
-    /// The call that this thread works for. No destructor, so that it never outlives its thread.
+    /// The call that this thread works for. It has no destructor, so that it never outlives its
+    /// thread.
     static CURRENT_CALL: Cell<u64> = const { Cell::new(NO_CALL) };
 }
 
-/// Runs `body`; a panic becomes its message.
+/// Runs `body`, and converts a panic to its message.
 pub(super) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         let message = message_of(payload.as_ref());
@@ -26,7 +28,7 @@ pub(super) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Drops a payload. Its own drop may panic: then what came of that is leaked rather than tried again.
+/// Drops a payload. If its drop panics, the new payload is leaked and not dropped.
 fn discard(payload: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
@@ -41,7 +43,7 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "no message".to_owned())
 }
 
-/// Makes `call` the one that this thread's lines are about, until the result is dropped.
+/// Assigns this thread's log lines to `call` until the result is dropped.
 pub(super) fn working_for(call: u64) -> impl Drop {
     struct Reset(u64);
     impl Drop for Reset {
@@ -52,14 +54,15 @@ pub(super) fn working_for(call: u64) -> impl Drop {
     Reset(CURRENT_CALL.replace(call))
 }
 
-/// Logs about the call that this thread works for, wherever in the library the line comes from.
+/// Logs a line for the call that this thread works for.
 pub(super) fn log(line: &LogLine) {
     if let Some(host) = HOST.get() {
         host.log(CURRENT_CALL.get(), line);
     }
 }
 
-/// Sends panics to the host's log instead of standard error. Once for this copy of the library.
+/// Sends panics to the host's log instead of standard error. Has an effect only once per copy of
+/// the library.
 pub(super) fn report_to(host: HostLink) {
     if HOST.set(host).is_err() {
         return;

@@ -17,7 +17,7 @@ use super::threads::Threads;
 use crate::raw::Status;
 use crate::wire::{CallRequest, Connect, ExtensionMessage, ToolError, ToolOutput, code};
 
-/// What stands behind `this` of the library table.
+/// The target of `this` in the library table.
 pub(super) struct Running {
     host: HostLink,
     manifest: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct Running {
     threads: Arc<Threads>,
 }
 
-/// The calls that run, and how to tell them to end. Closed: `None`.
+/// The running calls with their cancellation signals. `None` after closing.
 struct Calls(Mutex<Option<HashMap<u64, Arc<Cancellation>>>>);
 
 impl Calls {
@@ -61,7 +61,7 @@ impl Running {
         &self.manifest
     }
 
-    /// Begins a call. `OK`: it will be completed, whatever happens.
+    /// Begins a call. After `OK`, it is completed in any case.
     pub(super) fn start(&self, call: u64, request: &[u8]) -> Status {
         let Ok(mut request) = serde_json::from_slice::<CallRequest>(request) else {
             return Status::BAD_ARGUMENT;
@@ -87,7 +87,8 @@ impl Running {
         Status::OK
     }
 
-    /// Tells the extension something, or runs the connector. `OK`: the call will be completed, whatever happens.
+    /// Sends a message to the extension, or runs the connector. After `OK`, the call is completed
+    /// in any case.
     pub(super) fn extend(&self, call: u64, message: &[u8]) -> Status {
         let Ok(message) = serde_json::from_slice::<ExtensionMessage>(message) else {
             return Status::BAD_ARGUMENT;
@@ -153,7 +154,7 @@ impl Running {
             finish(host, &calls, call, CONNECTOR, || {
                 let ran =
                     panics::catch(|| connector.run(ConnectorContext::new(told, means, threads)));
-                // What it has left running for the connection ends with it.
+                // Other work for the connection ends with it.
                 cancellation.fire();
                 ran.unwrap_or_else(|panic| Err(panicked(CONNECTOR, &panic)))
                     .map(|()| ToolOutput::default())
@@ -166,7 +167,7 @@ impl Running {
         Status::OK
     }
 
-    /// Notes a call that begins, and how it is told to end; `None` where the library is closed.
+    /// Records a call and returns its cancellation signal; `None` if the library is closed.
     fn note(&self, call: u64) -> Option<Arc<Cancellation>> {
         let cancellation = Arc::new(Cancellation::default());
         self.calls
@@ -191,7 +192,7 @@ impl Running {
         self.operations.reply(operation, status, bytes);
     }
 
-    /// Tells all calls to end, and waits for them.
+    /// Cancels all calls, and waits for them.
     pub(super) fn close(&self, grace: Duration) -> Status {
         let calls = self.calls.lock().take().unwrap_or_default();
         calls.values().for_each(|cancellation| cancellation.fire());
@@ -209,7 +210,7 @@ impl Running {
     }
 }
 
-/// One call on its thread, from its arguments to its completion.
+/// Runs one call on its thread, from its arguments to its completion.
 fn run(
     host: HostLink,
     calls: &Calls,
@@ -226,14 +227,14 @@ fn run(
     });
 }
 
-/// What to do about a panic in a tool.
+/// Suggestion after a panic in a tool.
 const TOOL_ADVICE: &str = "This is a fault of the tool. Try other arguments or another tool.";
-/// Who panics where an extension does, and what to do about it.
+/// Subject of the message about an extension's panic, and the suggestion.
 const EXTENSION: (&str, &str) = (
     "it",
     "This is a fault of the extension. Whoever maintains it finds the place in the log.",
 );
-/// Who panics where a connector does, and what to do about it.
+/// Subject of the message about a connector's panic, and the suggestion.
 const CONNECTOR: (&str, &str) = (
     "it",
     "This is a fault of the connector. Whoever maintains it finds the place in the log.",
@@ -245,7 +246,7 @@ fn panicked((who, advice): (&str, &str), panic: &str) -> ToolError {
         .suggest(advice)
 }
 
-/// Does the work of a call and completes it. A panic of `who` ends here, with advice.
+/// Does the work of a call and completes it. Converts a panic to an error with a suggestion.
 fn finish(
     host: HostLink,
     calls: &Calls,
@@ -263,6 +264,6 @@ fn finish(
         Ok(Err(error)) => host.complete(call, Status::FAILED, &error),
         Err(panic) => host.complete(call, Status::PANIC, &panicked(whose, &panic)),
     };
-    // Refused or unknown: the host has answered the call itself.
+    // If the status is not `OK`, the host has answered the call itself.
     let _ = status;
 }

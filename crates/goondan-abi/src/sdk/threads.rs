@@ -1,5 +1,5 @@
-//! The threads that calls run on: one each while it runs. A thread whose call is over waits a while for another one, since
-//! to start a thread costs more than most calls.
+//! The threads for calls: one per running call. After its call, a thread waits some time for
+//! another one, because starting a thread costs more than most calls.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::moment::look_for;
 
-/// Threads that wait for a call at most. A burst of calls has more, which end with it.
+/// Maximum number of waiting threads. A burst of calls starts more, which end with their calls.
 const MAX_IDLE: usize = 8;
 
-/// How long a thread waits for another call.
+/// Time that a thread waits for another call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Counts running calls and keeps what is needed to join their threads.
+/// Counts running calls, and owns the handles of their threads.
 #[derive(Default)]
 pub(super) struct Threads {
     state: Mutex<State>,
@@ -26,7 +26,8 @@ pub(super) struct Threads {
 #[derive(Default)]
 struct State {
     running: usize,
-    /// Those that wait, the last one to begin with at the end: it is the warmest.
+    /// Waiting threads. The last one to start waiting is at the end and is used first, because its
+    /// caches are warm.
     idle: Vec<Idle>,
     next: u64,
     closed: bool,
@@ -40,7 +41,7 @@ struct Idle {
 }
 
 impl Threads {
-    /// Runs `work` on a thread that does nothing else meanwhile.
+    /// Runs `work` on a thread that does nothing else during that time.
     pub(super) fn spawn(
         self: &Arc<Self>,
         work: impl FnOnce() + Send + 'static,
@@ -53,7 +54,7 @@ impl Threads {
                     state.running += 1;
                     return Ok(());
                 }
-                // It has ended, which a thread in the list does not. Take the next one.
+                // The thread has unexpectedly ended, so try the next one.
                 Err(refused) => work = refused.0,
             }
         }
@@ -71,12 +72,13 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits until no call runs, at most `grace`; then joins the threads. False where some still run.
+    /// Waits until no call is running, at most `grace`, and then joins the threads. Returns false
+    /// if some are still running.
     pub(super) fn join_all(&self, grace: Duration) -> bool {
         let deadline = Instant::now() + grace;
         let mut state = self.lock();
         state.closed = true;
-        // Who waits for work sees that there will be none.
+        // Dropping the senders ends the waiting threads.
         state.idle.clear();
         while state.running > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -91,11 +93,12 @@ impl Threads {
         }
         let handles = std::mem::take(&mut state.handles);
         drop(state);
-        // What is left of them is their thread-local destructors.
+        // Only their thread-local destructors are left to run.
         handles.into_iter().all(|handle| handle.join().is_ok())
     }
 
-    /// Takes a thread off the list of those that wait. False where it is not there: work is on its way.
+    /// Removes a thread from the waiting ones. Returns false if it is missing, because it is about
+    /// to get work.
     fn give_up(&self, thread: u64) -> bool {
         let mut state = self.lock();
         let waiting = state.idle.len();
@@ -108,7 +111,6 @@ impl Threads {
     }
 }
 
-/// One thread.
 struct Worker {
     threads: Arc<Threads>,
     thread: u64,
@@ -118,14 +120,14 @@ impl Worker {
     fn run(self, first: Work) {
         let mut next = Some(first);
         while let Some(work) = next {
-            // Whatever `work` does, the call no longer runs.
+            // Dropping `ended` ends the call even if `work` panics.
             let ended = Ended(&self);
             work();
             next = ended.wait();
         }
     }
 
-    /// The next work, within its patience.
+    /// Returns the next work; `None` after the timeout.
     fn wait_for(&self, work: &Receiver<Work>) -> Option<Work> {
         if let Some(work) = look_for(|| work.try_recv().ok()) {
             return Some(work);
@@ -139,11 +141,11 @@ impl Worker {
     }
 }
 
-/// Dropped when a call is over.
+/// Marks the end of a call when dropped.
 struct Ended<'a>(&'a Worker);
 
 impl Ended<'_> {
-    /// Ends the call, and waits for the next one unless enough others do.
+    /// Ends the call, and waits for the next one unless enough threads wait.
     fn wait(self) -> Option<Work> {
         let worker = self.0;
         let (sender, work) = channel();
@@ -174,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// The thread that runs one piece of work.
+    /// Returns the thread that runs one piece of work.
     fn thread_of(threads: &Arc<Threads>) -> ThreadId {
         let (tell, told) = channel();
         threads

@@ -1,11 +1,11 @@
-//! Lets a few through at a time; the others wait in their order.
+//! Limits the number of concurrent operations; the others wait in order.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Who may go on, and who waits.
+/// The queue of waiting operations.
 pub(super) struct Turnstile {
     most: usize,
     state: Mutex<State>,
@@ -15,12 +15,12 @@ pub(super) struct Turnstile {
 struct State {
     inside: usize,
     next: u64,
-    /// Those that wait, the first one first.
+    /// Waiting operations, in order.
     waiting: BTreeMap<u64, Waker>,
 }
 
 impl Turnstile {
-    /// Lets `most` through at a time.
+    /// Creates a turnstile for `most` concurrent operations.
     pub(super) fn new(most: usize) -> Self {
         Turnstile {
             most,
@@ -28,7 +28,7 @@ impl Turnstile {
         }
     }
 
-    /// Waits for a turn, which ends when the result is dropped.
+    /// Waits for a permit, which is released when the result is dropped.
     pub(super) async fn enter(&self) -> Inside<'_> {
         let mut waits = Waits {
             turnstile: self,
@@ -38,7 +38,7 @@ impl Turnstile {
         Inside(self)
     }
 
-    /// Wakes the first one that waits, where there is room.
+    /// Wakes the first waiting operation if a permit is free.
     fn wake(&self, state: MutexGuard<'_, State>) {
         let first = state
             .waiting
@@ -88,13 +88,13 @@ impl Drop for Waits<'_> {
         if let Some(number) = self.number {
             let mut state = self.turnstile.lock();
             state.waiting.remove(&number);
-            // It may have been this one's turn.
+            // This operation may have been woken, so wake the next one.
             self.turnstile.wake(state);
         }
     }
 }
 
-/// A turn.
+/// A permit.
 pub(super) struct Inside<'a>(&'a Turnstile);
 
 impl Drop for Inside<'_> {

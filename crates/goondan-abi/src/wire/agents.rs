@@ -1,42 +1,46 @@
-//! What `request` carries about other agents. All names are those of the tool API: request, send, spawn, list, catalog.
+//! Payloads of `request` for other agents. The names are those of the tool API: request, send,
+//! spawn, list, catalog.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::JsonObject;
 
-/// The names that `request` knows.
+/// The operation names of `request`.
 pub mod operation {
-    /// Asks an agent and waits ([`super::AgentRequest`] → [`super::RequestResult`]).
+    /// Sends a request to an agent and waits ([`super::AgentRequest`] → [`super::RequestResult`]).
     pub const REQUEST: &str = "runtime.request";
-    /// Tells an agent something ([`super::SendRequest`] → [`super::SendResult`]).
+    /// Sends a message to an agent ([`super::SendRequest`] → [`super::SendResult`]).
     pub const SEND: &str = "runtime.send";
-    /// Prepares an instance ([`super::SpawnRequest`] → [`super::SpawnResult`]).
+    /// Creates an instance ([`super::SpawnRequest`] → [`super::SpawnResult`]).
     pub const SPAWN: &str = "runtime.spawn";
     /// Lists instances ([`super::ListRequest`] → [`super::AgentList`]).
     pub const LIST: &str = "runtime.list";
     /// Lists agents (an empty object → [`super::AgentCatalog`]).
     pub const CATALOG: &str = "runtime.catalog";
-    /// All of them that a tool may ask for.
+    /// All operations that a tool may request.
     pub const ALL: [&str; 5] = [REQUEST, SEND, SPAWN, LIST, CATALOG];
-    /// Runs what a layer wraps ([`super::super::NextRequest`] → [`super::super::Wrapped`]).
+    /// Runs the operation that a layer wraps ([`super::super::NextRequest`] →
+    /// [`super::super::Wrapped`]).
     pub const LAYER_NEXT: &str = "layer.next";
-    /// Asks an agent on behalf of a layer and waits ([`super::AgentRequest`] → `{target, response, accepted}`).
+    /// Sends a request to an agent for a layer and waits ([`super::AgentRequest`] → `{target,
+    /// response, accepted}`).
     pub const LAYER_REQUEST: &str = "layer.request";
-    /// Tells an agent something on behalf of a layer ([`super::SendRequest`] → `{accepted}`).
+    /// Sends a message to an agent for a layer ([`super::SendRequest`] → `{accepted}`).
     pub const LAYER_SEND: &str = "layer.send";
-    /// All of them that a layer may ask for.
+    /// All operations that a layer may request.
     pub const OF_LAYERS: [&str; 3] = [LAYER_NEXT, LAYER_REQUEST, LAYER_SEND];
-    /// Hands an event in ([`super::super::ConnectorEvent`] → null, once it is on disk).
+    /// Submits an event ([`super::super::ConnectorEvent`] → null, once it is durable).
     pub const CONNECTOR_EMIT: &str = "connector.emit";
-    /// Waits for the next answer to send (an empty object → `{reply}`: `{number, origin, text}`, or null where there will be
-    /// none).
+    /// Waits for the next answer to send (an empty object → `{reply}`: `{number, origin, text}`, or
+    /// null at the end).
     pub const CONNECTOR_REPLY: &str = "connector.reply";
-    /// Says what has become of an answer (`{number, error}`, where an error says why it was not sent → null).
+    /// Reports the result of sending an answer (`{number, error}` → null). `error` is the reason if
+    /// it was not sent.
     pub const CONNECTOR_REPLIED: &str = "connector.replied";
-    /// Waits for the next line that somebody types (an empty object → `{line}`, null where there are no more).
+    /// Waits for the next typed line (an empty object → `{line}`, null at the end of the input).
     pub const CONNECTOR_LINE: &str = "connector.line";
-    /// All of them that a connector may ask for.
+    /// All operations that a connector may request.
     pub const OF_CONNECTORS: [&str; 4] = [
         CONNECTOR_EMIT,
         CONNECTOR_REPLY,
@@ -45,143 +49,143 @@ pub mod operation {
     ];
 }
 
-/// A question to another agent.
+/// A request to another agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentRequest {
-    /// The agent.
+    /// The name of the agent.
     pub target: String,
-    /// The text.
+    /// The input text.
     pub input: String,
-    /// The target's conversation; the caller's key by default.
+    /// The key of the target's conversation. Default: the caller's key.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance_key: Option<String>,
-    /// The type of the event, where it is not the usual one.
+    /// The type of the event, if it is not the default one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event_type: Option<String>,
-    /// Free data that travels along.
+    /// Arbitrary data that accompanies the input.
     #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
     pub metadata: JsonObject,
-    /// How long to wait, in milliseconds; 60,000 by default.
+    /// Maximum time to wait in milliseconds. Default: 60,000.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<u64>,
-    /// Return at once; the answer comes before a later step of the caller.
+    /// If true, returns immediately; the answer precedes a later step of the caller.
     #[serde(rename = "async", default)]
     pub asynchronous: bool,
 }
 
-/// A message to another agent that wants no answer.
+/// A message to another agent without an answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SendRequest {
-    /// The agent.
+    /// The name of the agent.
     pub target: String,
-    /// The text.
+    /// The input text.
     pub input: String,
-    /// The target's conversation; the caller's key by default.
+    /// The key of the target's conversation. Default: the caller's key.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance_key: Option<String>,
-    /// The type of the event, where it is not the usual one.
+    /// The type of the event, if it is not the default one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub event_type: Option<String>,
-    /// Free data that travels along.
+    /// Arbitrary data that accompanies the input.
     #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
     pub metadata: JsonObject,
 }
 
-/// An instance that should be there.
+/// A request to create an instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnRequest {
-    /// The agent.
+    /// The name of the agent.
     pub target: String,
-    /// Its key; made up by default.
+    /// The instance key. Default: a generated key.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance_key: Option<String>,
-    /// Where its tools work.
+    /// The working directory of its tools.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
 }
 
-/// Which instances to list.
+/// A request to list instances.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListRequest {
-    /// All of the swarm, not the caller's own alone.
+    /// If true, lists all instances of the swarm, and not only the caller's.
     #[serde(default)]
     pub include_all: bool,
 }
 
-/// What a request brings back.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestResult {
-    /// The id of the answer's event, or for an asynchronous request the request's own.
+    /// The id of the answer's event, or of the request's event if it is asynchronous.
     pub event_id: String,
-    /// The agent that was asked.
+    /// The name of the agent.
     pub target: String,
-    /// Its answer; absent for an asynchronous request.
+    /// The answer; absent for an asynchronous request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response: Option<Value>,
-    /// Ties question and answer together.
+    /// Identifies the request and its answer.
     pub correlation_id: String,
-    /// The question is on disk.
+    /// True if the request is durable.
     #[serde(default)]
     pub accepted: bool,
-    /// The answer comes later.
+    /// True if the answer arrives later.
     #[serde(rename = "async", default)]
     pub asynchronous: bool,
 }
 
-/// What a send brings back.
+/// The result of a send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SendResult {
     /// The id of the event.
     pub event_id: String,
-    /// The agent that was told.
+    /// The name of the agent.
     pub target: String,
-    /// It is on disk.
+    /// True if the message is durable.
     pub accepted: bool,
 }
 
-/// What a spawn brings back.
+/// The result of a spawn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnResult {
-    /// The agent.
+    /// The name of the agent.
     pub target: String,
-    /// The instance's key.
+    /// The instance key.
     pub instance_key: String,
-    /// False where the instance was there already.
+    /// False if the instance already existed.
     pub spawned: bool,
-    /// Where its tools work, if that was said.
+    /// The working directory of its tools, if it was set.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
 }
 
-/// What a list brings back.
+/// The result of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentList {
-    /// In the order in which they were made.
+    /// The instances in creation order.
     pub agents: Vec<SpawnedAgentInfo>,
 }
 
-/// An instance as others see it.
+/// Public facts about an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnedAgentInfo {
-    /// The agent.
+    /// The name of the agent.
     pub target: String,
-    /// The instance's key.
+    /// The instance key.
     pub instance_key: String,
-    /// Who spawned it; empty for one that an input from outside made.
+    /// The agent that spawned it; empty if an external input created it.
     pub owner_agent: String,
-    /// In which conversation.
+    /// The key of the conversation that spawned it.
     pub owner_instance_key: String,
-    /// ISO 8601.
+    /// Creation time in ISO 8601.
     pub created_at: String,
-    /// Where its tools work, if that was said.
+    /// The working directory of its tools, if it was set.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
 }
@@ -190,20 +194,20 @@ pub struct SpawnedAgentInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCatalog {
-    /// The Swarm resource.
+    /// The name of the Swarm resource.
     pub swarm_name: String,
-    /// Who gets inputs that name nobody.
+    /// The agent that gets inputs without a target.
     pub entry_agent: String,
-    /// The caller.
+    /// The calling agent.
     pub self_agent: String,
     /// All agents.
     pub available_agents: Vec<String>,
-    /// All but the caller.
+    /// All agents except the caller.
     pub callable_agents: Vec<String>,
 }
 
 impl AgentRequest {
-    /// Asks `target` with `input`, in the conversation of the caller's key.
+    /// Creates a request to `target` in the conversation with the caller's key.
     pub fn new(target: impl Into<String>, input: impl Into<String>) -> Self {
         AgentRequest {
             target: target.into(),
@@ -214,7 +218,7 @@ impl AgentRequest {
 }
 
 impl SendRequest {
-    /// Tells `target` `input`, in the conversation of the caller's key.
+    /// Creates a message to `target` in the conversation with the caller's key.
     pub fn new(target: impl Into<String>, input: impl Into<String>) -> Self {
         SendRequest {
             target: target.into(),
@@ -225,7 +229,7 @@ impl SendRequest {
 }
 
 impl SpawnRequest {
-    /// Prepares an instance of `target` under a key that is made up.
+    /// Creates a spawn request for `target` with a generated key.
     pub fn new(target: impl Into<String>) -> Self {
         SpawnRequest {
             target: target.into(),

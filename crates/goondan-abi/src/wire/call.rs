@@ -1,4 +1,4 @@
-//! One call: what goes down, and what comes up.
+//! A call: its request, its result and its messages.
 
 use std::collections::BTreeSet;
 
@@ -7,124 +7,124 @@ use serde_json::Value;
 
 use super::{JsonObject, Permission};
 
-/// What `start` takes.
+/// The argument of `start`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRequest {
-    /// The Tool resource's name.
+    /// The name of the Tool resource.
     pub tool: String,
-    /// The export to call.
+    /// The name of the export.
     pub export: String,
-    /// Checked against the export's schema, with defaults filled in.
+    /// The arguments, validated against the export's schema and completed with defaults.
     pub arguments: JsonObject,
     /// `spec.config` of the Tool resource.
     #[serde(default)]
     pub config: JsonObject,
-    /// Where the call comes from.
+    /// The origin of the call.
     pub context: CallContext,
 }
 
-/// What a handler knows about its call.
+/// The context of a call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallContext {
     /// The agent whose model made the call.
     pub agent_name: String,
-    /// The conversation.
+    /// The key of the conversation.
     pub instance_key: String,
-    /// The turn.
+    /// The id of the turn.
     pub turn_id: String,
-    /// The causal chain.
+    /// The trace id.
     pub trace_id: String,
     /// The model's id of this call.
     pub tool_call_id: String,
-    /// Where tools of this conversation work.
+    /// The working directory of this conversation's tools.
     pub workdir: String,
-    /// How long the call may take, in milliseconds from its start.
+    /// Maximum duration in milliseconds, counted from the start of the call.
     pub timeout_ms: u64,
-    /// What the call may do of what the export needs or makes use of.
+    /// The granted permissions among those that the export requires or uses optionally.
     #[serde(default)]
     pub permissions: BTreeSet<Permission>,
-    /// The assistant message that holds the call.
+    /// The assistant message that contains the call.
     #[serde(default)]
     pub message: Value,
 }
 
-/// What a successful call brings.
+/// The result of a successful call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolOutput {
-    /// What the model gets.
+    /// The value for the model.
     #[serde(default)]
     pub output: Value,
-    /// A short summary for people.
+    /// A short summary for users.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub title: Option<String>,
-    /// Data for people and programs.
+    /// Data for users and programs.
     #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
     pub metadata: JsonObject,
-    /// Things that are not text, for models that can see them.
+    /// Contents other than text, for models that accept them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub attachments: Vec<Attachment>,
 }
 
-/// Binary content beside a result.
+/// Binary content that accompanies a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
-    /// Such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Base64.
+    /// Contents in Base64.
     pub data: String,
-    /// A file name, where there is one.
+    /// File name, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
 }
 
-/// Why a call or an operation failed.
+/// The error of a call or an operation.
 ///
-/// It is not a [`std::error::Error`] itself, so that `?` can turn every such error into it.
+/// It does not implement [`std::error::Error`], so that `?` can convert every such error to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolError {
     /// The type of error, such as `NotFound`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// What went wrong, for the model.
+    /// The message for the model.
     pub message: String,
-    /// A stable code; without one it gets `E_TOOL`.
+    /// A stable code. Default: `E_TOOL`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub code: Option<String>,
-    /// How to go on.
+    /// The suggested next step.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suggestion: Option<String>,
-    /// Where to read more.
+    /// A URL with more information.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub help_url: Option<String>,
 }
 
-/// Codes that have a meaning of their own.
+/// Error codes with a fixed meaning.
 pub mod code {
-    /// A failure without a code of its own.
+    /// A failure without a specific code.
     pub const FAILED: &str = "E_TOOL";
     /// The handler panicked.
     pub const PANIC: &str = "E_TOOL_PANIC";
     /// The call was cancelled.
     pub const CANCELLED: &str = "E_TOOL_CANCELLED";
-    /// It took too long.
+    /// The call timed out.
     pub const TIMEOUT: &str = "E_TOOL_TIMEOUT";
-    /// The library or its host cannot answer.
+    /// The library or its host process cannot answer.
     pub const UNAVAILABLE: &str = "E_TOOL_UNAVAILABLE";
-    /// The arguments are not what the export takes.
+    /// The arguments do not match the export's schema.
     pub const INVALID_ARGS: &str = "E_TOOL_INVALID_ARGS";
     /// A layer of an extension called `next` twice.
     pub const NEXT: &str = "E_EXT_NEXT";
-    /// An extension gave something back that makes no sense.
+    /// An extension returned an invalid value.
     pub const RESULT: &str = "E_EXT_RESULT";
 }
 
 impl ToolError {
-    /// An error that only says what went wrong.
+    /// Creates an error with only a message.
     pub fn new(message: impl Into<String>) -> Self {
         ToolError {
             message: message.into(),
@@ -132,21 +132,21 @@ impl ToolError {
         }
     }
 
-    /// Adds a stable code, such as `E_NOT_FOUND`.
+    /// Sets a stable code, such as `E_NOT_FOUND`.
     #[must_use]
     pub fn code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
     }
 
-    /// Adds what to do next.
+    /// Sets the suggested next step.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
 
-    /// Adds where to read more.
+    /// Sets a URL with more information.
     #[must_use]
     pub fn help(mut self, url: impl Into<String>) -> Self {
         self.help_url = Some(url.into());
@@ -160,25 +160,25 @@ impl<E: std::error::Error> From<E> for ToolError {
     }
 }
 
-/// What `progress` takes.
+/// The argument of `progress`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What is going on, in a few words.
+    /// A short description of the current activity.
     #[serde(default)]
     pub title: String,
-    /// Data for whoever shows it.
+    /// Data for observers.
     #[serde(default)]
     pub metadata: JsonObject,
 }
 
-/// What `log` takes.
+/// The argument of `log`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// How loud it is.
+    /// The severity.
     pub level: LogLevel,
-    /// What there is to say.
+    /// The message.
     pub message: String,
-    /// The part of the library that says it.
+    /// The part of the library that logs the line.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<String>,
     /// Structured fields.
@@ -186,16 +186,16 @@ pub struct LogLine {
     pub fields: JsonObject,
 }
 
-/// How loud a log line is.
+/// The severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// For the author of the tool.
     Debug,
-    /// Worth knowing.
+    /// Informational.
     Info,
-    /// Worth a look.
+    /// A warning.
     Warn,
-    /// Something failed.
+    /// An error.
     Error,
 }

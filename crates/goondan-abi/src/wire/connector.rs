@@ -1,4 +1,4 @@
-//! A connector: what it is told, what it hands in, and what it is to send.
+//! Messages of connectors: their connection, their events and their answers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::JsonObject;
 
-/// What a connector is told of its connection.
+/// The connection of a connector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Connect {
@@ -17,50 +17,51 @@ pub struct Connect {
     pub connector: String,
     /// The settings of the Connection.
     pub config: BTreeMap<String, String>,
-    /// Its secrets, and no others.
+    /// The secrets of the Connection.
     pub secrets: BTreeMap<String, String>,
 }
 
-/// An event, as a connector hands it in.
+/// An event that a connector submits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectorEvent {
-    /// Which event it is.
+    /// The name of the event.
     pub name: String,
-    /// What the agent reads: a text, or `{type: "text", text}`, `{type: "image", url}` or `{type: "file", url, name}`.
+    /// The input for the agent: a string, or `{type: "text", text}`, `{type: "image", url}` or
+    /// `{type: "file", url, name}`.
     pub message: Value,
-    /// The same id starts one turn. Without it, each event is a new one.
+    /// A deduplication id: equal ids start only one turn. Without an id, each event is new.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub id: Option<String>,
-    /// The conversation, where no rule says otherwise; the Connection's name without it.
+    /// The conversation, unless a rule sets another one. Default: the Connection's name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance_key: Option<String>,
-    /// Facts for the rules.
+    /// Properties for the rules.
     #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
     pub properties: JsonObject,
-    /// Where an answer goes, in the connector's own words. Without it there is no answer.
+    /// The destination of an answer, in a format of the connector. Without it, no answer is sent.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub origin: Value,
-    /// Who has sent it: an id, or `{id, name}`.
+    /// The sender: an id, or `{id, name}`.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub sender: Value,
-    /// Where.
+    /// The channel of the event.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub channel: Option<String>,
 }
 
-/// An answer that a connector is to send.
+/// An answer that a connector must send.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConnectorReply {
-    /// The origin of the event that it answers.
+    /// The origin of the answered event.
     pub origin: Value,
-    /// What was said.
+    /// The text of the answer.
     pub text: String,
 }
 
 impl ConnectorEvent {
-    /// An event of that name. `message` is what the agent reads, such as a text.
+    /// Creates an event with that name. `message` is the input for the agent, such as a string.
     pub fn new(name: impl Into<String>, message: impl Into<Value>) -> Self {
         ConnectorEvent {
             name: name.into(),
@@ -69,42 +70,42 @@ impl ConnectorEvent {
         }
     }
 
-    /// Adds the id by which it is known again.
+    /// Sets the deduplication id.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Adds the conversation.
+    /// Sets the conversation.
     #[must_use]
     pub fn instance_key(mut self, key: impl Into<String>) -> Self {
         self.instance_key = Some(key.into());
         self
     }
 
-    /// Adds a fact for the rules: a text, a number or a boolean.
+    /// Adds a property for the rules: a string, a number or a boolean.
     #[must_use]
     pub fn property(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.properties.insert(name.into(), value.into());
         self
     }
 
-    /// Adds where an answer goes: any JSON of at most 4,096 bytes.
+    /// Sets the destination of an answer: any JSON of at most 4,096 bytes.
     #[must_use]
     pub fn origin(mut self, origin: impl Into<Value>) -> Self {
         self.origin = origin.into();
         self
     }
 
-    /// Adds who has sent it: an id, or `{id, name}`.
+    /// Sets the sender: an id, or `{id, name}`.
     #[must_use]
     pub fn sender(mut self, sender: impl Into<Value>) -> Self {
         self.sender = sender.into();
         self
     }
 
-    /// Adds where it was sent.
+    /// Sets the channel of the event.
     #[must_use]
     pub fn channel(mut self, channel: impl Into<String>) -> Self {
         self.channel = Some(channel.into());

@@ -1,60 +1,61 @@
-//! An extension: what it is told, and what it says. They are the messages of extensions in other languages.
+//! Messages of extensions. Extensions in other languages use the same messages.
 //!
-//! Each message but `forget` and `event` ends with `complete`, whose `output` is an [`Ended`]; that of `connect` says nothing.
+//! Each message except `forget` and `event` ends with `complete`, whose `output` is an [`Ended`];
+//! that of `connect` is empty.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{CallRequest, Connect, JsonObject, ToolError};
 
-/// What `extend` takes.
+/// The argument of `extend`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum ExtensionMessage {
-    /// Register for an instance; comes to a [`Registered`].
+    /// Registers for an instance; results in a [`Registered`].
     Register(Register),
-    /// Run a layer; comes to its result.
+    /// Runs a layer; results in its return value.
     Layer(LayerRun),
-    /// Run a tool that the extension offers; comes to its output.
+    /// Runs a tool of the extension; results in its output.
     Call(Box<OfferedCall>),
-    /// A registration is no longer wanted. Nothing is completed.
+    /// Removes a registration. It is not completed.
     Forget {
-        /// Which one.
+        /// The number of the registration.
         session: u64,
     },
-    /// Something happened in the instance to which the registration listens. Nothing is completed.
+    /// Reports an event that the registration listens to. It is not completed.
     Event {
-        /// Which one.
+        /// The number of the registration.
         session: u64,
         /// The event, with a `type`.
         event: Value,
     },
-    /// Run the connector until the connection ends.
+    /// Runs the connector until the connection ends.
     Connect(Connect),
 }
 
-/// What an extension registers with.
+/// The data for a registration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Register {
     /// The number of the registration.
     pub session: u64,
-    /// The Extension resource's name.
+    /// The name of the Extension resource.
     pub extension: String,
-    /// The agent.
+    /// The name of the agent.
     pub agent_name: String,
-    /// Its conversation.
+    /// The key of the conversation.
     pub instance_key: String,
-    /// Where the agent's tools work.
+    /// The working directory of the agent's tools.
     #[serde(default)]
     pub workdir: String,
-    /// The project's folder.
+    /// The directory of the project.
     #[serde(default)]
     pub project_dir: String,
     /// The extension's config.
     #[serde(default)]
     pub config: JsonObject,
-    /// What it keeps.
+    /// The extension's state.
     #[serde(default)]
     pub state: Value,
 }
@@ -63,13 +64,13 @@ pub struct Register {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LayerRun {
-    /// The registration.
+    /// The number of the registration.
     pub session: u64,
-    /// Which of its layers.
+    /// The index of the layer.
     pub layer: usize,
-    /// What the layer sees beside the conversation.
+    /// The layer's context without the conversation.
     pub context: JsonObject,
-    /// What has happened.
+    /// The changes since the previous message.
     #[serde(default)]
     pub news: News,
 }
@@ -77,37 +78,39 @@ pub struct LayerRun {
 /// A call of a tool that an extension offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfferedCall {
-    /// The registration.
+    /// The number of the registration.
     pub session: u64,
-    /// The call. Its `export` is the tool's whole name.
+    /// The call. Its `export` is the complete name of the tool.
     #[serde(flatten)]
     pub request: CallRequest,
 }
 
-/// What has happened since an extension was told the last time.
+/// Changes since the previous message to an extension.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct News {
-    /// The messages before the turn, where the turn is new to the extension: what it knew is over.
+    /// The messages before the turn, if the turn is new to the extension. It replaces the known
+    /// messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Vec<Value>>,
-    /// The same, for an extension that keeps what it was told.
+    /// The same as differences, for an extension that keeps the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub splice: Option<Splice>,
-    /// Changes to the conversation since then.
+    /// New changes to the conversation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
-    /// What the extension keeps, where that was put back.
+    /// The extension's state, if it was reset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Kept>,
 }
 
-/// How the conversation that an extension knows becomes the one before the turn.
+/// Converts the conversation that an extension has to the one before the turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Splice {
-    /// So many messages it has to know; with another number it knows something else.
+    /// The number of messages that the extension must have. With another number, the conversations
+    /// differ.
     pub of: usize,
-    /// What the conversation consists of, in order.
+    /// The parts of the conversation, in order.
     pub parts: Vec<Part>,
 }
 
@@ -115,42 +118,43 @@ pub struct Splice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Part {
-    /// What it knows, from one message up to another one that is not meant.
+    /// A range of known messages, with an exclusive end.
     Known(usize, usize),
-    /// A message.
+    /// A new message.
     New(Value),
 }
 
-/// What an extension keeps.
+/// The state of an extension.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// Any JSON.
     pub value: Value,
 }
 
-/// What an extension registers.
+/// The registered layers and tools of an extension.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registered {
-    /// Its layers, which are known by their places in this list.
+    /// The layers, identified by their index in this list.
     pub layers: Vec<LayerEntry>,
-    /// Its tools.
+    /// The tools.
     pub tools: Vec<OfferedTool>,
-    /// It keeps the conversation from turn to turn, and is told what has changed of it ([`News::splice`]).
+    /// True if the extension keeps the conversation between turns, and receives only its changes
+    /// ([`News::splice`]).
     pub keeps: bool,
 }
 
 /// A layer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LayerEntry {
-    /// What it wraps.
+    /// The wrapped operation.
     pub kind: LayerKind,
-    /// The lower it is, the further out the layer lies.
+    /// The priority. A lower value places the layer further outside.
     #[serde(default)]
     pub priority: f64,
 }
 
-/// What a layer wraps.
+/// The operation that a layer wraps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LayerKind {
@@ -165,20 +169,20 @@ pub enum LayerKind {
 /// A tool that an extension offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfferedTool {
-    /// In the form `extension__tool`.
+    /// The name in the form `extension__tool`.
     pub name: String,
-    /// Shown to the model.
+    /// The description for the model.
     #[serde(default)]
     pub description: String,
     /// A JSON Schema of type object.
     pub parameters: Value,
 }
 
-/// What a layer has changed since it said so the last time.
+/// The changes of a layer since its previous message.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Changes {
-    /// `metadata`, `args` and `toolCatalog`, those of them that it has changed.
+    /// The changed fields among `metadata`, `args` and `toolCatalog`.
     #[serde(skip_serializing_if = "JsonObject::is_empty")]
     pub fields: JsonObject,
     /// Changes to the conversation.
@@ -186,47 +190,47 @@ pub struct Changes {
     pub events: Vec<Value>,
 }
 
-/// What `layer.next` takes.
+/// The argument of `layer.next`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NextRequest {
-    /// What the layer has changed.
+    /// The changes of the layer.
     pub changes: Changes,
-    /// What the extension keeps from now on, where it has set that.
+    /// The new state of the extension, if it was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Kept>,
-    /// The events that it listens to from now on, where that has changed.
+    /// The names of the subscribed events, if they changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listens: Option<Vec<String>>,
 }
 
-/// What `layer.next` brings back.
+/// The result of `layer.next`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Wrapped {
-    /// The result of what the layer wraps.
+    /// The result of the wrapped operation.
     pub result: Value,
-    /// What the layers have told each other.
+    /// Data shared by the layers.
     pub metadata: JsonObject,
-    /// What has happened meanwhile.
+    /// The changes since the call of `layer.next`.
     pub news: News,
 }
 
-/// How a message ended: the `output` of its completion.
+/// The end of a message: the `output` of its completion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ended {
-    /// What came of it, where nothing failed.
+    /// The result, unless the message failed.
     pub result: Value,
-    /// Why it failed.
+    /// The reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
-    /// What a layer has changed since `layer.next`.
+    /// The changes of a layer since `layer.next`.
     pub changes: Changes,
-    /// What the extension keeps from now on, where it has set that.
+    /// The new state of the extension, if it was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Kept>,
-    /// The events that it listens to from now on, where that has changed.
+    /// The names of the subscribed events, if they changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listens: Option<Vec<String>>,
 }

@@ -1,43 +1,44 @@
-//! What a library says of itself.
+//! A library's description of itself.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Features that a manifest may name.
+/// The features that a manifest may name.
 pub mod feature {
-    /// `extend` takes the messages of an extension. A library that names no feature and has `extend` takes them, too.
+    /// `extend` accepts the messages of an extension. This is the default of a library with
+    /// `extend` that names no feature.
     pub const EXTENSION: &str = "extension";
-    /// `extend` takes `connect`.
+    /// `extend` accepts `connect`.
     pub const CONNECTOR: &str = "connector";
 }
 
-/// What `describe` writes.
+/// The output of `describe`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// What the library is called.
+    /// The name of the library.
     pub name: String,
-    /// Its own version.
+    /// The version of the library.
     #[serde(default)]
     pub version: String,
-    /// What it was made with.
+    /// The SDK that created the library.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sdk: Option<Sdk>,
-    /// Optional behaviour that it knows, by name. Unknown names are ignored.
+    /// The names of supported optional features. Unknown names are ignored.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub features: Vec<String>,
-    /// What can be called.
+    /// The callable exports.
     pub exports: Vec<Export>,
 }
 
-/// What a library was made with.
+/// The SDK that created a library.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sdk {
-    /// Such as `rust`.
+    /// The language, such as `rust`.
     pub language: String,
-    /// The SDK's version.
+    /// The version of the SDK.
     #[serde(default)]
     pub version: String,
 }
@@ -46,29 +47,30 @@ pub struct Sdk {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Export {
-    /// Unique in its library, without `__`.
+    /// A name without `__`, unique in its library.
     pub name: String,
-    /// Shown to the model.
+    /// The description for the model.
     #[serde(default)]
     pub description: String,
-    /// A JSON Schema of type object; without one the export takes no arguments.
+    /// A JSON Schema of type object. Default: no arguments.
     #[serde(default = "no_arguments")]
     pub parameters: Value,
-    /// What it needs.
+    /// The required permissions.
     #[serde(default)]
     pub permissions: BTreeSet<Permission>,
-    /// What it makes use of where that is allowed; `CallContext::permissions` says of each call whether it is.
+    /// The permissions that are used only if granted; `CallContext::permissions` lists the granted
+    /// ones of each call.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub optional_permissions: BTreeSet<Permission>,
-    /// It changes nothing.
+    /// True if the export changes nothing.
     #[serde(default)]
     pub read_only: bool,
-    /// Running it twice is the same as running it once.
+    /// True if repeating a call has no further effect.
     #[serde(default)]
     pub idempotent: bool,
 }
 
-/// What an export needs.
+/// A permission of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
@@ -78,7 +80,7 @@ pub enum Permission {
     Write,
     /// Runs programs.
     Execute,
-    /// Talks to the network.
+    /// Accesses the network.
     Network,
 }
 

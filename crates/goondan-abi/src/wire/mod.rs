@@ -1,4 +1,5 @@
-//! The JSON that travels through the tables. Unknown fields are ignored by both sides, so that either may be newer.
+//! The JSON that is passed through the tables. Both sides ignore unknown fields, so that either may
+//! be newer.
 
 mod agents;
 mod call;

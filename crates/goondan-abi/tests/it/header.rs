@@ -1,4 +1,4 @@
-//! The C header says what the Rust tables say: names, values, sizes and offsets.
+//! Compares the C header with the Rust tables: names, values, sizes and offsets.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -7,7 +7,8 @@ use std::process::Command;
 
 use goondan_abi::raw::{self, Bytes, ExtendingLibrary, Host, Library, Plugin, Status};
 
-/// C's name, and Rust's idea of the number. The rows are what the compiled C program prints.
+/// Returns the C names with the Rust values, in the order in which the compiled C program prints
+/// them.
 fn expected() -> Vec<(String, i128)> {
     let mut rows = Vec::new();
     macro_rules! layout {
@@ -137,11 +138,13 @@ fn the_header_has_the_layout_of_the_rust_tables() {
 
 #[test]
 fn the_tables_are_as_large_as_version_1_0() {
-    // A change here is an appended field (then raise the minor), or a break of every library there is.
+    // A change here is either an appended field, which requires a new minor version, or breaks
+    // every existing library.
     let word = size_of::<usize>();
     assert_eq!(size_of::<Library>(), 6 * word);
     assert_eq!(size_of::<Plugin>(), 24 + word);
-    // Came with 1.1, beside what was there: a source that fills the table of 1.0 compiles as before.
+    // Version 1.1 added this type instead of a field, so that source code for the table of 1.0
+    // still compiles.
     assert_eq!(size_of::<ExtendingLibrary>(), 7 * word);
     if word == 8 {
         assert_eq!(size_of::<Host>(), 64);

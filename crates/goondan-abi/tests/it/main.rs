@@ -1,4 +1,4 @@
-//! The contract, from both sides.
+//! Tests the contract from both sides.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! A library of the SDK, driven through its own symbol by a host that only records.
+//! Drives an SDK library through its symbol, with a host that only records.
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, size_of};
@@ -39,7 +39,7 @@ export_tools! {
     tools = [plain, rich => named("rich-one"), waits],
 }
 
-/// What `export_tools!` makes, by its Rust path: Miri finds no symbols.
+/// Equivalent to `export_tools!`, but used by its Rust path, because Miri finds no symbols.
 #[cfg(miri)]
 mod exported {
     use goondan_abi::sdk::{Exported, Library, plugin, tool};
@@ -69,7 +69,7 @@ unsafe extern "C" {
     static goondan_plugin: Plugin;
 }
 
-/// How calls ended: call, status, payload.
+/// Results of calls: call, status, payload.
 type Completions = Receiver<(u64, Status, Value)>;
 
 unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes: Bytes) -> Status {
@@ -122,7 +122,7 @@ fn open(host: &'static Host) -> Result<Library, Status> {
     #[cfg_attr(miri, allow(unused_unsafe))]
     // SAFETY: `export_tools!` above defines the symbol with this type.
     let open = unsafe { goondan_plugin.open }.expect("the SDK fills it");
-    // SAFETY: the host and what its `ctx` points at are leaked, and `table` has the bytes that are promised.
+    // SAFETY: the host and the target of its `ctx` are leaked, and `table` has the stated size.
     match unsafe { open(host, table.as_mut_ptr(), size_of::<Library>()) } {
         // SAFETY: zeroed memory is a `Library`, and `open` wrote a prefix of one.
         Status::OK => Ok(unsafe { table.assume_init() }),
@@ -132,7 +132,7 @@ fn open(host: &'static Host) -> Result<Library, Status> {
 
 fn start(library: &Library, call: u64, request: &[u8]) -> Status {
     let start = library.start.expect("the SDK fills it");
-    // SAFETY: `library` is open, and the bytes live for the call.
+    // SAFETY: `library` is open, and the bytes live during the call.
     unsafe { start(library.this, call, Bytes::of(request)) }
 }
 
@@ -200,7 +200,7 @@ fn closing_cancels_what_runs_and_joins_it() {
 #[test]
 fn an_older_host_that_lacks_a_function_is_refused() {
     let (whole, _completions) = host();
-    // As if the table ended before `cancelled`.
+    // Simulates a table that ends before `cancelled`.
     let size = std::mem::offset_of!(Host, cancelled) as u32;
     let older = Box::leak(Box::new(Host {
         struct_size: size,

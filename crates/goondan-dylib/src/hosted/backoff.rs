@@ -1,14 +1,14 @@
-//! When a host that died may be started again.
+//! Delays before a crashed host process is restarted.
 
 use std::time::Duration;
 
-/// Crashes in a row after which it is tried again at once.
+/// Number of consecutive crashes after which the process is still restarted at once.
 const QUICK_CRASHES: u32 = 5;
 
-/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 
-/// The pause after that many crashes in a row: none for the first five, then 1 s, 2 s, 4 s … 5 min.
+/// Returns the pause after consecutive crashes: none for the first five, then 1 s, 2 s, 4 s … 5
+/// min.
 pub(crate) fn pause_after(crashes: u32) -> Duration {
     match crashes.checked_sub(QUICK_CRASHES + 1) {
         None => Duration::ZERO,

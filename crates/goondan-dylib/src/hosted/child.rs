@@ -19,34 +19,35 @@ use crate::limits::Limits;
 use crate::link::{Down, Event, Upcalls};
 use crate::metrics::Counters;
 
-/// How often a host that was told to end is looked at.
+/// Interval of checking if a process has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How a host is started: this with the library's path as last argument, such as `gdn tool-host PATH`.
+/// The command that starts a host process, with the library's path as last argument, such as `gdn
+/// tool-host PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCommand {
-    /// The program, best as an absolute path.
+    /// The program, preferably as an absolute path.
     pub program: PathBuf,
-    /// What stands before the path.
+    /// The arguments before the library's path.
     pub args: Vec<String>,
 }
 
-/// What becomes of a question where many of its call wait to be heard.
+/// The handling of a request if the call's queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hearing {
-    /// It is lost: calls of a host must not wait for each other.
+    /// The request is dropped: calls of a process must not wait for each other.
     OrLost,
-    /// It waits, and with it all that the host says: there is one call.
+    /// Reading from the process pauses, because there is only one call.
     InTurn,
 }
 
-/// A host that was started.
+/// A started host process.
 pub(crate) struct HostProcess {
     pub(crate) connection: Arc<Connection>,
     child: Arc<SharedChild>,
 }
 
-/// What a start gives: the process, what its library says, and the thread that reads from it.
+/// The result of a start: the process, its library's manifest, and the reader thread.
 pub(crate) struct Started {
     pub(crate) process: HostProcess,
     pub(crate) manifest: wire::Manifest,
@@ -65,11 +66,11 @@ impl SharedChild {
     }
 }
 
-/// The first word of a host: what its library says, or why there is none.
+/// The first message of a host process: the manifest of its library, or the failure.
 type Opened = Result<wire::Manifest, Failure>;
 
 impl HostProcess {
-    /// Starts a host for the library at `path` and waits for its handshake.
+    /// Starts a host process for the library at `path`, and waits for its handshake.
     pub(crate) async fn start(
         command: &HostCommand,
         path: &Path,
@@ -115,7 +116,7 @@ impl HostProcess {
         })
     }
 
-    /// Starts the threads that write to and read from the host; the one that reads.
+    /// Starts the writer and reader threads, and returns the reader.
     fn serve(
         &self,
         name: &str,
@@ -168,14 +169,14 @@ impl HostProcess {
         }
     }
 
-    /// When it ended, if it has.
+    /// Returns the time at which the process ended, if it has.
     pub(crate) fn ended(&self) -> Option<Instant> {
         self.child.ended.get().copied()
     }
 
-    /// Ends it at once.
+    /// Kills the process.
     pub(crate) fn kill(&self) {
-        // One that has ended already is fine too.
+        // The process may already have ended.
         let _ = self.child.lock().kill();
     }
 }
@@ -188,7 +189,8 @@ fn spawn(command: &HostCommand, path: &Path) -> std::io::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
-    // In a group of its own: Ctrl-C in a terminal is for this program to hear, which then closes its hosts.
+    // A separate process group: Ctrl-C in a terminal must reach only this program, which then
+    // closes its host processes.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut process, 0);
     process.spawn()
@@ -200,12 +202,12 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<J
         .spawn(work)
 }
 
-/// Writes what goes down until it is to close.
+/// Writes messages until `Down::Close`.
 struct Writer {
     calls: Arc<Calls>,
     child: Arc<SharedChild>,
     line_limit: u64,
-    /// How long the host has to end by itself then.
+    /// Time that the process then has to exit.
     patience: Duration,
 }
 
@@ -239,7 +241,7 @@ impl Writer {
     }
 }
 
-/// Reads what comes up until the host is gone.
+/// Reads messages until the process ends.
 struct Reader {
     name: String,
     calls: Arc<Calls>,
@@ -260,7 +262,7 @@ impl Reader {
             }
         };
         if problem.is_some() {
-            // It no longer speaks the protocol: nothing it says can be trusted.
+            // After a protocol error, no further message can be trusted.
             let _ = self.child.lock().kill();
         }
         let how = self.wait();
@@ -296,7 +298,7 @@ impl Reader {
         }
     }
 
-    /// Waits until the process is gone, and says how it went.
+    /// Waits for the end of the process, and describes it.
     fn wait(&self) -> String {
         let status = loop {
             match self.child.lock().try_wait() {

@@ -1,4 +1,4 @@
-//! Keeps a host for one library running.
+//! Keeps a host process for one library running.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::link::Outcome;
 use crate::metrics::Counters;
 use crate::threads::Threads;
 
-/// A library in a host that is started again when it dies.
+/// A library in a host process that is restarted after a crash.
 pub(crate) struct HostedLibrary {
     command: HostCommand,
     /// The private copy to load.
@@ -32,7 +32,7 @@ pub(crate) struct HostedLibrary {
 #[derive(Default)]
 struct State {
     current: Option<HostProcess>,
-    /// Deaths since the last success.
+    /// Number of crashes since the last success.
     crashes: u32,
     not_before: Option<Instant>,
 }
@@ -57,13 +57,14 @@ impl HostedLibrary {
         }
     }
 
-    /// Starts the host for the first time; what the library says of itself.
+    /// Starts the process for the first time, and returns the library's manifest.
     pub(crate) async fn first_start(&self) -> Result<wire::Manifest, Failure> {
         let (_, manifest) = self.start(&mut *self.state.lock().await).await?;
         Ok(manifest)
     }
 
-    /// A host that takes calls: the one that runs, or a new one unless it is too early for that.
+    /// Returns the connection of the running process, or starts one. Fails if the pause after a
+    /// crash is not over.
     pub(crate) async fn connect(&self) -> Outcome<Arc<Connection>> {
         let mut state = self.state.lock().await;
         if let Some(process) = &state.current {
@@ -74,7 +75,7 @@ impl HostedLibrary {
                 return Err(wire::ToolError::new(format!("{} was closed", self.name))
                     .code(code::UNAVAILABLE));
             }
-            // Dead, or full of calls that never end.
+            // The process has ended, or has too many calls that never end.
             process.kill();
             let (answered, ended) = (process.connection.calls().has_answered(), process.ended());
             state.current = None;

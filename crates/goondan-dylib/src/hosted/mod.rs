@@ -1,4 +1,4 @@
-//! `isolation: process`: a library in a host process of its own.
+//! `isolation: process`: runs a library in its own host process.
 
 mod backoff;
 mod child;

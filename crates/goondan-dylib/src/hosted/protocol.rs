@@ -1,4 +1,5 @@
-//! What a host and its parent say to each other: one JSON value a line, the same values that travel in one process.
+//! The protocol between a host process and its parent: one JSON value per line. The values are
+//! those that are used within one process.
 
 use std::io::{self, BufRead};
 
@@ -8,31 +9,28 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Told;
 use crate::link::{Event, Outcome};
 
-/// What comes up from a host. What goes down is [`crate::link::Down`].
+/// A message of a host process. The opposite direction is [`crate::link::Down`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Up {
-    /// The first line, where the library is open.
+    /// The first line, if the library was opened.
     Opened(wire::Manifest),
-    /// The first and last line, where it is not.
+    /// The first and last line, if the library was not opened.
     Failed(Told),
     /// A call is over.
     Complete {
-        /// The call.
         call: u64,
-        /// How it ended.
         outcome: Outcome<wire::ToolOutput>,
     },
-    /// A call says something.
+    /// A call has sent a message.
     Event {
-        /// The call.
+        /// Id of the call, or `NO_CALL`.
         call: u64,
-        /// What it says.
         event: Event,
     },
 }
 
-/// `value` as one line.
+/// Encodes `value` as one line.
 pub(crate) fn to_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');

@@ -1,7 +1,7 @@
-//! The host table: what a library calls, from any of its threads.
+//! The host table: the functions that a library calls from any of its threads.
 //!
-//! Each function copies what it is given, decodes it on the library's own thread, and hands it on without blocking. None
-//! calls into the library, and none lets a panic of ours out.
+//! Each function copies its arguments, decodes them on the library's thread, and forwards them
+//! without blocking. None of them calls into the library or lets a panic escape.
 
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -14,14 +14,16 @@ use serde::de::DeserializeOwned;
 
 use crate::link::{Event, Outcome, Upcalls};
 
-/// What stands behind `ctx` of a host table. Leaked: a library may call at any time until the process ends.
+/// The target of a host table's `ctx`. Leaked, because a library may call at any time until the
+/// process ends.
 pub(crate) struct HostPort {
     up: Arc<dyn Upcalls>,
     max_payload: u64,
 }
 
 impl HostPort {
-    /// The table for one library. It is never freed; neither is the mapping of the library that holds it.
+    /// Creates the table for one library. It is never freed, like the mapping of the library that
+    /// uses it.
     pub(crate) fn leak(up: Arc<dyn Upcalls>, max_payload: u64) -> &'static Host {
         let port: &'static HostPort = Box::leak(Box::new(HostPort { up, max_payload }));
         Box::leak(Box::new(Host {
@@ -38,16 +40,16 @@ impl HostPort {
         }))
     }
 
-    /// The bytes that a library lends, if they are bytes and not too many.
+    /// Returns the bytes that a library lends, if they are valid and within the size limit.
     ///
     /// # Safety
     ///
-    /// `bytes` keeps the promises of [`Bytes`] for as long as the result is used.
+    /// `bytes` fulfills the contract of [`Bytes`] as long as the result is used.
     unsafe fn borrow<'a>(&self, bytes: Bytes) -> Result<&'a [u8], Status> {
         if bytes.len as u64 > self.max_payload {
             return Err(Status::TOO_LARGE);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { bytes.as_slice() }.ok_or(Status::BAD_ARGUMENT)
     }
 
@@ -55,9 +57,9 @@ impl HostPort {
     ///
     /// # Safety
     ///
-    /// As [`HostPort::borrow`], for the length of this call.
+    /// The same as for [`HostPort::borrow`], during this call.
     unsafe fn decode<T: DeserializeOwned>(&self, bytes: Bytes) -> Result<T, Status> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let bytes = unsafe { self.borrow(bytes) }?;
         serde_json::from_slice(bytes).map_err(|_| Status::BAD_ARGUMENT)
     }
@@ -87,7 +89,7 @@ impl HostPort {
     }
 }
 
-/// How a call ended, and what to tell the library about bytes that are not what they should be.
+/// Parses the result of a call. Also returns the status to report if the bytes are invalid.
 fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome<wire::ToolOutput>, Option<Status>) {
     if status == Status::OK {
         return match serde_json::from_slice(bytes) {
@@ -111,23 +113,23 @@ fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome<wire::ToolOutput>, Opt
     (Err(error), None)
 }
 
-/// Runs `body` with the port behind `ctx`. A panic of ours stops here.
+/// Runs `body` with the port of `ctx`. Catches panics of this program.
 ///
 /// # Safety
 ///
-/// `ctx` is that of a table made by [`HostPort::leak`].
+/// `ctx` belongs to a table made by [`HostPort::leak`].
 unsafe fn with(ctx: *mut c_void, body: impl FnOnce(&HostPort) -> Status) -> Status {
     if ctx.is_null() {
         return Status::BAD_ARGUMENT;
     }
-    // SAFETY: `leak` put a `HostPort` there, which is `Sync` and never freed.
+    // SAFETY: `leak` stored a `HostPort` there, which is `Sync` and never freed.
     let port = unsafe { &*ctx.cast_const().cast::<HostPort>() };
     catch_unwind(AssertUnwindSafe(|| body(port))).unwrap_or(Status::INTERNAL)
 }
 
 /// # Safety
 ///
-/// As [`Host::complete`]: `ctx` is the table's, the bytes live for the call.
+/// The same as for [`Host::complete`]: `ctx` is the table's, the bytes are valid during the call.
 unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes: Bytes) -> Status {
     let answer = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
@@ -140,7 +142,7 @@ unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes
 
 /// # Safety
 ///
-/// As [`Host::progress`]: `ctx` is the table's, the bytes live for the call.
+/// The same as for [`Host::progress`]: `ctx` is the table's, the bytes are valid during the call.
 unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
     let tell = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
@@ -156,7 +158,7 @@ unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Stat
 
 /// # Safety
 ///
-/// As [`Host::log`]: `ctx` is the table's, the bytes live for the call.
+/// The same as for [`Host::log`]: `ctx` is the table's, the bytes are valid during the call.
 unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
     let tell = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
@@ -172,7 +174,8 @@ unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
 
 /// # Safety
 ///
-/// As [`Host::request`]: `ctx` is the table's, both byte strings live for the call.
+/// The same as for [`Host::request`]: `ctx` is the table's, both byte strings are valid during the
+/// call.
 unsafe extern "C" fn request(
     ctx: *mut c_void,
     call: u64,
@@ -214,7 +217,7 @@ unsafe extern "C" fn request(
 
 /// # Safety
 ///
-/// As [`Host::cancelled`]: `ctx` is the table's.
+/// The same as for [`Host::cancelled`]: `ctx` is the table's.
 unsafe extern "C" fn cancelled(ctx: *mut c_void, call: u64) -> i32 {
     let answer = |port: &HostPort| {
         if port.up.is_cancelled(call) {

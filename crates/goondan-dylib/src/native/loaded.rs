@@ -1,4 +1,4 @@
-//! One mapped library: the handshake, and its table made safe to call.
+//! One mapped library: the handshake, and safe functions for its table.
 
 use std::ffi::c_void;
 use std::mem::{ManuallyDrop, MaybeUninit, size_of};
@@ -14,10 +14,11 @@ use goondan_abi::wire;
 
 use crate::failure::Failure;
 
-/// The largest manifest that is read.
+/// Maximum size of a manifest in bytes.
 const MAX_MANIFEST: usize = 4 * 1024 * 1024;
 
-/// A library that is mapped and open. It holds a raw pointer, so the compiler keeps it on the thread that made it.
+/// A library that is mapped and open. It contains a raw pointer, so the compiler keeps it on the
+/// thread that created it.
 pub(crate) struct LoadedLibrary {
     this: *mut c_void,
     describe: unsafe extern "C" fn(*mut c_void, *mut c_void, PutFn) -> Status,
@@ -25,14 +26,15 @@ pub(crate) struct LoadedLibrary {
     cancel: unsafe extern "C" fn(*mut c_void, u64),
     reply: unsafe extern "C" fn(*mut c_void, u64, Status, Bytes),
     close: unsafe extern "C" fn(*mut c_void, u32) -> Status,
-    /// Libraries without extensions have none.
+    /// `None` for libraries without extensions.
     extend: Option<unsafe extern "C" fn(*mut c_void, u64, Bytes) -> Status>,
 }
 
 impl LoadedLibrary {
     /// Maps the file at `path`, reads its header, and opens it. `name` is for messages.
     ///
-    /// The mapping stays for the life of the process, whatever happens: see `lib.rs`. `mapped` is called once it is there.
+    /// The mapping always stays until the process ends: see `lib.rs`. `mapped` is called after
+    /// mapping.
     pub(crate) fn open(
         path: &Path,
         name: &str,
@@ -46,8 +48,9 @@ impl LoadedLibrary {
             return Err(incomplete(name, "open"));
         };
         let mut table = MaybeUninit::<ExtendingLibrary>::zeroed();
-        // SAFETY: the header says that this is a library of our major, so `open` has the type of `OpenFn`; the host table
-        // lives until the process ends, and `table` has the bytes that are promised.
+        // SAFETY: the header states that this is a library of the supported major version, so
+        // `open` has the type `OpenFn`. The host table lives until the process ends, and `table`
+        // has the stated size.
         let status = unsafe {
             open(
                 host(),
@@ -61,14 +64,15 @@ impl LoadedLibrary {
                 status,
             });
         }
-        // SAFETY: zeroed memory is an `ExtendingLibrary` (`raw::Table`), and `open` wrote at most a prefix of one.
+        // SAFETY: zeroed memory is a valid `ExtendingLibrary` (`raw::Table`), and `open` wrote at
+        // most a prefix of one.
         from_table(unsafe { table.assume_init() }, name)
     }
 
-    /// What the library says of itself.
+    /// Reads the library's manifest.
     pub(crate) fn describe(&self, name: &str) -> Result<wire::Manifest, Failure> {
         let mut bytes: Vec<u8> = Vec::new();
-        // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives for this call.
+        // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives during this call.
         let status = unsafe { (self.describe)(self.this, (&raw mut bytes).cast(), put) };
         if status != Status::OK {
             return Err(Failure::NotDescribed {
@@ -82,55 +86,53 @@ impl LoadedLibrary {
         })
     }
 
-    /// Begins a call.
     pub(crate) fn start(&self, call: u64, request: &[u8]) -> Status {
-        // SAFETY: `this` is open; the bytes live for this call.
+        // SAFETY: `this` is open; the bytes live during this call.
         unsafe { (self.start)(self.this, call, Bytes::of(request)) }
     }
 
-    /// Whether it has extensions.
+    /// Returns true if the library accepts messages.
     pub(crate) fn extends(&self) -> bool {
         self.extend.is_some()
     }
 
-    /// Begins what an extension is told.
+    /// Sends a message to an extension.
     pub(crate) fn extend(&self, call: u64, message: &[u8]) -> Status {
         match self.extend {
-            // SAFETY: `this` is open; the bytes live for this call.
+            // SAFETY: `this` is open; the bytes live during this call.
             Some(extend) => unsafe { extend(self.this, call, Bytes::of(message)) },
             None => Status::UNKNOWN_OPERATION,
         }
     }
 
-    /// Asks a call to end.
     pub(crate) fn cancel(&self, call: u64) {
         // SAFETY: `this` is open.
         unsafe { (self.cancel)(self.this, call) }
     }
 
-    /// Answers an operation.
     pub(crate) fn reply(&self, operation: u64, status: Status, bytes: &[u8]) {
-        // SAFETY: `this` is open; the bytes live for this call.
+        // SAFETY: `this` is open; the bytes live during this call.
         unsafe { (self.reply)(self.this, operation, status, Bytes::of(bytes)) }
     }
 
-    /// Closes the library. True where it says that none of its threads is left.
+    /// Closes the library. Returns true if it reports that none of its threads is left.
     pub(crate) fn close(self, grace: Duration) -> bool {
         let grace = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
-        // SAFETY: `this` is open; `self` is gone after this, so nothing is called again.
+        // SAFETY: `this` is open; `self` is consumed, so nothing is called again.
         unsafe { (self.close)(self.this, grace) == Status::OK }
     }
 }
 
 type Mapping = ManuallyDrop<libloading::Library>;
 
-/// Maps a library, all symbols bound now and none of them visible to others.
+/// Maps a library. All symbols are bound immediately, and none is visible to other libraries.
 fn map(path: &Path, name: &str) -> Result<Mapping, Failure> {
-    // SAFETY: loading runs the library's initialisers: it is trusted like any code that is linked in. The file is a private
-    // copy that nobody writes to, and `image::check` has seen that it is whole.
+    // SAFETY: loading runs the library's initializers, which are trusted like linked code. The file
+    // is a private copy that no program writes, and `image::check` has verified that it is
+    // complete.
     let mapped = unsafe { system_open(path) };
     mapped.map(ManuallyDrop::new).map_err(|cause| {
-        // The system's own words are behind the error, and they name the copy.
+        // The source error contains the system's message, which includes the path of the copy.
         let words = std::error::Error::source(&cause)
             .map_or_else(|| cause.to_string(), ToString::to_string);
         Failure::NotLoaded {
@@ -144,26 +146,28 @@ fn map(path: &Path, name: &str) -> Result<Mapping, Failure> {
 #[cfg(unix)]
 unsafe fn system_open(path: &Path) -> Result<libloading::Library, libloading::Error> {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
 }
 
 #[cfg(not(unix))]
 unsafe fn system_open(path: &Path) -> Result<libloading::Library, libloading::Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { libloading::Library::new(path) }
 }
 
-/// Reads the header as plain data, before anything in the library is called, and checks that it is one that we know.
+/// Reads the header as plain data, before any function of the library is called, and checks its
+/// version.
 fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, Failure> {
-    // SAFETY: the type is a raw pointer: nothing is read here, whatever the symbol is.
+    // SAFETY: the type is a raw pointer, so nothing is read here.
     let symbol = unsafe { mapping.get::<*const Plugin>(SYMBOL) };
     let header: *const Plugin = *symbol.map_err(|_| Failure::NoSymbol {
         name: name.to_owned(),
     })?;
     const START: usize = std::mem::offset_of!(Plugin, library_size);
-    // SAFETY: an exported object of a tool library begins with these sixteen bytes in every version; of anything else that is
-    // called so, that many bytes of a mapped segment are read, and the magic number tells.
+    // SAFETY: the exported object of every library version begins with these sixteen bytes. If
+    // another object has this name, the same number of bytes is read from a mapped segment, and the
+    // magic number differs.
     let start = unsafe { raw::read_prefix(header, START) };
     if start.magic != MAGIC {
         return Err(Failure::OtherSymbol {
@@ -176,7 +180,7 @@ fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, Failure> {
             theirs: start.abi_major,
         });
     }
-    // SAFETY: with this magic and major, the library has as many bytes there as it says.
+    // SAFETY: with this magic number and major version, the object has the stated size.
     let plugin = unsafe { raw::read_prefix(header, start.struct_size as usize) };
     if plugin.flags & FLAG_PANICS_STOP_HERE == 0 {
         return Err(Failure::PanicsAbort {
@@ -210,19 +214,19 @@ fn from_table(table: ExtendingLibrary, name: &str) -> Result<LoadedLibrary, Fail
     })
 }
 
-/// Takes a piece of the manifest. What is too much is left out, so that the JSON does not parse.
+/// Appends a piece of the manifest. Excess pieces are dropped, so that the JSON does not parse.
 ///
 /// # Safety
 ///
-/// `sink` is the `Vec<u8>` that `describe` passed, and `bytes` lives for the call.
+/// `sink` is the `Vec<u8>` that `describe` passed, and `bytes` is valid during the call.
 unsafe extern "C" fn put(sink: *mut c_void, bytes: Bytes) {
-    // SAFETY: `describe` passed a `Vec<u8>` that nothing else touches until the library returns.
+    // SAFETY: `describe` passed a `Vec<u8>` that no other code uses until the library returns.
     let collected = unsafe { &mut *sink.cast::<Vec<u8>>() };
     // SAFETY: the caller lends the bytes for this call.
     let Some(piece) = (unsafe { bytes.as_slice() }) else {
         return;
     };
-    // Nothing here panics but the allocator; that must not unwind into the library either.
+    // Only the allocator can panic here; that must not unwind into the library either.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if collected.len().saturating_add(piece.len()) <= MAX_MANIFEST {
             collected.extend_from_slice(piece);

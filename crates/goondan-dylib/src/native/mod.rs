@@ -1,4 +1,5 @@
-//! Where this program and a library's machine code touch. The only unsafe code of the host; `lib.rs` has the whole argument.
+//! The boundary between this program and a library's machine code. It contains the only unsafe code
+//! of the host; `lib.rs` explains why it is sound.
 
 mod callbacks;
 mod loaded;

@@ -1,4 +1,4 @@
-//! A library that talks to other agents.
+//! A library that calls other agents.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! One call: what goes in, what comes out, and everything that may go wrong on the way.
+//! Single calls: arguments, results, and all possible failures.
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ async fn a_tool_that_honours_cancellation_ends_by_itself() {
             (Some("E_TOOL_CANCELLED"), "the call was cancelled")
         );
     }
-    // Both threads came back: nothing was written off.
+    // Both threads returned, so no call was written off.
     assert_eq!(bench.libraries.metrics().ignored_completions, 0);
 }
 
@@ -261,7 +261,7 @@ async fn workers_that_never_come_back_make_the_library_unavailable() {
         "{}",
         refused.message
     );
-    // Opening the same file again gives a library that works.
+    // Opening the same file again results in a working library.
     let again = bench.open("subject").await.expect("it opens");
     assert_eq!(again.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
 }
@@ -320,7 +320,7 @@ async fn a_caller_that_goes_away_cancels_its_call() {
             () = engine.progress() => {}
         }
     }
-    // The thread comes back with an answer that nobody waits for.
+    // The thread returns later with an answer that is ignored.
     until(|| bench.libraries.metrics().ignored_completions == 1).await;
 }
 
@@ -332,7 +332,7 @@ async fn calls_of_one_library_run_at_the_same_time() {
     let calls = engines
         .iter()
         .map(|engine| slow.call_in(engine, "wait", json!({})));
-    // Each ends only when all have begun.
+    // Each call ends only after all calls have begun.
     let cancel = async {
         for engine in &engines {
             engine.progress().await;
@@ -418,7 +418,7 @@ async fn a_completion_after_the_end_of_the_grace_is_ignored() {
         .await
         .expect_err("it was cancelled");
     assert_eq!(error.code.as_deref(), Some("E_TOOL_CANCELLED"));
-    // The event that found no call, and the completion.
+    // One ignored event and one ignored completion.
     until(|| bench.libraries.metrics().ignored_completions == 2).await;
     assert_eq!(
         hostile
@@ -453,7 +453,7 @@ async fn a_library_that_blocks_stalls_its_own_lane_alone() {
             .await
             .is_ok()
     );
-    // Behind the blocked call, others are cancelled all the same.
+    // Calls queued after the blocked call can also be cancelled.
     let engine = Engine::new();
     engine.context.cancellation.cancel();
     assert!(hostile.call_in(&engine, "ok", json!({})).await.is_err());
@@ -463,7 +463,7 @@ async fn a_library_that_blocks_stalls_its_own_lane_alone() {
     );
 }
 
-/// Waits for something that happens on a thread that tells nobody.
+/// Polls for a change on a thread that sends no notification.
 pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
     while !condition() {
         tokio::time::sleep(Duration::from_millis(1)).await;

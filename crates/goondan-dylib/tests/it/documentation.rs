@@ -1,10 +1,10 @@
-//! What docs/native-tools.md shows is what works.
+//! Tests that the examples in docs/native-tools.md work.
 
 use serde_json::json;
 
 use crate::support::{Bench, compile_c, workspace};
 
-/// The first block of that language in the page.
+/// Returns the first code block of a language in the page.
 fn block(language: &str) -> String {
     let page = std::fs::read_to_string(workspace().join("docs/native-tools.md"))
         .expect("the page is there");
@@ -27,7 +27,7 @@ fn the_rust_example_is_the_example_plug_in() {
 async fn the_c_example_compiles_and_answers() {
     let bench = Bench::new();
     let source = bench.path("dice.c");
-    // The page leaves out what silences warnings.
+    // The page omits the pragma that silences warnings.
     std::fs::write(
         &source,
         format!(

@@ -1,4 +1,4 @@
-//! `isolation: process`: the same libraries in a process of their own.
+//! `isolation: process`: the same libraries in host processes.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn a_crash_is_one_unavailable_result_and_the_next_call_works() {
     let bench = Bench::hosted(impatient());
     let hostile = bench.example("hostile").await;
     let slow = Engine::new();
-    // A call that runs at the time of the crash is answered too.
+    // A call that runs during the crash is also answered.
     let (crashed, bystander) = tokio::join!(
         hostile.call("crash", json!({})),
         hostile.call_in(&slow, "never", json!({}))
@@ -80,7 +80,7 @@ async fn a_library_that_keeps_crashing_rests() {
     let bench = Bench::hosted(impatient());
     let hostile = bench.example("hostile").await;
     let mut crashes = 0;
-    // The pauses grow, so that it rests sooner or later however slow this machine is.
+    // The pauses grow, so that even a slow machine reaches one.
     let resting = loop {
         let error = hostile
             .call("crash", json!({}))

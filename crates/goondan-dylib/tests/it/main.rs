@@ -1,4 +1,4 @@
-//! Libraries through the real loader, with a context that records.
+//! Tests libraries through the real loader, with a recording context.
 
 mod agents;
 mod calls;

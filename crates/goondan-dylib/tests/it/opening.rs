@@ -1,4 +1,4 @@
-//! Opening a library: what is refused, and what is said about it.
+//! Tests of errors when a library is opened.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use goondan_spec::kinds::ExportSpec;
 
 use crate::support::{Bench, compile_c, impatient, plugin, tool};
 
-/// Checks what is said, and that there is advice.
+/// Checks the message and the suggestion of an error.
 fn says(result: Result<impl Sized, OpenError>, message: &str, suggestion: &str) {
     let error = result.err().expect("it is refused");
     assert!(error.to_string().contains(message), "{error}");
@@ -66,7 +66,7 @@ async fn files_that_are_no_libraries_are_told_apart() {
 async fn a_library_for_another_machine_is_told() {
     let bench = Bench::new();
     let mut foreign = std::fs::read(plugin("counter")).expect("read");
-    // The machine in the ELF header: AArch64 where this is something else, and the other way round.
+    // Change the machine in the ELF header to AArch64, or to x86-64 on AArch64.
     foreign[18] = if cfg!(target_arch = "aarch64") {
         62
     } else {
@@ -101,7 +101,7 @@ async fn a_library_of_something_else_is_not_loaded() {
 
 #[tokio::test]
 async fn headers_that_do_not_fit_are_refused_before_anything_is_called() {
-    // `open` would crash: it is not called.
+    // `open` would crash, which shows that it is not called.
     let cases = [
         ("MAGIC=5", "its magic number is wrong", "goondan_plugin.h"),
         (

@@ -1,4 +1,4 @@
-//! A changed file is another library; an unchanged one is the same.
+//! A changed file is loaded as a new library; an unchanged file is shared.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn an_unchanged_file_is_not_loaded_again() {
         json!({ "count": 1 })
     );
     assert_eq!(bench.libraries.metrics().serving, 1);
-    // An approval of a call holds for this code.
+    // An approval of a call remains valid for the same code.
     assert_eq!(
         first.handler("current").code(),
         second.handler("current").code()
@@ -43,7 +43,7 @@ async fn a_changed_file_is_loaded_beside_the_old_one() {
         old.handler("current").code().is_some()
             && old.handler("current").code() != new.handler("fail").code()
     );
-    // Whoever holds the old one goes on using it.
+    // Existing users of the old library continue to use it.
     assert_eq!(
         old.call("increment", json!({}))
             .await

@@ -1,4 +1,4 @@
-//! The questions that were asked before the contract was frozen. What they showed stands in the documentation of the crate.
+//! Experiments made before the contract was frozen. The crate documentation lists the results.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,10 +8,11 @@ use serde_json::json;
 use crate::calls::until;
 use crate::support::{Bench, Engine, compile_c, plugin};
 
-/// Reloads in the first spike.
+/// Number of reloads in the first experiment.
 const RELOADS: usize = 200;
 
-/// Makes copies of the hostile library that differ in one text: each another library with the same code.
+/// Makes copies of the hostile library that differ in one string, so that each is a new library
+/// with the same code.
 struct Generations {
     bytes: Vec<u8>,
     marker_at: Vec<usize>,
@@ -41,7 +42,7 @@ impl Generations {
     }
 }
 
-/// Resident memory of this process in bytes, where the system says so.
+/// Returns the resident memory of this process in bytes, if the system provides it.
 fn resident() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     statm
@@ -52,7 +53,8 @@ fn resident() -> Option<usize> {
         .map(|pages| pages * 4096)
 }
 
-/// 1. Each reload runs new code, although thread-local destructors of the old one ran on threads of both sides.
+/// 1. Each reload runs new code, although thread-local destructors of the old code ran on threads
+/// of both sides.
 #[tokio::test]
 async fn two_hundred_reloads_run_new_code_each_time() {
     let bench = Bench::new();
@@ -83,7 +85,8 @@ async fn two_hundred_reloads_run_new_code_each_time() {
     }
 }
 
-/// 2. A panic in start, in a worker, in a payload's drop: each ends its call alone. Start is where arguments are decoded.
+/// 2. A panic in start (which decodes arguments), in a worker, or in a payload's drop ends only its
+/// own call.
 #[tokio::test]
 async fn a_panic_anywhere_ends_its_call_alone() {
     let bench = Bench::new();
@@ -96,7 +99,8 @@ async fn a_panic_anywhere_ends_its_call_alone() {
     assert_eq!(hostile.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
 }
 
-/// 3. A thread that refuses to stop goes on in a closed library: its calls are refused, and nothing crashes.
+/// 3. A thread that does not stop continues in a closed library: its calls are refused, and nothing
+/// crashes.
 #[tokio::test]
 async fn a_thread_that_outlives_its_library_does_no_harm() {
     let bench = Bench::new();
@@ -105,14 +109,14 @@ async fn a_thread_that_outlives_its_library_does_no_harm() {
     drop(hostile);
     until(|| bench.libraries.metrics().retired_mappings == 1).await;
     let ignored = bench.libraries.metrics().ignored_completions;
-    // It found a call that was over, and then a library that was closed: that is not counted.
+    // The thread sees a finished call first and then a closed library, which is not counted.
     let again = bench.example("hostile").await;
     again.call("linger", json!({})).await.expect("it answers");
     until(|| bench.libraries.metrics().ignored_completions > ignored + 3).await;
     assert_eq!(again.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
 }
 
-/// 4. Writing over the file that was opened changes nothing for the calls that run.
+/// 4. Overwriting the opened file does not affect running calls.
 #[tokio::test]
 async fn overwriting_the_build_output_during_a_call_is_harmless() {
     let bench = Bench::new();
@@ -120,7 +124,7 @@ async fn overwriting_the_build_output_during_a_call_is_harmless() {
     let engine = Engine::new();
     let overwrite = async {
         engine.progress().await;
-        // In place, and shorter: the same inode.
+        // In place and shorter, with the same inode.
         std::fs::write(bench.path("libsubject.so"), vec![0xCC; 100]).expect("written");
         engine.context.cancellation.cancel();
     };
@@ -136,7 +140,7 @@ async fn overwriting_the_build_output_during_a_call_is_harmless() {
     assert_eq!(output.output, json!({ "steps": 2 }));
 }
 
-/// 5. The contract is not one of Rust alone.
+/// 5. The contract is not limited to Rust.
 #[tokio::test]
 async fn a_library_in_c_needs_the_header_alone() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Builds the example plug-ins, and stands in for the engine.
+//! Builds the example libraries, and provides a mock engine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Built once for all tests: file name of the library or program → path.
+/// File names and paths of the libraries and programs, built once for all tests.
 static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(build);
 
 pub(crate) fn workspace() -> PathBuf {
@@ -39,7 +39,7 @@ fn build() -> BTreeMap<String, PathBuf> {
         "--message-format=json-render-diagnostics",
     ]);
     cargo.args(packages.iter().flat_map(|package| ["-p", package]));
-    // The command is named so that what lies below is built with the features that it has there, and not a second time.
+    // Includes the CLI crate, so that dependencies are built with the same features and not twice.
     cargo.args([
         "-p",
         "goondan-dylib",
@@ -53,7 +53,7 @@ fn build() -> BTreeMap<String, PathBuf> {
 }
 
 fn artifacts(cargo: &mut Command) -> BTreeMap<String, PathBuf> {
-    // As this program was built: a benchmark measures what is shipped.
+    // Use the profile of this program, because a benchmark measures release builds.
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
@@ -87,12 +87,12 @@ fn artifacts(cargo: &mut Command) -> BTreeMap<String, PathBuf> {
     built
 }
 
-/// The library of the example `name`, such as `text_utils`.
+/// Returns the library of the example `name`, such as `text_utils`.
 pub(crate) fn plugin(name: &str) -> &'static Path {
     &BUILT[name]
 }
 
-/// A command that starts hosts.
+/// Returns a command that starts host processes.
 pub(crate) fn host_command() -> HostCommand {
     HostCommand {
         program: BUILT["tool-host"].clone(),
@@ -100,7 +100,7 @@ pub(crate) fn host_command() -> HostCommand {
     }
 }
 
-/// Compiles a C library to `target`. `defines` look like `MAGIC=1`.
+/// Compiles a C library to `target`. `defines` have the form `MAGIC=1`.
 pub(crate) fn compile_c(source: &str, defines: &[&str], target: &Path) {
     let folder = workspace();
     let status = Command::new("cc")
@@ -128,13 +128,13 @@ pub(crate) fn compile_c(source: &str, defines: &[&str], target: &Path) {
     );
 }
 
-/// A folder with libraries, and what opens them.
+/// A directory with libraries, and the source that opens them.
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     pub(crate) libraries: Libraries,
 }
 
-/// Limits that do not make tests wait.
+/// Returns short limits, so that tests do not wait.
 pub(crate) fn impatient() -> Limits {
     Limits {
         open_timeout: Duration::from_secs(20),
@@ -166,7 +166,7 @@ impl Bench {
         self.folder.path().join(file)
     }
 
-    /// Opens `entry`, relative to the folder.
+    /// Opens `entry`, relative to the directory.
     pub(crate) async fn open(&self, entry: &str) -> Result<Exports, OpenError> {
         self.open_tool(&tool(entry)).await
     }
@@ -178,20 +178,20 @@ impl Bench {
             .map(Exports)
     }
 
-    /// Puts the library of an example into the folder, and opens it.
+    /// Copies the library of an example into the directory, and opens it.
     pub(crate) async fn example(&self, name: &str) -> Exports {
         std::fs::copy(plugin(name), self.path("libsubject.so")).expect("copied");
         self.open("libsubject.so").await.expect("it opens")
     }
 
-    /// Compiles the hostile C library into the folder, and opens it.
+    /// Compiles the hostile C library into the directory, and opens it.
     pub(crate) async fn c_hostile(&self, defines: &[&str]) -> Result<Exports, OpenError> {
         compile_c("c-hostile/hostile.c", defines, &self.path("libsubject.so"));
         self.open("libsubject.so").await
     }
 }
 
-/// A Tool resource with that entry.
+/// Returns a Tool resource with that entry.
 pub(crate) fn tool(entry: &str) -> Resource<Tool> {
     Resource {
         id: ResourceId {
@@ -206,7 +206,6 @@ pub(crate) fn tool(entry: &str) -> Resource<Tool> {
     }
 }
 
-/// An opened tool.
 pub(crate) struct Exports(pub(crate) ToolSet);
 
 impl Exports {
@@ -225,7 +224,7 @@ impl Exports {
         Arc::clone(&found.expect("there is such an export").1)
     }
 
-    /// Calls with a context of its own.
+    /// Calls an export with a new context.
     pub(crate) async fn call(
         &self,
         export: &str,
@@ -246,7 +245,7 @@ impl Exports {
         self.handler(export).call(&engine.context, arguments).await
     }
 
-    /// The code of the error that a call ends with.
+    /// Calls an export, and returns the error code.
     pub(crate) async fn code(&self, export: &str) -> Option<String> {
         self.call(export, serde_json::json!({}))
             .await
@@ -255,13 +254,13 @@ impl Exports {
     }
 }
 
-/// What stands in for the engine: a context, and what was heard through it.
+/// A mock engine: a context, and the messages received through it.
 pub(crate) struct Engine {
     pub(crate) context: ToolContext,
     pub(crate) heard: Arc<Heard>,
 }
 
-/// All that a handler said.
+/// All messages of a handler.
 #[derive(Default)]
 pub(crate) struct Heard {
     pub(crate) lines: Mutex<Vec<(LogLevel, String, JsonObject)>>,
@@ -304,7 +303,7 @@ impl Engine {
         Engine { context, heard }
     }
 
-    /// Waits until the call has told its progress once.
+    /// Waits for the first progress update of the call.
     pub(crate) async fn progress(&self) {
         self.heard.said.notified().await;
     }
@@ -329,7 +328,7 @@ impl ProgressSink for Heard {
     }
 }
 
-/// Answers with what it was asked. The agent `silent` never answers, `nobody` does not exist.
+/// Answers with the input. The agent `silent` never answers, and `nobody` does not exist.
 #[async_trait]
 impl AgentToolRuntime for Heard {
     async fn request(

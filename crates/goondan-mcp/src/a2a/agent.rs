@@ -1,4 +1,4 @@
-//! One agent: its address, its headers, and its card once it was looked at.
+//! One remote agent: its URL, its headers, and its cached card.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ use goondan_spec::kinds::{A2aAgent, McpValue, Tool};
 use goondan_spec::value::Environment;
 use goondan_spec::{Code, Resource};
 
-/// Where cards are, below the address of an agent.
+/// Path of a card below the agent's URL.
 const WELL_KNOWN: &str = "/.well-known/agent-card.json";
-/// A card is looked at again after that.
+/// Age after which a card is fetched again.
 const FRESH: Duration = Duration::from_secs(10 * 60);
-/// How long it may take to get a card.
+/// Maximum time to fetch a card.
 const CARD_TIME: Duration = Duration::from_secs(30);
-/// Bytes of a card.
+/// Maximum size of a card in bytes.
 const MAX_CARD: usize = 1 << 20;
-/// Bytes of everything that an agent answers to one request.
+/// Maximum size in bytes of the answer to one request.
 pub(super) const MAX_ANSWER: usize = 16 << 20;
 
 /// An agent of another program.
@@ -40,7 +40,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// The agent of `tool`, with its headers looked up.
+    /// Creates the agent of `tool` and resolves its headers.
     pub(super) fn new(
         tool: &Resource<Tool>,
         stated: &A2aAgent,
@@ -81,7 +81,7 @@ impl Agent {
         })
     }
 
-    /// The card: the one that is known, or as it is now.
+    /// Returns the cached card, or fetches it.
     pub(super) async fn card(&self) -> Result<Arc<Card>, ToolError> {
         let mut known = self.card.lock().await;
         if let Some((at, card)) = &*known
@@ -104,7 +104,7 @@ impl Agent {
         Ok(card)
     }
 
-    /// It may be asked elsewhere, or otherwise, than it was before.
+    /// Drops the cached card, because the endpoint or the protocol may have changed.
     pub(super) async fn forget_card(&self) {
         *self.card.lock().await = None;
     }
@@ -125,7 +125,7 @@ impl Agent {
         serde_json::from_slice(&bytes).map_err(no_card)
     }
 
-    /// Sends a request to the agent. Only an answer that is one comes back.
+    /// Sends a request to the agent. Fails unless the status is a success.
     pub(super) async fn post(
         &self,
         card: &Card,
@@ -166,7 +166,7 @@ impl Agent {
         })
     }
 
-    /// A body that is not too large.
+    /// Reads a body of limited size.
     pub(super) async fn body(&self, response: Response, most: usize) -> Result<Vec<u8>, ToolError> {
         let (mut bytes, mut stream) = (Vec::new(), response.bytes_stream());
         while let Some(chunk) = stream.next().await {
@@ -185,13 +185,13 @@ impl Agent {
         error(Code::A2A_CONNECT, &self.name, what)
     }
 
-    /// It answers something that makes no sense.
+    /// Creates the error for an invalid answer.
     pub(super) fn nonsense(&self, what: &str) -> ToolError {
         error(Code::A2A_PROTOCOL, &self.name, what)
     }
 }
 
-/// What went wrong, without the address, which may have a key in it.
+/// Formats the causes without the URL, which may contain a key.
 fn causes(error: &reqwest::Error) -> String {
     let mut source = std::error::Error::source(error);
     let mut words = if source.is_none() {

@@ -1,4 +1,4 @@
-//! One call: a message, and what comes of its task.
+//! One call: sends a message and waits for the resulting task.
 
 use std::time::Duration;
 
@@ -19,27 +19,26 @@ use goondan_core::ids::derived_id;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::{Code, shown};
 
-/// How long it may take to tell an agent that nobody waits any more.
+/// Maximum time to notify an agent of a cancellation.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Between two questions how a task stands, at first and in the end.
+/// First and longest interval between queries of a task's state.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// So often in a row an agent may not say how its task stands.
+/// Maximum number of consecutive failed queries of a task's state.
 const MOST_FAILURES: u32 = 5;
-/// Characters of what is told of the progress.
+/// Maximum number of characters in a progress message.
 const MAX_MESSAGE: usize = 200;
 
-/// A call.
 pub(super) struct Call<'a> {
     agent: &'a Agent,
     ctx: &'a ToolContext,
     message: &'a str,
     conversation: Option<&'a str>,
-    /// The task that has asked back.
+    /// Id of the task that requested more input.
     answers: Option<&'a str>,
-    /// What is known of the task.
+    /// The known state of the task.
     task: Task,
-    /// The id of the task, once the agent has told it.
+    /// The id of the task, once it is known.
     named: watch::Sender<Option<String>>,
 }
 
@@ -57,7 +56,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Asks, and waits for the end of the task. The agent is told where nobody waits any more.
+    /// Sends the message and waits for the end of the task. If the call is cancelled, notifies the
+    /// agent.
     pub(super) async fn run(mut self) -> Result<ToolOutput, ToolError> {
         let (agent, cancelled) = (self.agent, self.ctx.cancellation.clone());
         let mut named = self.named.subscribe();
@@ -69,7 +69,7 @@ impl<'a> Call<'a> {
             };
             match done {
                 Some(done) => Ok(done),
-                // The message may be on its way, and the agent may begin a task.
+                // The message may be in transit, so the agent may still begin a task.
                 None => {
                     let name = async {
                         tokio::select! {
@@ -91,7 +91,7 @@ impl<'a> Call<'a> {
                     && let Ok(card) = agent.card().await
                 {
                     let cancel = self.request(&card, Method::Cancel, json!({"id": id}));
-                    // Whether it has heard of it or not: nobody waits.
+                    // The call is cancelled in either case, so the result does not matter.
                     let _ = tokio::time::timeout(FAREWELL, cancel).await;
                 }
                 Err(codes::cancelled())
@@ -101,7 +101,8 @@ impl<'a> Call<'a> {
 
     async fn ask(&mut self) -> Result<(), ToolError> {
         let card = self.agent.card().await?;
-        // A call that is made again after a crash has the same id: agents that look at it begin no second task.
+        // A call that is repeated after a crash has the same id. Agents that check it begin no
+        // second task.
         let ctx = self.ctx;
         let id = derived_id(&[
             "a2a",
@@ -113,7 +114,7 @@ impl<'a> Call<'a> {
         let params = card
             .version
             .message(&id, self.message, self.conversation, self.answers);
-        // The task of an answer is known before: it can be cancelled.
+        // The task of an answer is already known, so it can be cancelled.
         self.task.id = self.answers.map(str::to_owned);
         self.name();
         let sent = match card.streams {
@@ -126,7 +127,7 @@ impl<'a> Call<'a> {
         if let Err(failure) = sent {
             let is_refusal = failure.code.as_deref() == Some(Code::A2A_REFUSED.as_str());
             if is_refusal || self.task.id.is_none() || self.answers.is_some() {
-                // It may have moved since its card was read.
+                // The agent may have moved after its card was read.
                 self.agent.forget_card().await;
                 return Err(failure);
             }
@@ -135,7 +136,7 @@ impl<'a> Call<'a> {
         self.wait(&card).await
     }
 
-    /// Reads the task as it goes on.
+    /// Reads the task from an event stream.
     async fn stream(&mut self, card: &Card, params: Value) -> Result<(), ToolError> {
         let body = card
             .version
@@ -149,7 +150,7 @@ impl<'a> Call<'a> {
             .get(reqwest::header::CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
-            // An error, as a rule.
+            // Any other content type usually contains an error.
             let bytes = self.agent.body(response, MAX_ANSWER).await?;
             let result = self.result(&bytes)?;
             return self.take(&result);
@@ -172,7 +173,8 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Asks how the task stands until it is over: its stream has ended too early, or there was none.
+    /// Queries the state of the task until it is over. Used if its stream ended early or did not
+    /// exist.
     async fn wait(&mut self, card: &Card) -> Result<(), ToolError> {
         let (mut pause, mut failures) = (FIRST_PAUSE, 0);
         while self.task.state() == State::Open {
@@ -216,7 +218,7 @@ impl<'a> Call<'a> {
         self.result(&bytes)
     }
 
-    /// The result in a response, or the error.
+    /// Returns the result of a response, or its error.
     fn result(&self, response: &[u8]) -> Result<Value, ToolError> {
         let mut response: Value = serde_json::from_slice(response).map_err(|failure| {
             self.agent
@@ -252,7 +254,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Tells whoever may have to cancel the task what it is called.
+    /// Publishes the task id for a possible cancellation.
     fn name(&self) {
         self.named.send_if_modified(|named| {
             named.is_none() && {
@@ -262,7 +264,7 @@ impl<'a> Call<'a> {
         });
     }
 
-    /// Tells whoever watches what the agent says on the way.
+    /// Reports a message of the agent as progress.
     fn tell(&self, words: Option<String>) {
         if let Some(words) = words.filter(|_| self.task.state() == State::Open) {
             let words: String = words.chars().take(MAX_MESSAGE).collect();
@@ -304,7 +306,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A stream that ends where it is too large.
+/// Limits the size of a stream.
 fn bounded<E: std::error::Error + Send + Sync + 'static>(
     stream: impl Stream<Item = Result<Bytes, E>>,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {

@@ -1,17 +1,17 @@
-//! What of an agent's card matters: where it is asked, in which version, and whether it streams.
+//! The relevant fields of an agent card: endpoint, protocol version and streaming support.
 
 use serde_json::Value;
 use url::Url;
 
 use super::wire::Version;
 
-/// Where and how an agent is asked.
+/// The endpoint and the protocol of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Card {
     pub(super) url: String,
     pub(super) version: Version,
     pub(super) streams: bool,
-    /// Some hosts serve many agents at one address.
+    /// Selects the agent on hosts that serve many agents at one URL.
     pub(super) tenant: Option<String>,
 }
 
@@ -19,7 +19,8 @@ impl Card {
     /// Reads the card of the agent at `base`.
     ///
     /// # Errors
-    /// Why it is of no use, as the rest of a sentence.
+    ///
+    /// Fails with the reason as a part of a sentence.
     pub(super) fn read(card: &Value, base: &str) -> Result<Card, String> {
         let text = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_str).map(str::to_owned)
@@ -44,7 +45,7 @@ impl Card {
                 });
             }
         }
-        // The form of 0.3.
+        // The format of version 0.3.
         let is_rpc =
             text(card, "preferredTransport").is_none_or(|transport| transport == "JSONRPC");
         if let (true, Some(url)) = (is_rpc, text(card, "url")) {
@@ -55,7 +56,7 @@ impl Card {
                 tenant: None,
             });
         }
-        // The newest version first; of each, the first that the agent names.
+        // Prefer the newest version, and within a version the first endpoint.
         ways.sort_by_key(|way| way.version == Version::V03);
         let Some(way) = ways.into_iter().next() else {
             return Err("it names no address for JSON-RPC in version 1.0 or 0.3 of A2A".to_owned());

@@ -1,8 +1,8 @@
-//! Agents of other programs: the Tools with `spec.a2a`, each of which asks one agent.
+//! Agents of other programs: Tools with `spec.a2a`, one agent each.
 //!
-//! Nobody is reached before the first call, so a start does not wait: what a model is offered is the same for every agent. The
-//! card of an agent is looked at for where and how it is asked, and for nothing else. Headers and what agents say go to the
-//! address in the YAML alone.
+//! No agent is contacted before its first call, so a start does not wait. Models see the same
+//! schema for every agent. The agent card only supplies the endpoint and the protocol. Headers and
+//! messages are sent only to the host in the YAML.
 
 mod agent;
 mod call;
@@ -25,20 +25,19 @@ use goondan_spec::kinds::{A2aAgent, Entry, Tool};
 use goondan_spec::value::Environment;
 use goondan_spec::{Code, Resource};
 
-/// Opens tools with `spec.a2a`.
 pub struct A2aTools {
     environment: Mutex<Environment>,
 }
 
 impl A2aTools {
-    /// A source whose headers come from `environment`.
+    /// Creates a source that resolves headers from `environment`.
     pub fn new(environment: Environment) -> Self {
         A2aTools {
             environment: Mutex::new(environment),
         }
     }
 
-    /// What value sources see from now on.
+    /// Replaces the environment of value sources.
     pub fn set_environment(&self, environment: Environment) {
         *self
             .environment
@@ -47,7 +46,7 @@ impl A2aTools {
     }
 }
 
-/// An error about the agent of the Tool `name`.
+/// Creates an error about the agent of the Tool `name`.
 fn error(code: Code, name: &str, what: impl std::fmt::Display) -> ToolError {
     ToolError::new(format!("the agent of Tool/{name} {what}")).code(code)
 }
@@ -70,7 +69,7 @@ impl ToolSource for A2aTools {
     }
 }
 
-/// The export of such a tool.
+/// The export of a tool with `spec.a2a`.
 struct Ask(Agent);
 
 #[async_trait]
@@ -79,7 +78,7 @@ impl ToolHandler for Ask {
         Call::new(&self.0, ctx, &input).run().await
     }
 
-    /// Another address is another agent: nobody has agreed to that one.
+    /// Identifies the agent by its URL, so that an approval does not cover another URL.
     fn code(&self) -> Option<&str> {
         Some(&self.0.url)
     }

@@ -1,4 +1,4 @@
-//! What is known of a task, put together from what an agent sends.
+//! The state of a task, assembled from the agent's messages.
 
 use serde_json::{Value, json};
 
@@ -6,24 +6,22 @@ use super::wire::{Piece, State, state};
 use crate::result::{attach, visible};
 use goondan_core::ports::tool::Attachment;
 
-/// Attachments of one answer at most.
+/// Maximum number of attachments in one answer.
 const MAX_ATTACHMENTS: usize = 16;
 
-/// A task.
 #[derive(Debug, Default)]
 pub(super) struct Task {
     pub(super) id: Option<String>,
     pub(super) context: Option<String>,
     state: Option<State>,
-    /// What the agent says of its state.
+    /// The agent's message about the state.
     pub(super) words: String,
-    /// Its artifacts in their order, by their ids.
+    /// The artifacts in order, with their ids.
     artifacts: Vec<(String, Vec<Value>)>,
-    /// It was answered by a message, without a task.
+    /// The message, if the agent answered without a task.
     message: Option<Vec<Value>>,
 }
 
-/// An answer.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Answer {
     pub(super) text: String,
@@ -31,7 +29,7 @@ pub(super) struct Answer {
 }
 
 impl Task {
-    /// Takes what was sent. Gives what the agent says on the way.
+    /// Applies a received piece. Returns the agent's progress message, if any.
     pub(super) fn take(&mut self, piece: Piece<'_>) -> Option<String> {
         let text = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_str).map(str::to_owned)
@@ -95,7 +93,7 @@ impl Task {
         }
     }
 
-    /// How it stands. A message is an answer.
+    /// Returns the state. A direct message counts as completed.
     pub(super) fn state(&self) -> State {
         match (self.state, &self.message) {
             (Some(state), _) => state,
@@ -104,7 +102,7 @@ impl Task {
         }
     }
 
-    /// What was answered: the artifacts; the last words where there are none.
+    /// Returns the answer: the artifacts, or the last message if there are none.
     pub(super) fn answer(&self) -> Answer {
         let mut all = Answer::default();
         let each = self
@@ -139,7 +137,7 @@ fn parts(of: &Value) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-/// Parts of either version. Pieces of text that were sent one after another are one text.
+/// Reads parts of either protocol version. Consecutive pieces of text are joined.
 fn answer(parts: &[Value]) -> Answer {
     let mut answer = Answer::default();
     let text =

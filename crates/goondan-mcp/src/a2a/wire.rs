@@ -1,15 +1,13 @@
-//! How both versions of the protocol write requests down, and what they have in common in answers.
+//! Encodes requests for both protocol versions, and reads their answers.
 
 use serde_json::{Value, json};
 
-/// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V03,
     V10,
 }
 
-/// What an agent is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     Send,
@@ -19,7 +17,7 @@ pub(super) enum Method {
 }
 
 impl Version {
-    /// The version of that number.
+    /// Parses a version number.
     pub(super) fn named(number: &str) -> Option<Self> {
         let mut parts = number.split('.');
         match (parts.next(), parts.next()) {
@@ -29,7 +27,7 @@ impl Version {
         }
     }
 
-    /// What the header `A2A-Version` says; clients of 0.3 have none.
+    /// Returns the value of the header `A2A-Version`; version 0.3 has none.
     pub(super) fn header(self) -> Option<&'static str> {
         match self {
             Version::V03 => None,
@@ -50,7 +48,6 @@ impl Version {
         }
     }
 
-    /// A request.
     pub(super) fn request(self, method: Method, tenant: Option<&str>, mut params: Value) -> Value {
         if let Some(tenant) = tenant {
             params["tenant"] = tenant.into();
@@ -58,7 +55,7 @@ impl Version {
         json!({"jsonrpc": "2.0", "id": 1, "method": self.method(method), "params": params})
     }
 
-    /// The parameters of a message.
+    /// Returns the parameters of a message.
     pub(super) fn message(
         self,
         id: &str,
@@ -82,7 +79,7 @@ impl Version {
     }
 }
 
-/// What an agent sends: a task, a part of one, or a message.
+/// A result of an agent: a task, a part of one, or a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Piece<'v> {
     Task(&'v Value),
@@ -92,7 +89,7 @@ pub(super) enum Piece<'v> {
 }
 
 impl<'v> Piece<'v> {
-    /// Reads a result in either version; `None` where it is something else.
+    /// Reads a result of either version; `None` if it is of another kind.
     pub(super) fn read(result: &'v Value) -> Option<Self> {
         let fields = ["task", "message", "statusUpdate", "artifactUpdate"];
         let new = fields
@@ -114,19 +111,19 @@ impl<'v> Piece<'v> {
     }
 }
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It goes on.
+    /// The task is running.
     Open,
-    /// It waits for another message.
+    /// The task waits for another message.
     Asks,
     Completed,
-    /// It has come to nothing.
+    /// The task failed, or was rejected or cancelled.
     Failed,
 }
 
-/// The state in a status: `TASK_STATE_COMPLETED` and `completed` are the same.
+/// Parses the state in a status: `TASK_STATE_COMPLETED` and `completed` are equal.
 pub(super) fn state(status: &Value) -> State {
     let name = status
         .get("state")

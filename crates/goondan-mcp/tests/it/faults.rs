@@ -1,5 +1,5 @@
-//! Faults of servers that are spoken with over lines. Each was reported by users of some MCP client, where it left a call
-//! waiting, lost all tools, or ended the program.
+//! Faults of line-based servers. Users of various MCP clients reported each of them: a call never
+//! ended, all tools were missing, or the program crashed.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::lines::{Does, HANGS, Heard, Played, Script, call, hello, outcome, session, tool};
 
-/// A fault, and what comes of it.
+/// A fault with its expected effects.
 struct Fault {
     name: &'static str,
     script: Script,
-    /// What comes of asking for the tools: their names, or the code of the error.
+    /// Result of fetching the tools: their names, or an error code.
     tools: &'static str,
-    /// What comes of calls with 1, 2 … one after another.
+    /// Results of consecutive calls with 1, 2 ….
     calls: &'static [&'static str],
 }
 
@@ -275,7 +275,7 @@ const FAULTS: &[Fault] = &[
     },
 ];
 
-/// Asks four questions before it answers a call, and answers with what it was told.
+/// Sends four requests before it answers a call. The answer contains the received responses.
 fn asks_back(heard: &Heard<'_>) -> Option<Vec<Does>> {
     let ask = |id: &str, method: &str, params: Value| {
         Does::Says(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
@@ -334,7 +334,7 @@ async fn whatever_a_server_does_a_call_ends() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What comes of a fault.
+/// Runs a fault and returns its effects.
 async fn of(fault: &Fault) -> (String, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let is_silent = fault.tools == "E_MCP_TIMEOUT";
@@ -459,7 +459,7 @@ async fn what_is_wrong_with_a_list_is_told_and_pages_end() {
     session.end().await;
 }
 
-/// Waits until something is so. Others run meanwhile.
+/// Polls until a condition is true, and lets other tasks run.
 async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! A server over lines, played in this process by a script.
+//! A line-based mock server in this process, controlled by a script.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,26 +16,26 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::Semaphore;
 
-/// Longer than that nothing may take: whatever a server does, a call ends.
+/// A longer wait counts as a hanging call.
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
-/// Something that a server hears.
+/// A message that a server receives.
 pub(crate) struct Heard<'m> {
-    /// How many times it was started before.
+    /// Number of earlier starts of the server.
     pub(crate) start: usize,
-    /// What it has heard before since then.
+    /// Messages received before in this connection.
     pub(crate) past: &'m [Value],
     pub(crate) message: &'m Value,
 }
 
-/// What a server does.
+/// An action of a server.
 pub(crate) enum Does {
     Says(Value),
     Prints(String),
     Ends,
 }
 
-/// What a server does when it hears that; `None` where it does what is right.
+/// Returns the server's actions for a message; `None` for the correct behavior.
 pub(crate) type Script = fn(&Heard<'_>) -> Option<Vec<Does>>;
 
 impl Heard<'_> {
@@ -43,7 +43,7 @@ impl Heard<'_> {
         self.message["method"] == method
     }
 
-    /// How many messages of that method it has heard before.
+    /// Returns the number of earlier messages with this method.
     pub(crate) fn before(&self, method: &str) -> usize {
         self.past
             .iter()
@@ -55,12 +55,11 @@ impl Heard<'_> {
         Does::Says(json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result}))
     }
 
-    /// The answer to a call of a tool.
     pub(crate) fn text(&self, text: &str) -> Does {
         self.answer(json!({"content": [{"type": "text", "text": text}]}))
     }
 
-    /// The right answer to a call: its argument.
+    /// Returns the correct answer to a call, which repeats its argument.
     pub(crate) fn echo(&self) -> Does {
         self.text(&self.message["params"]["arguments"]["n"].to_string())
     }
@@ -88,7 +87,6 @@ impl Heard<'_> {
     }
 }
 
-/// The answer to `initialize`.
 pub(crate) fn hello(revision: &str) -> Value {
     json!({
         "protocolVersion": revision,
@@ -101,14 +99,13 @@ pub(crate) fn tool(name: &str) -> Value {
     json!({"name": name, "description": "Does something.", "inputSchema": {"type": "object"}})
 }
 
-/// A server that follows a script.
 pub(crate) struct Played {
     script: Script,
     starts: AtomicUsize,
     heard: Mutex<Vec<Value>>,
-    /// Gets a permit whenever a connection has ended.
+    /// Gets a permit for each ended connection.
     pub(crate) ended: Arc<Semaphore>,
-    /// How much it writes to standard error.
+    /// Number of bytes that the server writes to standard error.
     complaints: u64,
 }
 
@@ -124,7 +121,7 @@ impl Played {
         })
     }
 
-    /// How many messages of that method it has heard in all.
+    /// Returns the total number of messages with this method.
     pub(crate) fn heard(&self, method: &str) -> usize {
         self.heard
             .lock()
@@ -151,7 +148,7 @@ impl Played {
                     Does::Prints(text) => text,
                     Does::Ends => return,
                 };
-                // Who has gone does not hear it.
+                // The client may already be gone.
                 let _ = output.write_all(text.as_bytes()).await;
             }
             past.push(message);
@@ -159,7 +156,7 @@ impl Played {
     }
 }
 
-/// Starts a server as often as it is needed.
+/// Starts the server any number of times.
 struct Starts(Arc<Played>);
 
 #[async_trait]
@@ -192,7 +189,7 @@ impl Running for End {
     }
 }
 
-/// Starts no program.
+/// A dialer that starts no programs.
 pub(crate) struct Nobody;
 
 #[async_trait]
@@ -202,7 +199,7 @@ impl Dialer for Nobody {
     }
 }
 
-/// The definition of a server that is reached like that.
+/// Returns the definition of a server with this transport.
 pub(crate) fn defined(transport: McpTransport, patience: Duration) -> Resource<Tool> {
     let server = McpServer {
         transport,
@@ -224,7 +221,7 @@ pub(crate) fn defined(transport: McpTransport, patience: Duration) -> Resource<T
     }
 }
 
-/// Speaks with `server`.
+/// Opens a session with `server`.
 pub(crate) fn session(server: &Arc<Played>, folder: &Path, patience: Duration) -> Session {
     let stand_ins = Arc::new(Starts(Arc::clone(server))) as Arc<dyn StandIns>;
     let tools =
@@ -238,7 +235,7 @@ pub(crate) fn session(server: &Arc<Played>, folder: &Path, patience: Duration) -
     tools.session(&defined(program, patience), folder).unwrap()
 }
 
-/// Calls `add` with `n`. What comes of it: the output as text, or the code of the error.
+/// Calls `add` with `n`. Returns the output as text, or the error code.
 pub(crate) async fn call(session: &Session, n: usize) -> String {
     outcome(
         session

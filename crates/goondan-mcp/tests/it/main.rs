@@ -1,4 +1,4 @@
-//! What servers do wrong, as users of MCP clients have reported it, and what becomes of it here.
+//! Reproduces server faults that users of MCP clients have reported, and checks their effects.
 
 #![allow(
     clippy::unwrap_used,

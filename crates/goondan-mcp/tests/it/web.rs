@@ -1,4 +1,4 @@
-//! A server of the web, played in this process by a script.
+//! A mock web server in this process, controlled by a script.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -12,23 +12,21 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::lines::{HANGS, Nobody, defined, hello, tool};
 
-/// A request.
 #[derive(Clone)]
 pub(crate) struct Request {
-    /// The first line and the headers, in lower case.
+    /// Request line and headers, in lower case.
     pub(crate) head: String,
-    /// The message; null where there is none.
+    /// The message, or null.
     pub(crate) message: Value,
 }
 
-/// What is answered.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: &'static str,
     pub(crate) body: String,
 }
 
-/// What a server answers to a request; `None` where it does what is right. The requests before it come along.
+/// Returns the answer to a request, given all earlier requests; `None` for the correct behavior.
 pub(crate) type Script = fn(&Request, &[Request]) -> Option<Reply>;
 
 impl Request {
@@ -42,7 +40,7 @@ impl Request {
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// An answer, as JSON.
+    /// Returns a JSON-RPC answer.
     pub(crate) fn result(&self, result: Value) -> String {
         json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result}).to_string()
     }
@@ -97,7 +95,7 @@ pub(crate) fn page(status: u16) -> Reply {
     }
 }
 
-/// Events that end with the connection.
+/// Returns an event stream that ends with the connection.
 pub(crate) fn events(body: String) -> Reply {
     Reply {
         status: 200,
@@ -106,7 +104,6 @@ pub(crate) fn events(body: String) -> Reply {
     }
 }
 
-/// A server that follows a script.
 pub(crate) struct Served {
     url: String,
     heard: Arc<Mutex<Vec<Request>>>,
@@ -126,7 +123,7 @@ impl Served {
         Served { url, heard }
     }
 
-    /// How many messages of that method it has heard.
+    /// Returns the number of messages with this method.
     pub(crate) fn heard(&self, method: &str) -> usize {
         self.heard
             .lock()

@@ -1,17 +1,17 @@
-//! Faults of servers of the web, and of what stands before them.
+//! Faults of web servers and of proxies in front of them.
 
 use serde_json::{Value, json};
 
 use crate::lines::{HANGS, call};
 use crate::web::{Reply, Request, Script, Served, data, events, page, status};
 
-/// A fault, and what comes of it.
+/// A fault with its expected effects.
 struct Fault {
     name: &'static str,
     script: Script,
-    /// What comes of calls with 1, 2 … one after another.
+    /// Results of consecutive calls with 1, 2 ….
     calls: &'static [&'static str],
-    /// How many calls the server has heard in the end.
+    /// Total number of calls that the server receives.
     heard: usize,
 }
 
@@ -31,7 +31,7 @@ const FAULTS: &[Fault] = &[
             }
         },
         calls: &["1", "2"],
-        // The second one comes to the old session and to the new one.
+        // The second call reaches both the old and the new session.
         heard: 3,
     },
     Fault {
@@ -97,7 +97,7 @@ const FAULTS: &[Fault] = &[
             let sent = || events(format!("data: {}\n\n", request.result(large())));
             (request.is("tools/call") && count(past, "tools/call") == 0).then(sent)
         },
-        // The stream ends with it.
+        // The oversized event ends the stream.
         calls: &["E_MCP_DIED", "2"],
         heard: 2,
     },

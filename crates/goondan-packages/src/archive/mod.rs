@@ -1,4 +1,4 @@
-//! Archives of packages: `.tgz` with everything in one folder, as npm makes them.
+//! Package archives: `.tgz` files with everything in one directory, like npm's.
 
 mod names;
 mod pack;
@@ -9,16 +9,17 @@ use goondan_spec::contents::{MAX_BYTES, MAX_ENTRIES};
 pub use pack::{Packed, pack, pack_as_is};
 pub use unpack::{from_tar, unpack};
 
-/// The largest archive that is made, fetched or opened, in bytes.
+/// Maximum size of an archive in bytes.
 pub const MAX_ARCHIVE: usize = 256 * 1024 * 1024;
 
-/// The largest tar that is unpacked, in bytes: all files that a package may have, with what a tar adds to them.
+/// Maximum size of an unpacked tar in bytes: all permitted files, including the overhead of the
+/// format.
 pub const MAX_TAR: u64 = MAX_BYTES + MAX_ENTRIES as u64 * 4 * HEADER;
 
-/// An entry of a tar takes that many bytes at least.
+/// Minimum size of a tar entry in bytes.
 const HEADER: u64 = 512;
 
-/// The folder in an archive that holds everything.
+/// Name of the directory that contains all files of an archive.
 const TOP: &str = "package";
 
 #[cfg(test)]

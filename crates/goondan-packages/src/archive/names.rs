@@ -1,20 +1,22 @@
-//! Which names an archive may hold: those that mean the same file on every system, and never one outside of the folder.
+//! Validates names in archives: they must denote the same file on every system, inside of the
+//! target directory.
 
-/// The longest name of a file or folder, in bytes.
+/// Maximum length of a file or directory name in bytes.
 const LONGEST_NAME: usize = 200;
-/// The longest path, in bytes.
+/// Maximum length of a path in bytes.
 const LONGEST_PATH: usize = 1024;
-/// Names that mean devices on Windows, whatever stands behind a dot.
+/// Device names of Windows. An extension does not change their meaning.
 const DEVICES: [&str; 8] = [
     "con", "prn", "aux", "nul", "conin$", "conout$", "clock$", "$mft",
 ];
-/// The same, with a digit behind them.
+/// Device names of Windows that end in a digit.
 const NUMBERED: [&str; 2] = ["com", "lpt"];
 
-/// The parts of a path in an archive.
+/// Splits a path in an archive into its parts.
 ///
 /// # Errors
-/// Why nobody may unpack it, as the end of a sentence.
+///
+/// Fails with the reason, as the end of a sentence, if the path must not be unpacked.
 pub(crate) fn parts(path: &[u8]) -> Result<Vec<&str>, &'static str> {
     let text = std::str::from_utf8(path).map_err(|_| "its name is not UTF-8 text")?;
     if text.len() > LONGEST_PATH {
@@ -36,7 +38,7 @@ pub(crate) fn parts(path: &[u8]) -> Result<Vec<&str>, &'static str> {
     Ok(parts)
 }
 
-/// Whether `part` may be the name of a file or folder.
+/// Checks the name of a file or directory.
 fn check(part: &str) -> Result<(), &'static str> {
     let is_odd = |c: char| c.is_control() || matches!(c, '<' | '>' | '"' | '|' | '?' | '*');
     match part {
@@ -74,7 +76,7 @@ fn is_device(part: &str) -> bool {
     DEVICES.contains(&stem.as_str()) || is_numbered
 }
 
-/// Two paths with the same key are one file on a system that ignores case.
+/// Returns a key that is equal for paths that differ only in case.
 pub(crate) fn key(parts: &[&str]) -> String {
     parts.join("/").to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! Packs a package: the same files make the same bytes, on every system and at any time.
+//! Packs a package reproducibly: equal files result in equal bytes on every system and at any time.
 
 use std::fs::{self, Metadata};
 use std::io::Write;
@@ -12,11 +12,11 @@ use tar::{Builder, EntryType, Header};
 use super::{MAX_ARCHIVE, TOP, names};
 use crate::error::{PackageError, Result};
 
-/// Rules of what is left out, in the form of a `.gitignore`. They come before those of git.
+/// File with exclusion rules in the form of a `.gitignore`. They have precedence over those of git.
 const IGNORE_FILE: &str = ".goondanignore";
-/// Folders that are made anew elsewhere, with all that is in them.
+/// Directories that can be recreated.
 const SKIPPED: [&str; 2] = ["node_modules", "target"];
-/// Names that keys have; whoever wants one in a package calls it something else.
+/// Common names of files with keys, which packages must not contain.
 const KEYS: [&str; 5] = [
     "id_rsa",
     "id_ed25519",
@@ -25,29 +25,32 @@ const KEYS: [&str; 5] = [
     "service-account.json",
 ];
 
-/// An archive, and what is in it.
+/// An archive and its contents.
 #[derive(Debug, Clone)]
 pub struct Packed {
-    /// The `.tgz`.
+    /// The `.tgz` file.
     pub archive: Vec<u8>,
-    /// Its files in their order, relative to the package, with their sizes.
+    /// Files in order, relative to the package, with their sizes in bytes.
     pub files: Vec<(String, u64)>,
-    /// The `package.json` files in it that name dependencies, with these: nothing installs them elsewhere.
+    /// Files named `package.json` with their dependencies, which an installation does not install.
     pub unbundled: Vec<(String, Vec<String>)>,
 }
 
-/// Packs the project in `folder`: without what is hidden, what git ignores, and what is built or installed.
+/// Packs the project in `folder`, without hidden files, files that git ignores, and build or
+/// installation output.
 ///
 /// # Errors
-/// There is something that a package may not have, or that can't be read.
+///
+/// Fails if a file is not permitted in a package, or cannot be read.
 pub fn pack(folder: &Path) -> Result<Packed> {
     pack_files(folder, true)
 }
 
-/// Packs all that is in `folder`.
+/// Packs all files in `folder`.
 ///
 /// # Errors
-/// As [`pack`].
+///
+/// Fails like [`pack`].
 pub fn pack_as_is(folder: &Path) -> Result<Packed> {
     pack_files(folder, false)
 }
@@ -102,7 +105,7 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
     })
 }
 
-/// What a `package.json` depends on when it is used.
+/// Returns the runtime dependencies in a `package.json`.
 fn dependencies(text: &[u8]) -> Vec<String> {
     let read: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
     let named = read
@@ -141,7 +144,7 @@ fn is_program(_: &Metadata) -> bool {
     false
 }
 
-/// The files of a package by name, sorted.
+/// Returns the files of a package, sorted by name.
 fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
     let mut walk = WalkBuilder::new(folder);
     walk.standard_filters(false).follow_links(false);

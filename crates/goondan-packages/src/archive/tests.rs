@@ -11,7 +11,7 @@ use tempfile::tempdir;
 
 use super::{names, pack, pack_as_is, unpack};
 
-/// An entry as no honest program writes it: the name goes into the header as it is.
+/// Writes an entry with an unvalidated name, as only a malicious archive contains it.
 fn raw(
     builder: &mut Builder<impl std::io::Write>,
     kind: EntryType,
@@ -30,7 +30,7 @@ fn raw(
     builder.append(&header, content).unwrap();
 }
 
-/// An entry of an archive: its kind, its name, and what it links to.
+/// An entry of an archive: its kind, its name, and its link target.
 type Written<'w> = (EntryType, &'w [u8], &'w str);
 
 fn archive(entries: &[Written<'_>]) -> Vec<u8> {
@@ -53,7 +53,7 @@ fn archive(entries: &[Written<'_>]) -> Vec<u8> {
     builder.into_inner().unwrap().finish().unwrap()
 }
 
-/// Everything below a folder, links not followed.
+/// Lists all files below a directory, without following links.
 fn listed(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -67,7 +67,7 @@ fn listed(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Whether the archive is refused, with nothing outside of the folder it was for.
+/// Returns true if the archive is refused and nothing is written outside of the target directory.
 fn is_refused(archive: &[u8]) -> bool {
     let place = tempdir().unwrap();
     let into = place.path().join("into");
@@ -183,7 +183,7 @@ fn attacks_are_refused() {
 
 #[test]
 fn archives_that_are_too_much_are_refused() {
-    // 64 MiB of zeros are 64 KiB.
+    // 64 MiB of zeros compress to 64 KiB.
     let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
     let mut builder = Builder::new(&mut bomb);
     let mut header = Header::new_gnu();
@@ -207,14 +207,14 @@ fn archives_that_are_too_much_are_refused() {
         );
     }
     assert!(is_refused(&builder.into_inner().unwrap().finish().unwrap()));
-    // Very deep folders.
+    // Very deep directories.
     let deep = format!("package/{}x", "a/".repeat(40));
     assert!(is_refused(&archive(&[(
         EntryType::Regular,
         deep.as_bytes(),
         ""
     )])));
-    // A size that is a lie: the archive ends before.
+    // A wrong size: the archive ends early.
     let whole = archive(&[]);
     let mut tar = Vec::new();
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&whole[..]), &mut tar).unwrap();
@@ -314,7 +314,7 @@ fn a_link_is_not_packed() {
 }
 
 proptest! {
-    /// Whatever name a stranger writes: it is refused, or it is one below the folder.
+    /// Any name is refused, or stays below the directory.
     #[test]
     fn no_name_leads_out(name in proptest::collection::vec(prop_oneof![Just(b'.'), Just(b'/'), Just(b'\\'), any::<u8>()], 0..90)) {
         let place = tempdir().unwrap();
@@ -331,7 +331,7 @@ proptest! {
         }
     }
 
-    /// Any bytes end in an error or in files below the folder, and never in a panic.
+    /// Any bytes result in an error or in files below the directory, but never in a panic.
     #[test]
     fn no_bytes_do_harm(mut bytes in Just(archive(&[])), at in 0usize..200, with in any::<u8>()) {
         let at = at % bytes.len();

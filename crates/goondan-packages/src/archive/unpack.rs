@@ -1,4 +1,5 @@
-//! Unpacks what a stranger packed. It writes regular files and folders into a folder that is empty, and nothing else.
+//! Unpacks untrusted archives. It writes only regular files and directories, into an empty
+//! directory.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -12,17 +13,19 @@ use tar::{Archive, Entry, EntryType};
 use super::{MAX_ARCHIVE, MAX_TAR, names};
 use crate::error::{PackageError, Result, plain};
 
-/// An archive may unpack to so many times its size; text packs to a tenth or so.
+/// Maximum ratio of unpacked to packed size. Text usually has a ratio of about 10.
 const MAX_RATIO: u64 = 200;
-/// Below that size the ratio says nothing, in bytes.
+/// Size in bytes below which the ratio is not checked.
 const SMALL: u64 = 16 * 1024 * 1024;
-/// The folder in which a project has its packages. None may bring that of another.
+/// Directory in which a project stores its packages. An archive must not contain one.
 const OURS: &str = ".goondan";
 
-/// Unpacks the `.tgz` into `into`, an empty folder, without the folder that everything in it lies in.
+/// Unpacks the `.tgz` into the empty directory `into`, without the archive's top directory.
 ///
 /// # Errors
-/// The archive holds what no package needs, or more than it may; or it can't be written. What was written by then stays.
+///
+/// Fails if the archive exceeds a limit or contains a forbidden entry, or if a file cannot be
+/// written. Files that were already written remain.
 pub fn unpack(archive: &[u8], into: &Path) -> Result<()> {
     if archive.len() > MAX_ARCHIVE {
         return Err(PackageError::archive(format!(
@@ -34,20 +37,21 @@ pub fn unpack(archive: &[u8], into: &Path) -> Result<()> {
     Unpacking::new(into, true).run(GzDecoder::new(archive), most)
 }
 
-/// Unpacks a plain tar as it is: what git makes of a commit.
+/// Unpacks a plain tar with all its directories, as git creates it from a commit.
 ///
 /// # Errors
-/// As [`unpack`].
+///
+/// Fails like [`unpack`].
 pub fn from_tar(tar: &[u8], into: &Path) -> Result<()> {
     Unpacking::new(into, false).run(tar, u64::MAX)
 }
 
 struct Unpacking<'p> {
     into: &'p Path,
-    /// The folder that everything lies in is left out.
+    /// True if the top directory is removed from all paths.
     strips: bool,
     top: Option<String>,
-    /// What was written, by its name in lower case: as it was spelt, and whether it is a folder.
+    /// Written entries by lower-case name: the original spelling, and true for a directory.
     written: HashMap<String, (String, bool)>,
     bytes: u64,
 }
@@ -64,7 +68,7 @@ impl<'p> Unpacking<'p> {
     }
 
     fn run(mut self, source: impl Read, most: u64) -> Result<()> {
-        // Endless empty entries end, too.
+        // Limits the number of empty entries as well.
         let most = most.min(MAX_TAR);
         let mut archive = Archive::new(Limited { source, left: most });
         let mut entries = 0;
@@ -96,7 +100,7 @@ impl<'p> Unpacking<'p> {
             |why: &str| PackageError::archive(format!("The archive holds `{shown}`, but {why}."));
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
-            // git states the commit in one.
+            // The entry contains the commit id that git adds.
             return Ok(());
         }
         let is_folder = match kind {
@@ -128,7 +132,7 @@ impl<'p> Unpacking<'p> {
         }
     }
 
-    /// The parts behind the folder that everything lies in.
+    /// Returns the path without the top directory.
     fn below_top<'a, 'e>(&mut self, parts: &'a [&'e str]) -> Result<&'a [&'e str], &'static str> {
         let (true, Some((first, rest))) = (self.strips, parts.split_first()) else {
             return Ok(parts);
@@ -185,7 +189,7 @@ impl<'p> Unpacking<'p> {
     }
 }
 
-/// A new file, never one that is there. Of its mode only counts whether it may be run.
+/// Creates a new file. Of the mode, only the executable bit is kept.
 fn create(path: &Path, is_program: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -203,7 +207,7 @@ fn broken(error: &io::Error) -> PackageError {
         .suggest("a package is a `.tgz` with a `goondan.yaml` in it; `gdn package pack` makes one")
 }
 
-/// Fails once more was read than is allowed, whatever is in it.
+/// A reader that fails after the permitted number of bytes.
 struct Limited<R> {
     source: R,
     left: u64,

@@ -1,6 +1,7 @@
-//! Programs that keep keys: `docker-credential-NAME`, which Docker's own configuration names.
+//! Credential helpers: programs `docker-credential-NAME`, named in Docker's configuration.
 //!
-//! Only the person's configuration chooses the program, and it is looked for where `PATH` leads, never in the folder of a project.
+//! Only the user's configuration selects a helper. It is searched in `PATH`, and never in a
+//! project.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,17 +14,17 @@ use tokio::process::Command;
 use super::Basic;
 use crate::error::plain;
 
-/// What the names of the programs begin with.
+/// Prefix of the program names.
 const PREFIX: &str = "docker-credential-";
-/// A program may ask a person to unlock something.
+/// Maximum time for an answer. A helper may ask the user to unlock a store.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So much of what a program says is read, in bytes.
+/// Maximum size of an answer in bytes.
 const LARGEST: u64 = 64 * 1024;
-/// So much of what is wrong is told, in characters.
+/// Maximum number of characters in an error message.
 const TOLD: usize = 200;
-/// The name that stands for a token that other ones are got with.
+/// User name that marks an identity token.
 const IDENTITY: &str = "<token>";
-/// How Docker names its own registry.
+/// Docker's registry host, and its name in credential stores.
 const HUB: (&str, &str) = ("registry-1.docker.io", "https://index.docker.io/v1/");
 
 #[derive(Deserialize)]
@@ -33,7 +34,7 @@ struct Kept {
     secret: String,
 }
 
-/// What the program keeps for `host`: nothing, a key, or why that is not known.
+/// Returns the credentials of `host`: none, a user name and password, or the error of the helper.
 pub(super) async fn ask(name: &str, host: &str, path: &str) -> Result<Option<Basic>, String> {
     let program = find(name, path)?;
     let said = tokio::time::timeout(PATIENCE, run(&program, host)).await;
@@ -53,13 +54,13 @@ pub(super) async fn ask(name: &str, host: &str, path: &str) -> Result<Option<Bas
             .chars()
             .take(TOLD)
             .collect();
-        // It has no code of its own for this.
+        // The protocol has no exit code for missing credentials.
         return match words.contains("credentials not found") {
             true => Ok(None),
             false => Err(plain(&format!("`{PREFIX}{name}` failed: {words}"))),
         };
     }
-    // Its words may be the key, so they are not repeated.
+    // The answer may contain the password, so it is not repeated in the error.
     let kept: Kept = serde_json::from_slice(&said)
         .map_err(|_| format!("`{PREFIX}{name}` does not answer as its protocol wants it"))?;
     match kept {
@@ -73,7 +74,8 @@ pub(super) async fn ask(name: &str, host: &str, path: &str) -> Result<Option<Bas
     }
 }
 
-/// The program, in one of the folders that `path` lists. What is relative there depends on where somebody stands.
+/// Finds the program in the directories of `path`. Relative directories are ignored, because they
+/// depend on the working directory.
 fn find(name: &str, path: &str) -> Result<PathBuf, String> {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(is_usual) {
@@ -89,7 +91,7 @@ fn find(name: &str, path: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no `{file}` in PATH, which Docker's configuration names"))
 }
 
-/// Whether it succeeded, and what it said.
+/// Runs the program, and returns its success and its output.
 async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
     command
@@ -101,7 +103,7 @@ async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
         let server = if host == HUB.0 { HUB.1 } else { host };
-        // One that does not listen says so with its code.
+        // A program that does not read its input reports that with its exit code.
         let _ = stdin.write_all(server.as_bytes()).await;
     }
     let mut said = Vec::new();

@@ -1,6 +1,6 @@
-//! Packages in git repositories, through the program `git`. Nothing is checked out: git makes a tar of a commit, which is
-//! unpacked like any other stranger's archive. So no hook and no link of the repository has an effect, and its attributes run no
-//! filter of whoever installs it.
+//! Packages in git repositories, through the program `git`. There is no checkout: git creates a tar
+//! of a commit, which is unpacked like other untrusted archives. So hooks and links of the
+//! repository have no effect, and its attributes run no filters on the user's machine.
 
 use std::fmt;
 use std::fs;
@@ -18,27 +18,28 @@ use super::{Candidate, Fetched, Pin};
 use crate::archive::{MAX_TAR, from_tar, pack};
 use crate::error::{PackageError, Result};
 
-/// How long one call of git may take.
+/// Maximum time of one git command.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// What is kept of the complaints of git, in bytes.
+/// Maximum size in bytes of the retained error output.
 const COMPLAINTS: u64 = 64 * 1024;
-/// Attributes that count before those of a repository. A filter is a program of whoever installs, which a stranger would choose the
-/// files for; the others would make other files of the same commit on another machine.
+/// Attributes that override those of a repository. A filter is a local program that would run on
+/// files of the repository. The other attributes would change files of the same commit between
+/// machines.
 const ATTRIBUTES: &str = "* -filter -ident -text !working-tree-encoding\n";
-/// The schemes that are spoken; git knows others, which run programs.
+/// Permitted schemes. Other schemes of git can run programs.
 const SCHEMES: [&str; 3] = ["https", "ssh", "file"];
 
-/// A repository and what of it.
+/// A repository, with an optional revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// With its scheme.
+    /// URL including its scheme.
     url: String,
     /// A tag, a branch or a commit.
     at: Option<String>,
 }
 
 impl Reference {
-    /// Reads `git+https://host/repository#tag`.
+    /// Parses `git+https://host/repository#tag`.
     pub(super) fn parse(text: &str) -> Result<Reference> {
         let rest = text.strip_prefix("git+").unwrap_or(text);
         let (url, at) = rest
@@ -61,7 +62,7 @@ impl Reference {
                     .suggest("write `git+https://host/repository#tag`"),
             );
         }
-        // ssh takes a host that begins with a dash for an option.
+        // ssh would parse a host with a leading dash as an option.
         if url
             .split_once("://")
             .is_some_and(|(_, rest)| rest.starts_with('-'))
@@ -76,7 +77,7 @@ impl Reference {
         })
     }
 
-    /// Whether it names something of this machine.
+    /// Returns true if the URL refers to this machine.
     pub(super) fn is_local(&self) -> bool {
         self.url.starts_with("file:")
             || url::Url::parse(&self.url).is_ok_and(|url| crate::http::is_local(&url))
@@ -97,7 +98,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// The versions that tags name; where a tag, a branch or a commit was named, that alone.
+/// Returns the versions in the tags, or only the stated revision.
 pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> {
     if reference.at.is_some() {
         return Ok(vec![Candidate {
@@ -124,7 +125,7 @@ pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> 
     };
     let candidates: Vec<Candidate> = tags.filter_map(of_tag).collect();
     match candidates.is_empty() {
-        // Without tags there is what the repository shows first.
+        // Without version tags, use the default branch.
         true => Ok(vec![Candidate {
             version: None,
             pin: Pin::Git(reference.clone()),
@@ -154,7 +155,7 @@ pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
     let alone = git(folder, &[&fetch[..], &["--", &reference.url, at]].concat()).await;
     let wanted = match alone {
         Ok(_) => "FETCH_HEAD".to_owned(),
-        // Not every server hands out a commit by its id.
+        // Not every server permits fetching a commit by its id, so fetch all references.
         Err(error) if !is_commit(at) => return Err(error),
         Err(_) => {
             let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
@@ -209,7 +210,7 @@ fn repack(tar: &[u8]) -> Result<Vec<u8>> {
     Ok(pack(place.path())?.archive)
 }
 
-/// Variables by which git finds a repository.
+/// Environment variables that select a repository.
 const REPOSITORY: [&str; 7] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -224,8 +225,8 @@ fn empty_folder() -> Result<TempDir> {
     tempfile::tempdir().map_err(|error| PackageError::io("created", &std::env::temp_dir(), &error))
 }
 
-/// Runs git, which asks nobody anything. It runs in a folder of ours: in that of a project it would do what the project's
-/// `.git/config` says, and that may name programs.
+/// Runs git without prompts. It runs in a temporary directory: in a project, git would read its
+/// `.git/config`, which can name programs.
 async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let mut command = Command::new("git");
     command.args(["-c", "protocol.allow=never"]);
@@ -247,7 +248,7 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     for name in REPOSITORY {
         command.env_remove(name);
     }
-    // Nor does it look for a repository above that folder.
+    // Prevent git from searching for a repository in parent directories.
     command.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder));
     command
         .current_dir(folder)
@@ -282,7 +283,8 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     )
 }
 
-/// Why git failed: what it calls fatal, for what it says behind that is advice; else its last words.
+/// Returns the cause of a git failure: the fatal message, or else the last line. Text after the
+/// fatal message is only advice.
 fn why(said: &str) -> &str {
     let fatal = said
         .lines()
@@ -295,14 +297,14 @@ fn why(said: &str) -> &str {
         .trim_end_matches('.')
 }
 
-/// How a program ends, what it says and what it complains about. A stranger decides how much that is, so no more is kept than may be.
+/// Runs a program with limited output, because the repository's owner controls its size.
 async fn output(command: &mut Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     let (answer, complaints) = (child.stdout.take(), child.stderr.take());
-    // Who says more finds nobody who listens, and ends.
+    // Closing the pipe ends a program that writes more.
     let (answer, complaints) =
         tokio::try_join!(up_to(answer, MAX_TAR + 1), up_to(complaints, COMPLAINTS))?;
     Ok((child.wait().await?, answer, complaints))

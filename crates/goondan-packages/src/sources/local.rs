@@ -1,4 +1,4 @@
-//! Packages on this machine: a folder, or an archive.
+//! Packages on this machine: a directory or an archive.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use super::Fetched;
 use crate::archive::{MAX_ARCHIVE, pack};
 use crate::error::{PackageError, Result};
 
-/// Packs the folder at `path`, or reads the archive there. The lock file gets the path as it is seen `from` the project.
+/// Packs the directory at `path`, or reads the archive there. The lock file gets the path relative
+/// to `from`.
 pub(super) async fn fetch(path: &Path, from: &Path) -> Result<Fetched> {
     let (path, from) = (path.to_owned(), from.to_owned());
     let work = tokio::task::spawn_blocking(move || read(&path, &from));

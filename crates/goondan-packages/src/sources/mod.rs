@@ -1,4 +1,4 @@
-//! Where packages come from. Each source says which versions it has, and hands out the archive of one.
+//! Sources of packages. Each source lists its versions and returns their archives.
 
 pub mod git;
 pub mod local;
@@ -15,71 +15,71 @@ use crate::credentials::Credentials;
 use crate::error::{PackageError, Result};
 use crate::http;
 
-/// The registry of Goondan, where nobody names another one.
+/// The default registry.
 pub const DEFAULT_REGISTRY: &str = "https://goondan-registry.yechanny.workers.dev";
 
-/// A source, as a Package document or a command names it.
+/// A source in a Package document or on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A repository of an OCI registry.
     Oci(oci::Reference),
-    /// A folder or an archive.
+    /// A directory or an archive.
     File(PathBuf),
     /// A git repository.
     Git(git::Reference),
-    /// A registry of Goondan.
+    /// A Goondan registry.
     Registry(Url),
 }
 
-/// One version that a source has.
+/// One version of a source.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// None where only the package itself says.
+    /// `None` if only the package itself states it.
     pub version: Option<Version>,
     pin: Pin,
 }
 
-/// What exactly is fetched.
+/// The exact location of an archive.
 #[derive(Debug, Clone)]
 pub enum Pin {
     /// A manifest by its tag or digest.
     Oci(oci::Reference),
-    /// A folder or an archive.
+    /// A directory or an archive.
     File(PathBuf),
     /// A commit.
     Git(git::Reference),
-    /// The archive of a registry, with what it states of it.
+    /// The URL of an archive, with the stated hash.
     Archive(Url, Option<String>),
 }
 
-/// What was fetched.
+/// A fetched package.
 #[derive(Debug, Clone)]
 pub struct Fetched {
-    /// The `.tgz`.
+    /// The `.tgz` file.
     pub archive: Vec<u8>,
-    /// Where exactly it came from, for the lock file.
+    /// The exact location for the lock file.
     pub resolved: String,
-    /// Whether the source itself has an archive: then its bytes stay the same.
+    /// True if the source stores an archive, so that its bytes are stable.
     pub is_archive: bool,
 }
 
-/// What is needed to reach sources.
+/// The settings for fetching packages.
 #[derive(Debug, Clone)]
 pub struct Reach {
-    /// The folder that the paths of `file:` start from; none where a package came from elsewhere, which may name no file of
-    /// this machine.
+    /// The base directory of `file:` paths. `None` for dependencies of fetched packages, which must
+    /// not refer to local files.
     pub folder: Option<PathBuf>,
-    /// Who asks.
     pub credentials: Credentials,
-    /// The registry for packages without a source.
+    /// URL of the default registry.
     pub registry: String,
 }
 
 impl Source {
-    /// Reads a source. Paths start from `reach.folder`.
+    /// Parses a source. Paths are relative to `reach.folder`.
     ///
     /// # Errors
-    /// It has no form that we know, or may not be named there.
+    ///
+    /// Fails if the form is unknown, or the source is not permitted.
     pub fn parse(text: &str, reach: &Reach) -> Result<Source> {
         let source = if let Some(rest) = text.strip_prefix("oci://") {
             Source::Oci(oci::Reference::parse(rest)?)
@@ -100,15 +100,16 @@ impl Source {
         }
     }
 
-    /// The registry for packages without a source.
+    /// Returns the default registry.
     ///
     /// # Errors
-    /// Its address is wrong.
+    ///
+    /// Fails if its URL is invalid.
     pub fn of_registry(reach: &Reach) -> Result<Source> {
         http::parse(&reach.registry).map(Source::Registry)
     }
 
-    /// Whether what it names is different on another machine.
+    /// Returns true if the source depends on the machine.
     fn is_of_this_machine(&self) -> bool {
         match self {
             Source::File(_) => true,
@@ -118,10 +119,11 @@ impl Source {
         }
     }
 
-    /// The versions of the package called `name`.
+    /// Returns the versions of the package `name`.
     ///
     /// # Errors
-    /// It can't be reached, or does not have the package.
+    ///
+    /// Fails if the source is unreachable, or lacks the package.
     pub async fn candidates(&self, name: &str, reach: &Reach) -> Result<Vec<Candidate>> {
         match self {
             Source::Oci(reference) => oci::candidates(reference, &reach.credentials).await,
@@ -136,20 +138,22 @@ impl Source {
 }
 
 impl Candidate {
-    /// Fetches it.
+    /// Fetches the package.
     ///
     /// # Errors
-    /// It can't be had, or is no package.
+    ///
+    /// Fails if the package cannot be fetched, or is invalid.
     pub async fn fetch(&self, reach: &Reach) -> Result<Fetched> {
         self.pin.fetch(reach).await
     }
 }
 
 impl Pin {
-    /// Reads what a lock file says, where paths start from `reach.folder`.
+    /// Parses a location in a lock file. Paths are relative to `reach.folder`.
     ///
     /// # Errors
-    /// It has no form that we write.
+    ///
+    /// Fails if the form is unknown.
     pub fn parse(resolved: &str, reach: &Reach) -> Result<Pin> {
         if resolved.starts_with("https://") || resolved.starts_with("http://") {
             let url = http::parse(resolved)?;
@@ -168,10 +172,11 @@ impl Pin {
         }
     }
 
-    /// Fetches it.
+    /// Fetches the package.
     ///
     /// # Errors
-    /// It can't be had, or is no package.
+    ///
+    /// Fails if the package cannot be fetched, or is invalid.
     pub async fn fetch(&self, reach: &Reach) -> Result<Fetched> {
         match self {
             Pin::Oci(reference) => oci::fetch(reference, &reach.credentials).await,

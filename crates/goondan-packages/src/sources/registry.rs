@@ -1,4 +1,4 @@
-//! The registry of the original Goondan: metadata of packages as JSON, and their archives.
+//! The original Goondan registry: package metadata as JSON, and archives.
 
 use std::collections::BTreeMap;
 
@@ -55,22 +55,19 @@ struct Attachment {
     length: usize,
 }
 
-/// What is told of a package that is published.
+/// The description of a published package.
 #[derive(Debug, Clone, Copy)]
 pub struct About<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Its version.
     pub version: &'a Version,
-    /// For people.
     pub description: &'a str,
-    /// Only those whom the registry lets may install it.
+    /// True if only users permitted by the registry may install the package.
     pub restricted: bool,
-    /// The tag that leads to this version from now on.
+    /// The tag that will refer to this version.
     pub tag: &'a str,
 }
 
-/// The versions of a package.
+/// Returns the versions of a package.
 pub(super) async fn candidates(
     registry: &Url,
     name: &str,
@@ -131,7 +128,8 @@ pub(super) async fn fetch(url: &Url, stated: Option<&str>, reach: &Reach) -> Res
 /// Publishes a package.
 ///
 /// # Errors
-/// The registry refuses it.
+///
+/// Fails if the registry refuses it.
 pub async fn publish(
     registry: &str,
     about: About<'_>,
@@ -192,7 +190,7 @@ fn escape(part: &str) -> String {
     url::form_urlencoded::byte_serialize(part.as_bytes()).collect()
 }
 
-/// With the token for that registry, where there is one.
+/// Adds the token of the registry, if any.
 fn allow(request: RequestBuilder, registry: &Url, credentials: &Credentials) -> RequestBuilder {
     match credentials.token_of(registry.as_str()) {
         Some(token) => request.bearer_auth(token),

@@ -1,4 +1,4 @@
-//! What a package from elsewhere may not do to the machine that installs it.
+//! Attacks of a malicious package on the machine that installs it.
 
 use goondan_packages::{Options, Reach, Source};
 use goondan_spec::Code;
@@ -79,7 +79,7 @@ async fn names_that_are_paths_are_refused() {
             machine.install("app", &Options::default()).await.is_err(),
             "{name}"
         );
-        // The same in a lock file that came with the project.
+        // The same path in a lock file of the project.
         machine.package("app", "app", "0.1.0", "");
         let lock = format!(
             "lockfileVersion: 1\npackages:\n  \"{name}@1.0.0\": {{version: 1.0.0, resolved: \"file:../one\", contents: x}}\n"
@@ -113,7 +113,7 @@ async fn a_link_in_the_place_of_the_folder_is_not_followed() {
     );
     std::fs::remove_file(machine.path("app/.goondan")).unwrap();
     machine.install("app", &Options::default()).await.unwrap();
-    // In the place of the package, with the very same content behind it.
+    // A link in the place of the package, with equal contents at its target.
     std::fs::rename(
         machine.path("app/.goondan/installed/one"),
         machine.path("outside/one"),

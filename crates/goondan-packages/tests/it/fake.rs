@@ -1,4 +1,4 @@
-//! An OCI registry in this process: what the specification says of pulling and pushing, and what a hostile one does.
+//! An OCI registry in this process. It implements pulling and pushing, and malicious behavior.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,23 +10,22 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest as _, Sha256};
 
-/// What the registry holds, and how it behaves.
+/// The contents and the behavior of the registry.
 #[derive(Default)]
 pub(crate) struct Shelf {
     pub(crate) blobs: BTreeMap<String, Vec<u8>>,
-    /// By `repository:tag` and `repository@digest`.
+    /// Manifests by `repository:tag` and `repository@digest`.
     pub(crate) manifests: BTreeMap<String, Vec<u8>>,
-    /// What tells who asks, of each request.
+    /// The authorization header of each request.
     pub(crate) seen: Vec<(String, Option<String>)>,
-    /// Wants a token that is got with this name and password.
+    /// Basic credentials that the registry requires for a token.
     pub(crate) wants: Option<&'static str>,
-    /// So many tags in a page.
+    /// Number of tags per page.
     pub(crate) page: usize,
-    /// Where blobs are said to lie.
+    /// Redirect target of blobs.
     pub(crate) redirect: Option<String>,
 }
 
-/// A running registry.
 #[derive(Clone)]
 pub(crate) struct Registry {
     pub(crate) host: String,

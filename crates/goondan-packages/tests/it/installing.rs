@@ -1,4 +1,4 @@
-//! What is chosen, and what stands in the project then.
+//! Tests of selected versions and installed files.
 
 use goondan_packages::{Options, Update};
 use goondan_spec::Code;
@@ -20,7 +20,7 @@ fn local(name: &str, range: &str, folder: &str) -> String {
     format!("{{name: \"{name}\", version: \"{range}\", source: \"file:../{folder}\"}}")
 }
 
-/// A project `app` that needs `one`, which needs `two`.
+/// Creates a project `app` that needs `one`, which needs `two`.
 fn chain() -> Machine {
     let machine = Machine::new();
     machine.package("two", "two", "2.0.0", "");
@@ -61,7 +61,7 @@ async fn the_cache_is_enough_and_is_not_believed() {
     machine.install("app", &FROZEN).await.unwrap();
     assert_eq!(machine.problems("app"), Vec::<&str>::new());
     std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
-    // Another archive in the place of each.
+    // Exchange two archives.
     let all = archives(&machine);
     let (first, second) = (
         std::fs::read(&all[0]).unwrap(),
@@ -156,7 +156,8 @@ async fn a_circle_is_told() {
         Code::CYCLE
     );
     machine.package("two", "two", "2.0.0", &local("@a/one", "*", "one"));
-    // Each is there once, so that it ends; who depends on whom is told when the project is read.
+    // Each package is installed once, so the installation ends. The cycle is reported when the
+    // project is loaded.
     machine.install("app", &Options::default()).await.unwrap();
     assert_eq!(machine.problems("app"), ["E_CONFIG_CYCLE"]);
 }

@@ -1,4 +1,5 @@
-//! Packages on their whole way: packed, published to a registry in this process, chosen, installed, and attacked on the way.
+//! Tests complete workflows: packing, publishing to a registry in this process, version selection,
+//! installation, and attacks.
 
 #![allow(
     clippy::unwrap_used,

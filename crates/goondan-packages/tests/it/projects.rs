@@ -1,4 +1,4 @@
-//! Folders with packages and projects.
+//! Directories with packages and projects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use goondan_packages::{Cache, Credentials, Options, Outcome, PackageError, Reach, install};
 use tempfile::TempDir;
 
-/// A machine: folders, and a state root.
+/// A machine with directories and a state root.
 pub(crate) struct Machine {
     root: TempDir,
-    /// Who asks registries.
     pub(crate) credentials: Credentials,
 }
 
@@ -25,7 +24,7 @@ impl Machine {
         self.root.path().join(name)
     }
 
-    /// Writes a package, with dependencies as YAML.
+    /// Writes a package with dependencies as YAML.
     pub(crate) fn package(&self, folder: &str, name: &str, version: &str, dependencies: &str) {
         let text = format!(
             "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: \"{name}\"}}\n\
@@ -72,7 +71,7 @@ impl Machine {
         .await
     }
 
-    /// The codes of what is wrong with a project.
+    /// Returns the error codes of a project.
     pub(crate) fn problems(&self, folder: &str) -> Vec<&'static str> {
         let base = goondan_spec::BasePackage::default();
         let root = self.path(folder);
@@ -89,7 +88,7 @@ impl Machine {
     }
 }
 
-/// All archives of the cache.
+/// Returns all archives in the cache.
 pub(crate) fn archives(machine: &Machine) -> Vec<PathBuf> {
     let read = fs::read_dir(machine.path("state/packages/archives"));
     read.into_iter()

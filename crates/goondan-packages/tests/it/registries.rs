@@ -34,7 +34,8 @@ pub(crate) async fn publish(
     oci::publish(&reference, about, &archive, &machine.credentials).await
 }
 
-/// A project `app` that depends on `@a/one` in a registry, which has the versions 1.0.0, 1.4.0 and 2.0.0.
+/// Creates a project `app` that depends on `@a/one` in a registry with the versions 1.0.0, 1.4.0
+/// and 2.0.0.
 async fn published(range: &str) -> (Machine, Registry) {
     let (machine, registry) = (Machine::new(), Registry::start().await);
     for version in ["1.0.0", "1.4.0", "2.0.0"] {
@@ -63,7 +64,7 @@ async fn the_newest_version_that_fits_is_installed_and_stays() {
         "1.4.0"
     );
     assert_eq!(machine.problems("app"), Vec::<&str>::new());
-    // A newer one comes, and nothing changes until somebody asks for it.
+    // A newer version changes nothing until an update is requested.
     machine.package("one", "@a/one", "1.5.0", "");
     publish(&machine, "one", &registry, "a/one").await.unwrap();
     let lock = machine.read("app/goondan.lock.yaml");
@@ -111,7 +112,7 @@ async fn a_registry_that_delivers_something_else_is_found_out() {
         std::fs::remove_dir_all(machine.path("state")).unwrap();
     };
     fresh();
-    // The manifest behind the digest is another one.
+    // Replace the manifest of the digest.
     let known = registry.shelf.lock().unwrap().manifests.clone();
     registry.change(|shelf| {
         let other = shelf.manifests["a/one:2.0.0"].clone();
@@ -125,7 +126,7 @@ async fn a_registry_that_delivers_something_else_is_found_out() {
         .await
         .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
-    // The archive is.
+    // Replace the archive.
     registry.change(|shelf| {
         shelf.manifests = known;
         shelf
@@ -171,7 +172,7 @@ async fn a_tag_that_leads_elsewhere_later_changes_nothing() {
 #[tokio::test]
 async fn who_asks_is_told_to_that_registry_alone() {
     let (mut machine, registry) = published("^1.0.0").await;
-    // "me:secret"
+    // Base64 of `me:secret`.
     registry.change(|shelf| shelf.wants = Some("Basic bWU6c2VjcmV0"));
     let refused = machine
         .install("app", &Options::default())
@@ -183,7 +184,7 @@ async fn who_asks_is_told_to_that_registry_alone() {
     let auth = format!("{host}=me:secret");
     machine.credentials =
         Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| auth.clone()));
-    // Archives lie on another host, which gets no key.
+    // Archives are on another host, which gets no credentials.
     let mirror = Registry::start().await;
     registry.change(|shelf| {
         mirror.change(|there| there.blobs = shelf.blobs.clone());

@@ -1,4 +1,4 @@
-//! A workspace takes over what another one has.
+//! Tests that a workspace takes over the contents of another one.
 
 use goondan_core::ports::store::{Instances as _, Log as _, Records as _};
 use goondan_store::suite::samples::{accepted, event, instance, meta};

@@ -12,7 +12,7 @@ use crate::place::{database, fresh, open};
 struct InDatabase {
     address: Address,
     workspace: String,
-    /// At the other end of a bad line.
+    /// Adds an unreliable connection.
     is_far: bool,
 }
 

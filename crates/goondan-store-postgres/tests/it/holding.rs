@@ -1,4 +1,4 @@
-//! One node at a time.
+//! Tests that one node at a time holds a workspace.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The store in the suite, on a real PostgreSQL: `tests/postgres.sh cargo test -p goondan-store-postgres`.
+//! Runs the suite on a real PostgreSQL: `tests/postgres.sh cargo test -p goondan-store-postgres`.
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 

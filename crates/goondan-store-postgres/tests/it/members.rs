@@ -1,4 +1,4 @@
-//! Nodes that work for the one that leads.
+//! Tests of nodes that work for a leader.
 
 use goondan_core::ports::cluster::{Crew as _, Leader as _, News};
 use goondan_core::ports::store::{Instances as _, StoreError, Workspace};
@@ -21,7 +21,7 @@ async fn join(address: &Address, workspace: &str, generation: &str) -> Box<Membe
     }
 }
 
-/// The next member that comes, and whether it has the project that serves.
+/// Returns the next new member, and if it has the served project.
 async fn next_member(crew: &PostgresCrew) -> (String, bool) {
     match crew.news().await {
         Some(News::Member(member)) => (member.node, member.is_fit),

@@ -1,4 +1,4 @@
-//! Where the tests have their database.
+//! The database of the tests.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::Workspace;
 use goondan_store_postgres::{Address, OpenError, PostgresStore, Wait};
 
-/// Longer than a session may stand still.
+/// Longer than the idle timeout of a session.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The database of the tests; `None`, and a message, where there is none.
+/// Returns the database of the tests; `None`, with a message, if there is none.
 #[allow(clippy::print_stderr, reason = "a test says that it skips")]
 pub(crate) fn database() -> Option<Address> {
     let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
@@ -20,7 +20,7 @@ pub(crate) fn database() -> Option<Address> {
     Some(address.parse().unwrap())
 }
 
-/// A name that no other workspace has.
+/// Returns a unique workspace name.
 pub(crate) fn fresh() -> String {
     format!(
         "test-{}",
@@ -30,7 +30,7 @@ pub(crate) fn fresh() -> String {
     )
 }
 
-/// Folders that no test uses.
+/// Directories that no test uses.
 pub(crate) struct Nowhere;
 
 impl Workspace for Nowhere {

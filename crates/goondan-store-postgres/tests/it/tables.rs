@@ -1,4 +1,4 @@
-//! The tables of a database that nobody has used before, or that another version of the program has.
+//! Tests with a new database, and with tables of another version.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +7,7 @@ use tokio_postgres::NoTls;
 
 use crate::place::{database, fresh, open};
 
-/// A database of its own; `None`, and a message, where there is none.
+/// Creates a separate database; `None`, with a message, if there is no server.
 async fn fresh_database() -> Option<(Address, tokio_postgres::Client)> {
     database()?;
     let shared = std::env::var("GOONDAN_TEST_POSTGRES").unwrap();

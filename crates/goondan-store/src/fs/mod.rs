@@ -1,5 +1,6 @@
-//! What a store on disk asks of a file system. Real runs use [`RealFs`], a thin layer over `std::fs`; tests use one in
-//! memory that fails, is killed and loses power wherever they want.
+//! The file system interface of a store on disk. Production code uses [`RealFs`], a thin wrapper
+//! over `std::fs`. Tests use an in-memory implementation that can fail, be killed and lose power at
+//! any point.
 
 mod real;
 pub mod sim;
@@ -9,70 +10,69 @@ use std::path::{Path, PathBuf};
 
 pub use real::RealFs;
 
-/// Files and folders. What is written is on disk once the file is synced; a new or renamed file once its folder is.
+/// Files and directories. File contents are durable after the file is synced. A new or renamed file
+/// is durable after its directory is synced.
 pub trait FileSystem: Send + Sync {
-    /// Opens a file for reading and writing, and makes it, with the folders above it, where it is missing.
+    /// Opens a file for reading and writing. Creates the file and its parent directories if they
+    /// are missing.
     fn open(&self, path: &Path) -> io::Result<Opened>;
-    /// Everything in a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// As [`read`](FileSystem::read), or `None` where there is no such file.
+    /// Reads a file like [`read`](FileSystem::read), or returns `None` if it does not exist.
     fn read_if_there(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         match self.read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             read => read.map(Some),
         }
     }
-    /// Whether there is such a file or folder.
+    /// Returns true if the file or directory exists.
     fn exists(&self, path: &Path) -> bool;
-    /// Gives a file or folder another name. What had that name is gone, in one step.
+    /// Renames a file or directory, and atomically replaces any existing entry of that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Makes a folder, and those above it.
+    /// Creates a directory and its parents.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
-    /// Puts the names in a folder on disk.
+    /// Makes the entries of a directory durable.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
-    /// The folders in a folder, in any order; none where there is no such folder.
+    /// Lists the subdirectories in any order. A missing directory has none.
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
-    /// Deletes a folder with everything in it.
+    /// Deletes a directory with its contents.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
-    /// Whether so many files are open that files which are not needed right now should be closed.
+    /// Returns true if so many files are open that idle ones should be closed.
     fn is_crowded(&self) -> bool;
-    /// Tells this run of the machine from others. What was written in it is there, synced or not. `None` where nothing tells.
+    /// Identifies the current boot of the machine. Everything written since this boot is readable,
+    /// synced or not. `None` if the platform has no such identifier.
     fn boot(&self) -> Option<String>;
 }
 
-/// A file that was just opened.
 pub struct Opened {
-    /// The file.
     pub file: Box<dyn DataFile>,
-    /// It was not there before.
+    /// True if this call created the file.
     pub is_new: bool,
 }
 
-/// An open file.
 #[allow(
     clippy::len_without_is_empty,
     reason = "whether it is empty takes a look at the disk, too"
 )]
 pub trait DataFile: Send + Sync {
-    /// Its length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Fills `buffer` from `offset` on.
+    /// Fills `buffer` with the bytes that start at `offset`.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Writes all of `bytes` at `offset`. On an error some of them may be there.
+    /// Writes all of `bytes` at `offset`. On an error, some of them may be written.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts the file.
+    /// Truncates the file.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
-    /// Puts its contents on disk.
+    /// Makes the contents durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// Writes `bytes` beside `path` and renames: whoever reads sees the old file or the new one. The new one is on disk afterwards,
-/// but for its name: the folder has to be synced.
+/// Writes `bytes` to a temporary file next to `path` and renames it, so that readers see either the
+/// old file or the new one. The contents are durable on return. The name is durable only after the
+/// directory is synced.
 pub fn replace_durably(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_durably_with(fs, path, |file| file.write_all(bytes))
 }
 
-/// As [`replace_durably`], with what `write` writes.
+/// Replaces a file like [`replace_durably`], with contents that `write` produces.
 pub fn replace_durably_with(
     fs: &dyn FileSystem,
     path: &Path,
@@ -84,7 +84,7 @@ pub fn replace_durably_with(
     fs.rename(&temporary, path)
 }
 
-/// As [`replace_durably`], for contents that need not survive a power failure.
+/// Replaces a file like [`replace_durably`], for contents that need not survive a power failure.
 pub fn replace(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (temporary, writer) = write_beside(fs, path, |file| file.write_all(bytes))?;
     drop(writer);
@@ -104,7 +104,6 @@ fn write_beside(
     Ok((temporary, writer))
 }
 
-/// Writes a file from its beginning.
 pub struct FileWriter {
     file: Box<dyn DataFile>,
     at: u64,

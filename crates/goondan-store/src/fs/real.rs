@@ -1,4 +1,4 @@
-//! The machine's own file system.
+//! The operating system's file system.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,19 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{DataFile, FileSystem, Opened};
 use goondan_core::private;
 
-/// A quarter of the files that the process may open may belong to conversations; above that, files are closed after each use,
-/// so that any number of turns can run.
+/// Conversations may use one quarter of the process's file limit. Above that share, files are
+/// closed after each use, so that the number of turns is unlimited.
 #[cfg(unix)]
 const SHARE: u64 = 4;
 
-/// More are of no use, however many it may open.
+/// Upper bound for open files, even if the process limit allows more.
 #[cfg(unix)]
 const MANY: usize = 4_096;
 
-/// Open files of this process: what is limited is limited by process.
+/// Number of open files. The count is global because the limit applies to the process.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// `std::fs`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFs;
 
@@ -67,7 +66,7 @@ impl FileSystem for RealFs {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        // Windows has no such call and needs none.
+        // Windows cannot sync a directory and does not need it.
         if cfg!(windows) {
             Ok(())
         } else {
@@ -105,7 +104,7 @@ impl FileSystem for RealFs {
     }
 }
 
-/// The kernel draws it anew at each start.
+/// The kernel generates a new boot id at each start.
 #[cfg(target_os = "linux")]
 fn boot() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
@@ -117,11 +116,10 @@ fn boot() -> Option<String> {
     None
 }
 
-/// How many files may be open before it is crowded.
+/// Returns the number of open files above which the file system counts as crowded.
 #[cfg(unix)]
 fn comfortable() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    // Without a limit, as many as are of use.
     limit.map_or(MANY, |limit| {
         usize::try_from(limit / SHARE).unwrap_or(MANY).min(MANY)
     })

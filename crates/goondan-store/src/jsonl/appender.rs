@@ -1,4 +1,4 @@
-//! A file that lines are appended to.
+//! Appends lines to a file.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,27 +11,28 @@ use super::lines;
 use crate::fs::{DataFile, FileWriter};
 use goondan_core::ports::store::StoreError;
 
-/// Appends lines to a file. The file is made, and a torn last line cut away, when the first line comes.
+/// Appends lines to a file. The first append creates the file and truncates a torn last line.
 ///
-/// Whatever fails, the file ends with a whole line that was appended with success: what a failed append or a failed sync
-/// left is cut away before the next line is written.
+/// After any failure the file ends with a complete line of a successful append. The leftovers of a
+/// failed append or sync are truncated before the next write.
 pub(super) struct Appender {
     disk: Arc<Disk>,
     path: PathBuf,
     file: Option<Box<dyn DataFile>>,
-    /// Where the last line ends; `None` until the file was looked at.
+    /// End of the last line; `None` until the file was read.
     end: Option<u64>,
-    /// Up to there everything is on disk, as far as this process knows.
+    /// Everything before this offset is durable, as far as this process can determine.
     synced: u64,
-    /// Bytes behind `end` have to be cut away.
+    /// True if bytes after `end` must be truncated.
     has_debris: bool,
-    /// How many folders above it may be as new as the file is.
+    /// Number of parent directories that may be as new as the file.
     depth: usize,
     buffer: Vec<u8>,
 }
 
 impl Appender {
-    /// Lines for the file at `path`. The names of up to `depth` folders above it are put on disk with its own.
+    /// Creates an appender for the file at `path`. A sync also makes the names of up to `depth`
+    /// parent directories durable.
     pub(super) fn new(disk: Arc<Disk>, path: PathBuf, depth: usize) -> Self {
         Appender {
             disk,
@@ -49,7 +50,6 @@ impl Appender {
         &self.path
     }
 
-    /// Appends one line with one write.
     pub(super) fn append<T: Serialize>(&mut self, value: &T) -> Result<(), StoreError> {
         self.append_all(std::iter::once(value))
     }
@@ -65,7 +65,7 @@ impl Appender {
         self.write_buffer()
     }
 
-    /// Appends lines that are encoded already with one write, all or none.
+    /// Appends encoded lines with one write, all or none.
     pub(super) fn append_lines<'a>(
         &mut self,
         lines: impl Iterator<Item = &'a [u8]>,
@@ -96,8 +96,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Puts everything that was appended on disk, by this process or by an earlier one. On an error it is gone: nobody knows
-    /// what of it the disk holds, so that it has to be appended again.
+    /// Makes everything appended durable, including lines of an earlier process. On an error those
+    /// lines count as lost and must be appended again, because their state on disk is unknown.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.try_sync()
             .map_err(|cause| self.failed("put on disk", cause))?;
@@ -114,7 +114,7 @@ impl Appender {
             return Err(error);
         }
         if !self.disk.exists(&self.path) {
-            // What was written went to a file without a name.
+            // The file was deleted, so the writes went to an unlinked file.
             self.forget_file();
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
@@ -126,7 +126,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Forgets all lines.
+    /// Removes all lines.
     pub(super) fn clear(&mut self) -> Result<(), StoreError> {
         if self.file.is_none() && !self.disk.exists(&self.path) {
             return Ok(());
@@ -134,7 +134,7 @@ impl Appender {
         self.cut(0)
     }
 
-    /// Forgets all lines from `end` on, where a line ends.
+    /// Removes all lines from `end` on. `end` must be the end of a line.
     pub(super) fn cut(&mut self, end: u64) -> Result<(), StoreError> {
         let cut = self.open_unread().and_then(|file| file.set_len(end));
         cut.map_err(|cause| self.failed("cut", cause))?;
@@ -144,27 +144,28 @@ impl Appender {
         Ok(())
     }
 
-    /// Where the next line comes. Looks at the file, where that was not done yet.
+    /// Returns the offset of the next line. Reads the file if that has not happened yet.
     pub(super) fn end(&mut self) -> Result<u64, StoreError> {
         self.open().map_err(|cause| self.failed("open", cause))
     }
 
-    /// The length of the file, debris aside; 0 until it was looked at.
+    /// Returns the length of the file without debris; 0 until the file was read.
     pub(super) fn len(&self) -> u64 {
         self.end.unwrap_or_default()
     }
 
-    /// Closes the file until the next line comes.
+    /// Closes the file until the next append.
     pub(super) fn close(&mut self) {
         self.file = None;
     }
 
-    /// Puts `bytes` in the place of all lines. They are on disk, and so is the file's name after the next sync.
+    /// Replaces all lines with `bytes`. The contents are durable on return, the file name after the
+    /// next sync.
     pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.replace_with(|file| file.write_all(bytes))
     }
 
-    /// As [`Appender::replace`], with what `write` writes.
+    /// Replaces all lines like [`Appender::replace`], with contents that `write` produces.
     pub(super) fn replace_with(
         &mut self,
         write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
@@ -173,9 +174,9 @@ impl Appender {
         self.disk.replace_with(&self.path, write)
     }
 
-    /// Puts `bytes` in the place of all lines, where they lie. They are only written: after a power failure the file may hold
-    /// anything of what it held and holds. Whoever reads meanwhile sees the old lines or the new ones; empty lines behind them
-    /// mean nothing. Where that fails, they are put in a new file.
+    /// Overwrites all lines in place with `bytes`, without a sync. After a power failure the file
+    /// may hold any mix of old and new bytes. Concurrent readers see the old lines or the new ones;
+    /// trailing empty lines have no meaning. If this fails, `bytes` are written to a new file.
     pub(super) fn overwrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.try_overwrite(bytes).is_ok() {
             return Ok(());
@@ -190,7 +191,7 @@ impl Appender {
         let (before, end) = (self.open()?, bytes.len() as u64);
         let file = self.file.as_mut().expect("opened above");
         if before < end {
-            // Where there is no room for it, nothing has changed.
+            // If the disk is full, undo the growth so that nothing changes.
             let added = vec![b'\n'; usize::try_from(end - before).unwrap_or_default()];
             if let Err(error) = file.write_at(before, &added) {
                 file.set_len(before)?;
@@ -211,7 +212,7 @@ impl Appender {
         Ok(())
     }
 
-    /// All that the file holds is safe elsewhere, too: a sync that fails takes none of it back.
+    /// Marks all contents as safely stored elsewhere, so that a failed sync discards none of them.
     pub(super) fn keep(&mut self) {
         self.synced = self.len();
     }
@@ -229,7 +230,7 @@ impl Appender {
         }
     }
 
-    /// Opens the file and makes it end with its last whole line; gives back where that is.
+    /// Opens the file, truncates it to its last complete line, and returns that offset.
     fn open(&mut self) -> io::Result<u64> {
         let known = self.end;
         let file = self.open_unread()?;
@@ -271,7 +272,7 @@ impl Appender {
     }
 }
 
-/// Where the last whole line ends. Reads backwards, a block at a time.
+/// Finds the end of the last complete line. Reads backwards, one block at a time.
 fn end_of_last_line(file: &mut dyn DataFile) -> io::Result<u64> {
     const BLOCK: u64 = 4096;
     let mut end = file.len()?;

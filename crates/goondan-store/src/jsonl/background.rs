@@ -1,7 +1,7 @@
-//! Writes what nobody waits for, on a thread of its own: runtime events, and what is known of instances.
+//! Writes data that no caller waits for on a separate thread: runtime events and instance metadata.
 //!
-//! Waking a thread costs more than writing a line, and what is known of an instance changes with each turn. So both wait a
-//! little for what comes next.
+//! Waking a thread costs more than writing a line, and metadata changes with each turn. Both are
+//! therefore delayed a little, so that several writes share one wake-up.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,16 +17,15 @@ use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, StoreError};
 
-/// That many events wait for a slow disk; what comes on top is dropped and counted.
+/// Maximum number of events that wait for a slow disk. Further events are dropped and counted.
 const MAX_WAITING: usize = 65_536;
 
-/// How long the first event waits for others.
+/// Time that the first event waits for more events.
 const EVENTS_WAIT: Duration = Duration::from_millis(20);
 
-/// How long the metadata of an instance waits for the end of its next turn.
+/// Time that the metadata of an instance waits for the end of its next turn.
 const METAS_WAIT: Duration = Duration::from_millis(250);
 
-/// What is written in the background.
 pub(super) struct Background {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -36,32 +35,29 @@ struct Shared {
     disk: Arc<Disk>,
     workspace: PathBuf,
     waiting: Mutex<Waiting>,
-    /// Tells the writer that something new waits.
     wake: Condvar,
-    /// Held while metadata is written, so that the older one never comes last.
+    /// Held while metadata is written, so that an older version never overwrites a newer one.
     metas: Mutex<()>,
 }
 
-/// What waits for the writer.
 #[derive(Default)]
 struct Waiting {
     events: Vec<Arc<RuntimeEvent>>,
     events_due: Option<Instant>,
-    /// How many events found no room.
+    /// Number of events that found the queue full.
     dropped: u64,
     metas: HashMap<InstanceId, InstanceMeta>,
     metas_due: Option<Instant>,
-    /// When the writer looks at this again by itself.
+    /// Time of the next wake-up that the writer has scheduled itself.
     wakes_at: Option<Instant>,
-    /// Files of instances to let go of, and whom to tell.
+    /// Instances whose files are to be closed, with a channel for the confirmation.
     close: Vec<(InstanceId, SyncSender<()>)>,
-    /// Who waits for the events to be written.
+    /// Callers that wait until the events are written.
     flush: Vec<SyncSender<()>>,
     is_over: bool,
 }
 
 impl Background {
-    /// Writes for the workspace in that folder.
     pub(super) fn start(disk: Arc<Disk>, workspace: PathBuf) -> std::io::Result<Self> {
         let files = RuntimeEventFiles::new(Arc::clone(&disk), workspace.clone());
         let (waiting, metas) = (Mutex::default(), Mutex::default());
@@ -81,7 +77,7 @@ impl Background {
         })
     }
 
-    /// Appends `event`, soon. Never waits: an event that finds no room is dropped.
+    /// Queues `event` to be appended. Never blocks: an event is dropped if the queue is full.
     pub(super) fn log(&self, event: Arc<RuntimeEvent>) {
         let mut waiting = self.shared.waiting();
         if waiting.events.len() >= MAX_WAITING {
@@ -96,7 +92,7 @@ impl Background {
         }
     }
 
-    /// Writes `meta`, soon.
+    /// Queues `meta` to be written.
     pub(super) fn put_meta_soon(&self, meta: InstanceMeta) {
         let mut waiting = self.shared.waiting();
         waiting.metas.insert(meta.id(), meta);
@@ -107,16 +103,17 @@ impl Background {
         }
     }
 
-    /// Writes `meta` now.
+    /// Writes `meta` immediately.
     pub(super) fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
         let _metas = self.shared.metas();
         self.shared.waiting().metas.remove(&meta.id());
         self.shared.write_meta(meta)
     }
 
-    /// What is known of an instance, written or not; `None` where there is none.
+    /// Returns the metadata of an instance, written or queued; `None` if the instance does not
+    /// exist.
     pub(super) fn meta(&self, id: &InstanceId) -> Option<InstanceMeta> {
-        // Held, so that it is in one of the two places.
+        // Held so that the metadata is either queued or on disk, and not between the two.
         let _metas = self.shared.metas();
         let waiting = self.shared.waiting().metas.get(id).cloned();
         waiting.or_else(|| {
@@ -127,16 +124,16 @@ impl Background {
         })
     }
 
-    /// Writes the events that wait, and comes back when that is done.
+    /// Writes all queued events before it returns.
     pub(super) fn flush_events(&self) {
         let (done, wait) = sync_channel(1);
         self.shared.waiting().flush.push(done);
         self.shared.wake.notify_one();
-        // The writer only ends with the store; then all is written.
+        // The writer ends only when the store is dropped, and writes everything before that.
         let _ = wait.recv();
     }
 
-    /// Writes what waits, and lets go of the files of an instance that is about to be deleted.
+    /// Writes queued data and closes the files of an instance that is about to be deleted.
     pub(super) fn close(&self, id: &InstanceId) {
         let (done, wait) = sync_channel(1);
         let mut waiting = self.shared.waiting();
@@ -144,13 +141,13 @@ impl Background {
         waiting.close.push((id.clone(), done));
         drop(waiting);
         self.shared.wake.notify_one();
-        // The writer only ends with the store; then nothing is open.
+        // The writer ends only when the store is dropped, and then no file is open.
         let _ = wait.recv();
     }
 }
 
 impl Drop for Background {
-    /// Waits until everything is written.
+    /// Blocks until everything is written.
     fn drop(&mut self) {
         self.shared.waiting().is_over = true;
         self.shared.wake.notify_one();
@@ -189,7 +186,7 @@ impl Shared {
             }
             for (id, done) in due.close {
                 files.close(&id);
-                // Nobody waits any more where the store is being dropped.
+                // The receiver may be gone if the store is being dropped.
                 let _ = done.send(());
             }
             for done in due.flush {
@@ -201,8 +198,8 @@ impl Shared {
         }
     }
 
-    /// Sees to it that the writer looks at what waits at `due`. To wake a thread costs more than all the rest of a log call, so
-    /// it is left alone where it wakes in time by itself.
+    /// Makes the writer run no later than `due`. Waking a thread costs more than the rest of a log
+    /// call, so a writer that wakes up in time is not notified.
     fn wake_before(&self, waiting: MutexGuard<'_, Waiting>, due: Instant) {
         let is_late = waiting.wakes_at.is_none_or(|at| at > due);
         drop(waiting);
@@ -211,8 +208,9 @@ impl Shared {
         }
     }
 
-    /// Waits until something is due, and takes it. Metadata stays where it can still be replaced. Behind work, it looks once
-    /// more after a while before it sleeps for good: where there was something, there is soon something again.
+    /// Waits until something is due, and takes it. Metadata stays in the queue as long as it can
+    /// still be replaced. After work, the writer waits with a timeout once before it sleeps
+    /// indefinitely, because more work usually follows.
     fn wait(&self) -> Due {
         let mut waiting = self.waiting();
         let mut doze = Some(Instant::now() + EVENTS_WAIT);
@@ -258,7 +256,6 @@ impl Shared {
     }
 }
 
-/// What is written now.
 struct Due {
     events: Vec<Arc<RuntimeEvent>>,
     dropped: u64,

@@ -1,4 +1,4 @@
-//! The conversation of an instance.
+//! Conversation files of one instance.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use goondan_core::ports::store::{
     FinishedTurn, Fold, InstanceMeta, OpenConversation, StoreError, StoredConversation, blocking,
 };
 
-/// What has more bytes, the events of a turn or a base that it rewrites, is synced where it is: to write it once more would
-/// take longer.
+/// Turn events and rewritten bases above this size in bytes are synced in their own file. Copying
+/// them into the carrier record would take longer.
 const LARGE: u64 = 64 * 1024;
 
-/// What conversations share.
+/// State that all conversations of a store share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) disk: Arc<Disk>,
@@ -31,9 +31,9 @@ pub(super) struct Shared {
     pub(super) background: Arc<Background>,
 }
 
-/// An open conversation. Between turns it holds no file open.
+/// An open conversation. It keeps no file open between turns.
 pub(super) struct JsonlConversation {
-    /// `None` once a call that had it was given up.
+    /// `None` after a call that held the files was cancelled.
     files: Option<Files>,
 }
 
@@ -48,7 +48,7 @@ impl JsonlConversation {
         self.files.as_mut().ok_or(StoreError::Closed)
     }
 
-    /// Does what waits for the disk on a thread that may wait.
+    /// Runs blocking disk work on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Files) -> Result<T, StoreError> + Send + 'static,
@@ -97,7 +97,7 @@ impl OpenConversation for JsonlConversation {
         let files = self.files()?;
         let carried = files.carry(&fold);
         if carried.is_none() {
-            // Too much to write it twice.
+            // The events are too large to be written twice.
             self.blocking(|files| files.sync()).await?;
         }
         let files = self.files()?;
@@ -108,7 +108,7 @@ impl OpenConversation for JsonlConversation {
             .commit(&InboxRecord::done(turn, carried))
             .await?;
         files.shared.background.put_meta_soon(meta);
-        // It is over, whether this succeeds or not: the next turn does what could not be done.
+        // The turn is over even if this fails: the next turn repeats a failed fold.
         let folded = match is_carried {
             true => files.fold(&fold, Some(carrier)),
             false => self.blocking(move |files| files.fold(&fold, None)).await,
@@ -118,7 +118,7 @@ impl OpenConversation for JsonlConversation {
     }
 }
 
-/// A fold that goes to another thread. To clone it copies no message.
+/// A fold that can move to another thread. Cloning it copies no messages.
 enum OwnedFold {
     Append(Vec<Arc<Message>>),
     Rewrite(Vec<Arc<Message>>),
@@ -133,7 +133,6 @@ impl From<Fold<'_>> for OwnedFold {
     }
 }
 
-/// The files of a conversation.
 struct Files {
     id: InstanceId,
     shared: Shared,
@@ -171,14 +170,14 @@ impl Files {
         read(&self.shared.disk, self.base.path(), self.events.path())
     }
 
-    /// What the record that ends the turn has to carry, so that neither the turn's events nor its fold need a sync of their
-    /// own. `None` where they do.
+    /// Returns the fold that the turn's final record carries, so that events and base need no sync
+    /// of their own. `None` if they do need one.
     fn carry(&mut self, fold: &OwnedFold) -> Option<CarriedFold> {
-        // Where the base can't be used, the fold says so.
+        // If the base is unusable, the fold itself reports the error.
         let end = self.base.end().ok()?;
         let (at, size, messages, is_whole) = match fold {
             OwnedFold::Append(messages) => (end, self.events.len(), messages, false),
-            // Each of its messages was in the base, or came with the turn.
+            // Each message was already in the base or came with this turn, which bounds the size.
             OwnedFold::Rewrite(messages) => (0, end + self.events.len(), messages, true),
         };
         if size > LARGE {
@@ -193,22 +192,22 @@ impl Files {
         })
     }
 
-    /// Puts all appended events on disk, and what earlier turns have folded.
+    /// Makes all appended events durable, and the folds of earlier turns.
     fn sync(&mut self) -> Result<(), StoreError> {
         self.events.sync()?;
         if !self.shared.unsettled.contains(&self.id) {
             return Ok(());
         }
         if !self.shared.disk.exists(self.base.path()) {
-            // Somebody has deleted it: nothing is left to keep.
+            // The conversation was deleted, so there is nothing to sync.
             self.shared.unsettled.settled(&self.id);
             return Ok(());
         }
         self.sync_base()
     }
 
-    /// Makes `fold` the base and forgets the events. Waits for the disk, unless a record that is on disk carries the fold: that
-    /// of the turn `carrier`.
+    /// Merges `fold` into the base and clears the events. Syncs the base, unless the durable record
+    /// of the turn `carrier` carries the fold.
     fn fold(&mut self, fold: &OwnedFold, carrier: Option<String>) -> Result<(), StoreError> {
         let mut before = self.base.len();
         match fold {
@@ -245,7 +244,7 @@ impl Files {
         written.map_err(|cause| StoreError::file("write", &path, cause))
     }
 
-    /// Even where nothing was appended: what is there may be of a process that was cut off before it could do this.
+    /// Syncs even if nothing was appended: an earlier process may have been killed before its sync.
     fn sync_base(&mut self) -> Result<(), StoreError> {
         self.base.sync()?;
         self.shared.unsettled.settled(&self.id);
@@ -253,14 +252,13 @@ impl Files {
     }
 }
 
-/// Reads a conversation.
 pub(super) fn read(
     disk: &Disk,
     base: &Path,
     events: &Path,
 ) -> Result<StoredConversation, StoreError> {
-    // In this order: whoever looks on while a turn is folded may see its events twice, which `restore` tells, and never
-    // misses them.
+    // Events first: a concurrent reader may then see a turn's events twice during a fold, but never
+    // misses them. `restore` removes the duplicates.
     let (events, mut warnings) = read_lines::<MessageEvent>(disk, events)?.into_values();
     let (base, more) = read_lines::<Arc<Message>>(disk, base)?.into_values();
     warnings.extend(more);

@@ -1,4 +1,4 @@
-//! A file system, and which names on it are known to be on disk.
+//! A file system that records which file names are durable.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,21 +11,22 @@ use std::time::{Duration, Instant};
 
 use crate::fs::{DataFile, FileSystem, FileWriter, Opened, replace, replace_durably_with};
 
-/// The file system of a store. Syncing a file does not put its name on disk, nor those of the folders above it: that is done
-/// when a file is made or replaced, and once in the life of a process for files that it finds. An earlier process may have
-/// been killed between making them and this.
+/// The file system of a store. Syncing a file makes neither its name nor the names of its parent
+/// directories durable. Those are synced when a file is created or replaced, and once per process
+/// for files that already exist. An earlier process may have been killed before it synced them.
 pub(super) struct Disk {
     fs: Arc<dyn FileSystem>,
     named: Mutex<Named>,
-    /// How long the last sync of a file took, in microseconds.
+    /// Duration of the last file sync, in microseconds.
     last_sync: AtomicU64,
 }
 
 #[derive(Default)]
 struct Named {
-    /// Folders that hold no file whose name may not be on disk.
+    /// Directories in which every file name is durable.
     folders: HashSet<PathBuf>,
-    /// How often a name was made in a folder: what was synced before that does not hold it. Some folders share a counter.
+    /// Counts the names created per directory, to detect names that are newer than a sync. Several
+    /// directories can share a counter.
     made: [u64; 16],
 }
 
@@ -38,11 +39,11 @@ impl Named {
     }
 }
 
-/// That many folders are remembered.
+/// Maximum number of remembered directories.
 const MOST_NAMED: usize = 4_096;
 
-/// To hand a sync to another thread, and to be woken again, costs about as much as a disk takes that syncs faster than this.
-/// A thread that serves other tasks, too, may wait that long.
+/// Handing a sync to another thread and being woken again takes about this long. A faster sync may
+/// therefore run on a thread that also serves other tasks.
 const QUICK: Duration = Duration::from_millis(1);
 
 impl Disk {
@@ -54,7 +55,6 @@ impl Disk {
         })
     }
 
-    /// Puts the contents of `file` on disk.
     pub(super) fn sync(&self, file: &mut dyn DataFile) -> io::Result<()> {
         let begin = Instant::now();
         file.sync()?;
@@ -65,7 +65,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether the last sync took so little time that it is not worth another thread.
+    /// Returns true if the last sync was too fast to be worth another thread.
     pub(super) fn is_quick(&self) -> bool {
         u128::from(self.last_sync.load(Ordering::Relaxed)) < QUICK.as_micros()
     }
@@ -74,7 +74,7 @@ impl Disk {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a file, and makes it where it is missing.
+    /// Opens a file and creates it if it is missing.
     pub(super) fn open(&self, path: &Path) -> io::Result<Opened> {
         let opened = self.fs.open(path)?;
         if opened.is_new {
@@ -83,12 +83,13 @@ impl Disk {
         Ok(opened)
     }
 
-    /// Puts `bytes` in the place of a file, synced but for its name.
+    /// Replaces the contents of a file durably. Its name is not yet durable.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.replace_with(path, |file| file.write_all(bytes))
     }
 
-    /// Puts what `write` writes in the place of a file, synced but for its name.
+    /// Replaces the contents of a file durably with the output of `write`. Its name is not yet
+    /// durable.
     pub(super) fn replace_with(
         &self,
         path: &Path,
@@ -99,7 +100,7 @@ impl Disk {
         replaced
     }
 
-    /// As [`Disk::replace`], and not synced.
+    /// Replaces a file like [`Disk::replace`], without a sync.
     pub(super) fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let replaced = replace(&*self.fs, path, bytes);
         self.forget_names(path);
@@ -114,13 +115,14 @@ impl Disk {
         }
     }
 
-    /// Whether the name of a file is on disk.
+    /// Returns true if the file name is durable.
     pub(super) fn has_names(&self, path: &Path) -> bool {
         path.parent()
             .is_some_and(|folder| self.named().folders.contains(folder))
     }
 
-    /// Puts the name of a file on disk, where it may not be there. The names of up to `depth` folders above it may be as new.
+    /// Makes a file name durable if it may not be. The names of up to `depth` parent directories
+    /// are synced as well.
     pub(super) fn put_name(&self, path: &Path, depth: usize) -> io::Result<()> {
         let Some(folder) = path.parent().filter(|_| !self.has_names(path)) else {
             return Ok(());
@@ -132,7 +134,7 @@ impl Disk {
             .try_for_each(|folder| self.fs.sync_folder(folder))?;
         let mut named = self.named();
         if named.folders.len() >= MOST_NAMED {
-            // To put a name on disk once more costs little.
+            // Forgetting durable names is cheap: each costs one extra sync.
             named.folders.clear();
         }
         if *named.made_in(folder) == made {

@@ -1,4 +1,4 @@
-//! The folders of instances, and what is known of each instance.
+//! Instance directories and their metadata.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +14,23 @@ use goondan_core::message::{Message, MessageEvent};
 use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Record, StoreError};
 
-/// Folders with such a name are on their way out. No key becomes a name that begins with a dot.
+/// Prefix of directories that are being deleted. No key is encoded to a name with a leading dot.
 const DELETED: &str = ".deleted-";
 
-/// What an instance may do is kept under this name, too, which no extension can have.
+/// Name of the second copy of an instance's permission restriction. No extension can have this
+/// name.
 const NARROWING: &str = "gdn.narrowing";
 
-/// Metadata lies that many folders deep in its workspace: `instances/<instance>/`.
+/// Number of directories between the workspace and metadata: `instances/<instance>/`.
 const DEPTH: usize = 2;
 
-/// Whether [`put_meta`] waits for no disk.
+/// Returns true if [`put_meta`] needs no sync.
 pub(super) fn is_quick_to_put(meta: &InstanceMeta) -> bool {
     meta.status == InstanceStatus::Processing && meta.cwd.is_none() && meta.narrowing.is_none()
 }
 
-/// Writes `metadata.json`. What a spawn asked for is put on disk at once; the rest can be told from the conversation, or from
-/// the event at which it works.
+/// Writes `metadata.json`. The settings of a spawned instance are synced immediately. The rest can
+/// be rebuilt from the conversation, or from the event that the instance processes.
 pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
     let path = dir.join(layout::METADATA);
     let mut bytes = serde_json::to_vec_pretty(meta)
@@ -44,7 +45,7 @@ pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(
     keep_narrowing(disk, dir, meta)?;
     let is_promise = says_how || (meta.status != InstanceStatus::Processing && !has_conversation());
     let written = match is_promise {
-        // Under its old name lies what says the same of the promise: a power failure may bring that back.
+        // The old file states the same settings, so a power failure may restore it.
         true if disk.has_names(&path) => replace_durably(&**disk, &path, &bytes),
         true => disk
             .replace(&path, &bytes)
@@ -54,8 +55,9 @@ pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(
     written.map_err(|cause| StoreError::file("write", &path, cause))
 }
 
-/// Writes over what was there, with one write: to make a new file each time and to delete the old one is what a file system
-/// takes longest for. What is shorter than before ends in line breaks. If a power failure tears it, it is made again.
+/// Overwrites the file with one write, because creating and deleting files is the slowest operation
+/// of a file system. Shorter contents are padded with line breaks. A file torn by a power failure
+/// is rebuilt.
 fn overwrite(fs: &dyn FileSystem, path: &Path, mut bytes: Vec<u8>) -> std::io::Result<()> {
     let mut file = fs.open(path)?.file;
     let before = usize::try_from(file.len()?).unwrap_or_default();
@@ -63,7 +65,8 @@ fn overwrite(fs: &dyn FileSystem, path: &Path, mut bytes: Vec<u8>) -> std::io::R
     file.write_at(0, &bytes)
 }
 
-/// What an instance must not do is kept twice: if its metadata is lost, it must not come back with more power than it had.
+/// Permission restrictions are stored twice. If the metadata is lost, the instance must not regain
+/// permissions.
 fn keep_narrowing(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
     let Some(narrowing) = &meta.narrowing else {
         return Ok(());
@@ -74,7 +77,7 @@ fn keep_narrowing(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(), St
     }
 }
 
-/// The second copy. One that can't be read allows nothing.
+/// Reads the second copy of the restriction. An unreadable copy permits nothing.
 fn kept_narrowing(disk: &Disk, dir: &Path) -> Option<Narrowing> {
     if !values::exists(&**disk, dir, NARROWING) {
         return None;
@@ -86,8 +89,8 @@ fn kept_narrowing(disk: &Disk, dir: &Path) -> Option<Narrowing> {
     )
 }
 
-/// Every instance. Metadata that is lost or torn is made again from the conversation; a folder without either is what a
-/// cut-off creation leaves.
+/// Lists all instances. Lost or torn metadata is rebuilt from the conversation. A directory with
+/// neither is left over from an interrupted creation.
 pub(super) fn list(disk: &Disk, workspace: &Path) -> Result<Vec<InstanceMeta>, StoreError> {
     let instances = workspace.join(layout::INSTANCES);
     let folders = disk
@@ -97,7 +100,7 @@ pub(super) fn list(disk: &Disk, workspace: &Path) -> Result<Vec<InstanceMeta>, S
     Ok(folders.filter_map(|folder| find(disk, &folder)).collect())
 }
 
-/// What is known of the instance in that folder, as [`list`] tells it.
+/// Returns the metadata of the instance in `folder`, rebuilt as in [`list`] if necessary.
 pub(super) fn find(disk: &Disk, folder: &Path) -> Option<InstanceMeta> {
     read_meta(&**disk, folder).or_else(|| rebuild(disk, folder))
 }
@@ -131,7 +134,7 @@ fn rebuild(disk: &Disk, dir: &Path) -> Option<InstanceMeta> {
     Some(meta)
 }
 
-/// When the first and the last message came.
+/// Returns the times of the first and the last message.
 fn lifetime(fs: &dyn FileSystem, dir: &Path) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
     let (base, _) = lines::read::<Message>(fs, &dir.join(layout::BASE))
         .ok()?
@@ -153,7 +156,7 @@ fn lifetime(fs: &dyn FileSystem, dir: &Path) -> Option<(DateTime<Utc>, DateTime<
     Some((*times.iter().min()?, *times.iter().max()?))
 }
 
-/// Whose folder it is: its name says so, or the first thing that happened there.
+/// Determines the instance of a directory from its name, or from its first runtime event.
 fn name_of(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceId> {
     let name = dir.file_name()?.to_str()?;
     layout::instance_id(name).or_else(|| {
@@ -173,7 +176,7 @@ fn name_of(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceId> {
     })
 }
 
-/// The records of that name, of all instances that have one.
+/// Reads the records named `name` of all instances.
 pub(super) fn all_of_name(
     disk: &Disk,
     workspace: &Path,
@@ -198,7 +201,7 @@ pub(super) fn all_of_name(
     Ok(found)
 }
 
-/// Deletes the folder of an instance: first its name, in one step, then what is in it.
+/// Deletes an instance directory. An atomic rename comes first, then the contents are removed.
 pub(super) fn delete(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StoreError> {
     if !fs.exists(dir) {
         return Ok(false);
@@ -215,7 +218,7 @@ pub(super) fn delete(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StoreError
         .map_err(|cause| StoreError::file("delete", dir, cause))
 }
 
-/// A free name for a folder that goes.
+/// Returns an unused name for a directory that is being deleted.
 fn doomed(fs: &dyn FileSystem, dir: &Path) -> PathBuf {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let mut candidates =
@@ -231,7 +234,7 @@ fn is_deleted(folder: &Path) -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with(DELETED))
 }
 
-/// Deletes what cut-off deletions left.
+/// Removes the leftovers of interrupted deletions.
 pub(super) fn finish_deletions(fs: &dyn FileSystem, workspace: &Path) {
     let folders = fs
         .folders(&workspace.join(layout::INSTANCES))
@@ -279,7 +282,7 @@ mod tests {
             open().instances().await.unwrap().remove(0).narrowing
         };
         assert_eq!(rebuilt().await, Some(narrowing));
-        // Where not even that can be read, nothing may run.
+        // If the second copy is unreadable, nothing is permitted.
         fs.put(&dir.join("extensions/gdn.narrowing.json"), b"[");
         assert_eq!(rebuilt().await, Some(Narrowing::to([""; 0])));
     }
@@ -289,7 +292,7 @@ mod tests {
         let fs = SimFs::new();
         let (workspace, meta) = (Path::new("/workspace"), meta(&instance("spawned")));
         let dir = layout::instance_dir(workspace, &meta.id());
-        // As the inbox leaves it, once an event was accepted.
+        // The inbox leaves the directories in this state after it accepted an event.
         fs.make_folder(&workspace.join(layout::INSTANCES)).unwrap();
         [Path::new("/"), workspace]
             .iter()
@@ -300,7 +303,7 @@ mod tests {
             list(&Disk::new(Arc::new(fs.clone())), workspace).unwrap(),
             std::slice::from_ref(&meta)
         );
-        // It retires, and the power fails again.
+        // The instance retires, and the power fails again.
         let retired = InstanceMeta {
             status: InstanceStatus::Retired,
             ..meta

@@ -1,8 +1,8 @@
-//! The inbox of a workspace: one file, and one sync for all records that wait (rule C4).
+//! The inbox of a workspace: one file, and one sync for all waiting records (rule C4).
 //!
-//! Whoever must not wait for the disk hands its record to a thread of the inbox's own. Whoever may, and finds nobody at it,
-//! puts it on disk where it stands: to be woken again takes longer than a quick disk. What comes meanwhile goes with the next
-//! sync, all of it at once, on that thread.
+//! A caller that must not block hands its record to the inbox's thread. A caller that may block
+//! writes the record itself if the inbox is idle: a quick disk is faster than a thread switch.
+//! Records that arrive during a sync are written together by the thread with the next sync.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
@@ -17,82 +17,80 @@ use crate::ledger::{Carried, Held, Ledger};
 use crate::record::InboxRecord;
 use goondan_core::ports::store::{Receipt, Recovered, StoreError, Ticket};
 
-/// At the most that many records go to disk with one sync.
+/// Maximum number of records per sync.
 const MAX_BATCH: usize = 1_024;
 
-/// A smaller file is left as it is, whatever is in it.
+/// Minimum file size in bytes for compaction.
 const WORTH_COMPACTING: u64 = 4 * 1024 * 1024;
 
-/// A new file is written in pieces of that many bytes.
+/// Size in bytes of the write buffer during compaction.
 const BUFFER: usize = 64 * 1024;
 
-/// A new inbox may lie in new folders: `<state root>/workspaces/<workspace>/`, and the state root's own name.
+/// A new inbox may be in new directories: `<state root>/workspaces/<workspace>/`, and the state
+/// root itself.
 const DEPTH: usize = 4;
 
-/// Takes records.
 pub(super) struct Inbox {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What was left in an inbox.
 pub(super) struct Found {
     pub(super) inbox: Inbox,
     pub(super) recovered: Recovered,
-    /// Folds whose bases may not be on disk, in the order in which they were made.
+    /// Folds whose bases may not be durable, in creation order.
     pub(super) unsettled: Vec<Carried>,
-    /// The last process closed it, in this run of the machine: everything that was written is there.
+    /// True if the last process closed the inbox during the same boot, so that all writes are
+    /// readable.
     pub(super) is_closed: bool,
 }
 
-/// What all who append share.
 struct Shared {
     disk: Arc<Disk>,
     queue: Mutex<Queue>,
-    /// Tells the thread that there is something for it to do.
     wake: Condvar,
-    /// Held by whoever writes.
+    /// Locked by the current writer.
     file: Mutex<File>,
 }
 
-/// Records that wait.
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
     at_work: Worker,
-    /// Several waited for the last sync: those who come next are better off doing something else meanwhile.
+    /// Set if several records waited for the last sync. The next callers then leave the work to the
+    /// thread and continue.
     is_crowded: bool,
     is_over: bool,
 }
 
-/// Who puts records on disk at the moment.
+/// The current writer of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Worker {
     #[default]
     Nobody,
-    /// One who has a record there.
+    /// A caller that writes its own record.
     Submitter,
     Thread,
 }
 
 struct Job {
     line: Vec<u8>,
-    /// `None` where nobody waits for it.
+    /// `None` if no caller waits for the record.
     receipt: Option<Receipt>,
 }
 
 struct File {
     lines: Appender,
     worth_compacting: u64,
-    /// What the last compaction came to, for its room: some hundred KB that are asked for and given back now and then have the
-    /// system's allocator keep more of everything.
+    /// The state of the last compaction, kept to reuse its memory. Repeatedly freeing and
+    /// allocating several hundred KB makes the system allocator retain more memory.
     ledger: Ledger,
-    /// Once the file is that long, it is looked at whether most of it may go.
+    /// File size in bytes at which the next compaction is considered.
     check_at: u64,
 }
 
 impl Inbox {
-    /// Reads what was left, and starts the writer.
+    /// Reads the existing file and starts the writer thread.
     pub(super) fn open(disk: Arc<Disk>, path: &Path) -> Result<Found, StoreError> {
         Inbox::open_with(disk, path, WORTH_COMPACTING)
     }
@@ -112,7 +110,8 @@ impl Inbox {
         let is_closed = closed_in.is_some() && closed_in == disk.boot();
         let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
         if count > 0 && !is_closed {
-            // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
+            // An earlier process may have been killed before this sync. Turns build on these
+            // records, so they must not disappear.
             lines.sync()?;
         }
         let check_at = worth_compacting;
@@ -147,7 +146,7 @@ impl Inbox {
         })
     }
 
-    /// Appends in the order of the calls, and never waits for the disk.
+    /// Queues a record in call order. Never waits for the disk.
     pub(super) fn submit(&self, record: &InboxRecord) -> Ticket {
         let (queue, ticket) = match self.admit(record) {
             Ok(admitted) => admitted,
@@ -157,7 +156,7 @@ impl Inbox {
         ticket
     }
 
-    /// As [`Inbox::submit`], and may put it on disk right here.
+    /// Queues a record like [`Inbox::submit`], but may write it on the calling thread.
     pub(super) fn commit(&self, record: &InboxRecord) -> Ticket {
         let (queue, ticket) = match self.admit(record) {
             Ok(admitted) => admitted,
@@ -167,7 +166,8 @@ impl Inbox {
         ticket
     }
 
-    /// Appends a record that nobody waits for: it goes to disk with the next one that somebody waits for.
+    /// Queues a record that no caller waits for. It is written together with the next awaited
+    /// record.
     pub(super) fn submit_later(&self, record: &InboxRecord) {
         if let Ok(line) = line_of(record) {
             self.shared.queue().jobs.push(Job {
@@ -177,13 +177,13 @@ impl Inbox {
         }
     }
 
-    /// Writes a last record that may be lost: nothing is synced for it.
+    /// Writes a final record without a sync. The record may be lost.
     pub(super) fn leave(&self, record: &InboxRecord) {
         let queue = self.shared.queue();
         let is_idle = queue.at_work == Worker::Nobody && queue.jobs.is_empty();
         drop(queue);
         match line_of(record) {
-            // Without it, the next process looks at what this one has written.
+            // If this write fails, the next process reads the files instead.
             Ok(line) if is_idle => {
                 drop(self.shared.file().lines.append_lines([&*line].into_iter()))
             }
@@ -192,7 +192,7 @@ impl Inbox {
         }
     }
 
-    /// Queues a record, which is encoded before the queue is held.
+    /// Encodes a record before it locks the queue.
     fn admit(&self, record: &InboxRecord) -> Result<(MutexGuard<'_, Queue>, Ticket), StoreError> {
         let path = || self.shared.file().lines.path().to_owned();
         let line = line_of(record)
@@ -214,7 +214,7 @@ impl Drop for Inbox {
 }
 
 impl Inbox {
-    /// Waits until everything that was submitted is on disk. Nothing may be submitted afterwards.
+    /// Waits until all submitted records are durable. No record may be submitted afterwards.
     pub(super) fn close(&self) {
         self.shared.queue().is_over = true;
         self.shared.wake.notify_one();
@@ -224,7 +224,8 @@ impl Inbox {
             .unwrap_or_else(PoisonError::into_inner)
             .take()
         {
-            // The last reference may be dropped by a callback, on the writer's own thread.
+            // A callback may drop the last reference on the writer's own thread, which cannot join
+            // itself.
             if writer.thread().id() != std::thread::current().id() {
                 let _ = writer.join();
             }
@@ -237,7 +238,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the work to the thread. It is woken when the queue is free: else it would wait for that first.
+    /// Wakes the thread after the queue is unlocked. Otherwise the thread would wait for the lock
+    /// first.
     fn wake_thread(&self, mut queue: MutexGuard<'_, Queue>) {
         if queue.at_work == Worker::Nobody {
             queue.at_work = Worker::Thread;
@@ -246,7 +248,8 @@ impl Shared {
         }
     }
 
-    /// Does the work here where that is quick and nobody is at it; else it is left to the thread.
+    /// Writes the records on this thread if the inbox is idle and the disk is quick; otherwise
+    /// wakes the thread.
     fn work_or_wake(&self, mut queue: MutexGuard<'_, Queue>) {
         if queue.at_work != Worker::Nobody || queue.is_crowded || !self.disk.is_quick() {
             return self.wake_thread(queue);
@@ -267,7 +270,6 @@ impl Shared {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the thread does.
     fn run(&self) {
         loop {
             let is_idle = |queue: &mut Queue| match queue.at_work {
@@ -294,7 +296,8 @@ impl Shared {
         }
     }
 
-    /// Puts records on disk and tells those who wait, in their order. Whether it is time to look at the size of the file.
+    /// Writes and syncs records and notifies the callers in order. Returns true if the file is
+    /// large enough to consider compaction.
     fn write(&self, batch: Vec<Job>) -> bool {
         let mut file = self.file();
         let written = file
@@ -311,20 +314,20 @@ impl Shared {
 }
 
 impl Queue {
-    /// What is synced next.
     fn take_batch(&mut self) -> Vec<Job> {
         let rest = self.jobs.split_off(self.jobs.len().min(MAX_BATCH));
         std::mem::replace(&mut self.jobs, rest)
     }
 
-    /// Whether somebody waits for a record to be on disk.
+    /// Returns true if a caller waits for any record.
     fn is_awaited(&self) -> bool {
         self.jobs.iter().any(|job| job.receipt.is_some())
     }
 }
 
 impl File {
-    /// Rewrites the file where less than half of it still matters. A failure changes nothing: it is tried again later.
+    /// Rewrites the file if less than half of it is still needed. A failure changes nothing and is
+    /// retried later.
     fn compact_if_worthwhile(&mut self, disk: &Disk) {
         let before = self.lines.len();
         let path = self.lines.path().to_owned();
@@ -337,7 +340,7 @@ impl File {
         }
     }
 
-    /// Gives back how many bytes matter.
+    /// Returns the number of bytes kept.
     fn compact(&mut self, disk: &Disk, path: &Path) -> io::Result<u64> {
         let reducible = Reducible::open(&**disk, path, &mut self.ledger)?;
         let mut kept = 0;
@@ -346,7 +349,7 @@ impl File {
             Ok(())
         })?;
         if kept * 2 < self.lines.len() {
-            // The name of the new file is on disk before the next record is acknowledged: the next sync sees to that.
+            // The next sync makes the new file's name durable before it acknowledges a record.
             self.lines.replace_with(|file| {
                 let mut file = BufWriter::with_capacity(BUFFER, file);
                 reducible.lines(|line| file.write_all(line))?;
@@ -386,14 +389,14 @@ mod tests {
         inbox.commit(&record.into()).wait_here()
     }
 
-    /// What an inbox has acknowledged.
+    /// The events that the inbox has acknowledged.
     #[derive(Default)]
     struct Acknowledged {
         accepted: HashSet<String>,
         done: HashSet<String>,
     }
 
-    /// Accepts events, and is done with all but every seventh, until the process dies.
+    /// Accepts events and finishes six of seven, until the process dies.
     fn work(inbox: &Inbox, round: usize) -> Acknowledged {
         let mut acknowledged = Acknowledged::default();
         let events: Vec<AgentEvent> = (0..60)
@@ -439,7 +442,8 @@ mod tests {
     fn a_file_that_is_mostly_dead_is_made_small_while_it_is_written() {
         let fs = SimFs::new();
         let (inbox, _) = open(&fs);
-        // Results of handled events stay: so many records with the same events that most are dead.
+        // Results of handled events are kept, so use the same events many times: most records are
+        // then obsolete.
         let one = event("one", &instance("k"));
         for _ in 0..500 {
             submit(&inbox, accepted(&one)).unwrap();

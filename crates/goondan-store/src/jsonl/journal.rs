@@ -1,4 +1,4 @@
-//! The journal of a running turn, beside its conversation.
+//! The journal of a running turn, stored next to its conversation.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,24 +19,23 @@ use goondan_core::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, Whe
 use goondan_core::ports::store::StoreError;
 use goondan_core::ports::store::blocking;
 
-/// That many journals are remembered that are known to be empty.
+/// Maximum number of remembered empty journals.
 const REMEMBERED: usize = 64;
 
-/// A longer answer of a model is written at once. In bytes.
+/// Size in bytes above which held records are written at once.
 const MOST_HELD: usize = 64 * 1024;
 
-/// Keeps journals in the folders of the instances.
+/// Stores journals in the instance directories.
 pub(super) struct Journals {
     disk: Arc<Disk>,
     workspace: PathBuf,
-    /// Those of turns that run.
     running: std::sync::Mutex<HashMap<InstanceId, Arc<Mutex<Appender>>>>,
-    /// Those of turns that are over, which need not be read again: they are empty. None holds its file open.
+    /// Journals of finished turns. They are empty and need not be read again. None keeps its file
+    /// open.
     empty: std::sync::Mutex<HashMap<InstanceId, Appender>>,
 }
 
 impl Journals {
-    /// The journals of the workspace in that folder.
     pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf) -> Self {
         Journals {
             disk,
@@ -78,7 +77,7 @@ impl Journals {
 }
 
 impl Journals {
-    /// The journal of a turn that begins, or begins again.
+    /// Opens the journal of a new or resumed turn.
     pub(super) async fn open(
         &self,
         instance: &InstanceId,
@@ -113,7 +112,7 @@ impl Journals {
         ))
     }
 
-    /// Forgets a turn that is over.
+    /// Clears the journal of a finished turn.
     pub(super) fn close(&self, instance: &InstanceId) -> Result<(), StoreError> {
         let running = self.running().remove(instance);
         let Some(mut appender) =
@@ -128,8 +127,8 @@ impl Journals {
     }
 }
 
-/// What an earlier run of a turn has recorded: effects that have begun, with outcomes where they got that far. The rest of
-/// the file is cut away.
+/// Reads the records of an earlier attempt at the turn: started effects, with outcomes if they
+/// finished. Truncates the rest of the file.
 fn recorded(
     disk: &Disk,
     mut appender: Appender,
@@ -140,7 +139,7 @@ fn recorded(
     for warning in &records.warnings {
         tracing::warn!("{warning}");
     }
-    // A record stands on all those before it: behind one that can't be read, nothing counts.
+    // Each record builds on the ones before it. Everything after an unreadable record is ignored.
     let sound_until = records.sound_until;
     let mut recorded = HashMap::new();
     let sound = records
@@ -154,7 +153,7 @@ fn recorded(
         };
     }
     if recorded.is_empty() {
-        // Nothing of this turn: what lies there is of a turn that is over.
+        // The file contains only records of a finished turn.
         appender.clear()?;
     } else if !records.warnings.is_empty() {
         appender.cut(sound_until as u64)?;
@@ -162,7 +161,7 @@ fn recorded(
     Ok((recorded, appender))
 }
 
-/// The turn that the journal in `path` is of; `None` where it is empty.
+/// Returns the turn whose records are in the journal at `path`; `None` if the journal is empty.
 pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<String> {
     let records = lines::read::<Record>(fs, path).ok()?;
     records
@@ -171,7 +170,7 @@ pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<Str
         .map(|(record, _)| record.turn_id().to_owned())
 }
 
-/// One line of `journal.jsonl`. To write it, what it says is borrowed.
+/// One line of `journal.jsonl`. Generic so that writing can borrow the contents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     tag = "record",
@@ -179,27 +178,24 @@ pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<Str
     rename_all_fields = "camelCase"
 )]
 pub enum Record<S = String, V = Value> {
-    /// Something is about to be done.
+    /// An effect is about to start.
     Intent {
-        /// By which turn.
         turn_id: S,
-        /// Unique in the turn.
+        /// Unique within the turn.
         effect: S,
-        /// What kind of thing it is.
         kind: EffectKind,
-        /// What it is about, for people.
+        /// Human-readable description of the effect.
         intent: V,
-        /// It may be done again where nobody knows how far it came. Records of earlier versions do not say so.
+        /// True if the effect may run again after an interruption with an unknown outcome. Records
+        /// of earlier versions lack this field.
         #[serde(default)]
         may_repeat: bool,
     },
-    /// It is done.
+    /// An effect has finished.
     Outcome {
-        /// By which turn.
         turn_id: S,
-        /// The id that the intent has.
+        /// The `effect` of the intent.
         effect: S,
-        /// What came of it.
         value: V,
     },
 }
@@ -215,17 +211,18 @@ impl Record {
 struct JsonlTurnJournal {
     disk: Arc<Disk>,
     turn_id: String,
-    /// What was recorded before the turn was resumed: intents, with outcomes where they got that far.
+    /// Effects recorded before the turn was resumed, with outcomes if they finished.
     recorded: HashMap<String, Option<Value>>,
-    /// The lines of the first question to a model, until something else is recorded. Most turns need no journal: with the
-    /// answer they are over, and if one is cut off before that, all that is lost is a question that is asked again.
+    /// Lines of the first model call, held back until another effect is recorded. Most turns end
+    /// with the first answer and need no journal. If such a turn is interrupted, it only repeats
+    /// that model call.
     held: std::sync::Mutex<Option<Vec<u8>>>,
     appender: Arc<Mutex<Appender>>,
 }
 
 impl JsonlTurnJournal {
-    /// Records what is about to be done. Before something that must not be done twice, the record is put on disk, and with it
-    /// everything before it: not even a power failure makes the turn forget that it began.
+    /// Records an effect before it starts. If the effect must run at most once, the record and all
+    /// earlier ones are synced. The turn then remembers the start even after a power failure.
     async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
         let may_repeat = effect.when_interrupted == WhenInterrupted::RunAgain;
         let (turn_id, intent) = (&*self.turn_id, &effect.intent);
@@ -259,7 +256,7 @@ impl JsonlTurnJournal {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a record for later, if nothing is written yet and what is held is as it has to be.
+    /// Holds a record back, if nothing is written yet and the held records satisfy `is_fitting`.
     fn hold(
         &self,
         record: &Record<&str, &Value>,
@@ -270,7 +267,7 @@ impl JsonlTurnJournal {
             return false;
         };
         let before = held.len();
-        // What can't be encoded is told by the write.
+        // The write reports an encoding error.
         let is_held = lines::encode(held, [record]).is_ok() && held.len() <= MOST_HELD;
         if !is_held {
             held.truncate(before);
@@ -278,7 +275,8 @@ impl JsonlTurnJournal {
         is_held
     }
 
-    /// Appends a record, behind what was held until then. Where it must be `synced`, it is on disk with everything before it.
+    /// Appends a record after the held ones. With `synced`, it is durable together with all earlier
+    /// records.
     async fn write(&self, record: &Record<&str, &Value>, synced: bool) -> Result<(), StoreError> {
         let mut appender = self.appender.lock().await;
         let mut line = Vec::new();
@@ -288,7 +286,7 @@ impl JsonlTurnJournal {
         if let Err(error) =
             appender.append_lines([held.as_deref().unwrap_or_default(), &line].into_iter())
         {
-            // What comes next stands on it.
+            // Later records build on the held ones, so keep them.
             *self.held() = held;
             return Err(error);
         }
@@ -299,7 +297,7 @@ impl JsonlTurnJournal {
             return appender.sync();
         }
         drop(appender);
-        // What others append meanwhile is put on disk with it.
+        // The same sync also covers records that others append until then.
         let mut appender = Arc::clone(&self.appender).lock_owned().await;
         blocking(move || appender.sync()).await
     }
@@ -391,7 +389,7 @@ mod tests {
         drop(journal);
         journals.close(&id).unwrap();
         assert!(!fs.exists(&path));
-        // What comes behind brings it along, once there is room for both.
+        // The next record is written together with the held ones once there is space for both.
         let journal = journals.open(&id, "t2").await.unwrap();
         run(
             &*journal,

@@ -1,4 +1,4 @@
-//! Names of files and folders, and how keys become names (rule C3).
+//! Names of files and directories, and the encoding of keys as names (rule C3).
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -7,41 +7,38 @@ use sha2::{Digest, Sha256};
 
 use goondan_core::ids::{InstanceId, hex};
 
-/// The folder of all workspaces below the state root.
+/// Directory of all workspaces below the state root.
 pub const WORKSPACES: &str = "workspaces";
-/// The folder of a workspace's instances.
+/// Directory of a workspace's instances.
 pub const INSTANCES: &str = "instances";
-/// Accepted and finished events of a workspace.
 pub const INBOX: &str = "inbox.jsonl";
-/// What is known of an instance.
 pub const METADATA: &str = "metadata.json";
 /// Folded messages.
 pub const BASE: &str = "messages/base.jsonl";
-/// Message events of the running turn.
 pub const EVENTS: &str = "messages/events.jsonl";
-/// Side effects of the running turn.
 pub const JOURNAL: &str = "messages/journal.jsonl";
-/// What happened, for people and programs that watch.
+/// Runtime events for observers.
 pub const RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl";
-/// What happened before: [`RUNTIME_EVENTS`] once it had grown large.
+/// Earlier runtime events: the previous [`RUNTIME_EVENTS`], after it grew too large.
 pub const OLDER_RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl.1";
-/// What extensions keep, a file each.
+/// Directory of extension state, one file each.
 pub const EXTENSIONS: &str = "extensions";
-/// Events whose turns failed.
 pub const DEAD_LETTERS: &str = "messages/dead-letters.json";
-/// Whole outputs that were cut for the model.
+/// Complete outputs that were truncated for the model.
 pub const FILES: &str = "files";
-/// Where the instance's tools work.
+/// Working directory of the instance's tools.
 pub const WORKDIR: &str = "workdir";
 
-/// A file of an instance lies that many folders deep in its workspace: `instances/<instance>/messages/`.
+/// Number of directories between the workspace and an instance's files:
+/// `instances/<instance>/messages/`.
 pub(super) const DEPTH: usize = 3;
 
-/// Longer names are cut and end in a hash. File systems take 255 bytes.
+/// Maximum length of a name in bytes; longer names are truncated and end in a hash. File systems
+/// accept 255 bytes.
 const MAX_NAME: usize = 200;
 
-/// The id of the workspace of a swarm with that instance key: lower case, `a-z 0-9 . _ -`, at most 128 characters,
-/// `default` where nothing is left.
+/// Returns the workspace id for a swarm's instance key: lower case, `a-z 0-9 . _ -`, at most 128
+/// characters. An empty result becomes `default`.
 pub fn workspace_id(swarm_instance_key: &str) -> String {
     let mut id = String::new();
     for c in swarm_instance_key.trim().to_lowercase().chars() {
@@ -55,27 +52,25 @@ pub fn workspace_id(swarm_instance_key: &str) -> String {
         }
     }
     id.truncate(128);
-    // Dots alone would name the folder itself or its parent.
+    // A name of only dots would refer to the directory itself or its parent.
     match id.trim_matches('-') {
         "" | "." | ".." => "default".to_owned(),
         id => id.to_owned(),
     }
 }
 
-/// The folder of a workspace.
 pub fn workspace_dir(state_root: &Path, swarm_instance_key: &str) -> PathBuf {
     state_root
         .join(WORKSPACES)
         .join(workspace_id(swarm_instance_key))
 }
 
-/// The folder of an instance.
 pub fn instance_dir(workspace: &Path, id: &InstanceId) -> PathBuf {
     workspace.join(INSTANCES).join(file_name(&id.to_string()))
 }
 
-/// A file name for `key` that no other key has: bytes that a file system may not hold become `%XX`, long names end in a
-/// hash of the whole.
+/// Returns a unique file name for `key`. Bytes that file systems do not permit become `%XX`, and
+/// long names end in a hash of the whole key.
 pub fn file_name(key: &str) -> String {
     let mut name = String::with_capacity(key.len());
     for (index, byte) in key.bytes().enumerate() {
@@ -94,7 +89,7 @@ pub fn file_name(key: &str) -> String {
     }
 }
 
-/// The key that [`file_name`] made a name of; `None` where the name was shortened.
+/// Decodes a name made by [`file_name`]; `None` if the name was shortened.
 pub fn key_of(name: &str) -> Option<String> {
     let mut key = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
@@ -112,20 +107,20 @@ pub fn key_of(name: &str) -> Option<String> {
     (file_name(&key) == name).then_some(key)
 }
 
-/// The instance whose folder has that name; `None` where the name was shortened.
+/// Returns the instance of a directory name; `None` if the name was shortened.
 pub fn instance_id(folder: &str) -> Option<InstanceId> {
     let key = key_of(folder)?;
     let (agent, instance_key) = key.split_once(':')?;
     Some(InstanceId::new(agent, instance_key))
 }
 
-/// File systems that take `A` and `a` for one name.
+/// True on platforms whose file systems ignore the case of names.
 const CASE_BLIND: bool = cfg!(any(windows, target_os = "macos"));
 
 fn shortened(name: &str, key: &str) -> String {
     let digest = Sha256::digest(key.as_bytes());
     let hash = hex(&digest[..16]);
-    // `~` is in no unshortened name, so the two can't meet.
+    // No unshortened name contains `~`, so shortened names cannot collide with them.
     format!("{}~{hash}", &name[..MAX_NAME - 33])
 }
 

@@ -1,4 +1,4 @@
-//! JSON Lines that may have been cut off while they were written.
+//! JSON Lines files whose writer may have been interrupted.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
@@ -9,13 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs::{DataFile, FileSystem, RealFs};
 
-/// What a file of JSON Lines holds.
 pub(super) struct Lines<T> {
-    /// What each readable line says, and where it stands in the file, its line break included.
+    /// The readable lines, each with its byte range including the line break.
     pub(super) values: Vec<(T, Range<usize>)>,
-    /// What could not be read, for people.
+    /// Human-readable warnings about unreadable lines.
     pub(super) warnings: Vec<String>,
-    /// Where the first line begins that is not readable; the end of the last line where all are.
+    /// Start of the first unreadable line, or the end of the file's last line.
     pub(super) sound_until: usize,
 }
 
@@ -28,7 +27,7 @@ impl<T> Lines<T> {
         }
     }
 
-    /// Without the places.
+    /// Drops the byte ranges.
     pub(super) fn into_values(self) -> (Vec<T>, Vec<String>) {
         (
             self.values.into_iter().map(|(value, _)| value).collect(),
@@ -37,13 +36,13 @@ impl<T> Lines<T> {
     }
 }
 
-/// Reads every line of `path`; no file is an empty file. A last line without its line break was cut off while it was
-/// written and does not count; any other line that can't be read is left out too. Both are told in warnings.
+/// Reads every line of `path`. A missing file counts as empty. An incomplete last line and
+/// unreadable lines are skipped and reported as warnings.
 pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<String>)> {
     read(&RealFs, path).map(Lines::into_values)
 }
 
-/// As [`read_lines`], on `fs`.
+/// Reads lines like [`read_lines`], on `fs`.
 pub(super) fn read<T: DeserializeOwned>(fs: &dyn FileSystem, path: &Path) -> io::Result<Lines<T>> {
     match fs.read_if_there(path)? {
         Some(bytes) => parse(&bytes, path),
@@ -51,7 +50,6 @@ pub(super) fn read<T: DeserializeOwned>(fs: &dyn FileSystem, path: &Path) -> io:
     }
 }
 
-/// Adds a line for each value.
 pub(super) fn encode<T: Serialize>(
     bytes: &mut Vec<u8>,
     values: impl IntoIterator<Item = T>,
@@ -63,7 +61,7 @@ pub(super) fn encode<T: Serialize>(
     Ok(())
 }
 
-/// Lines, one at a time.
+/// Reads one line at a time.
 pub(super) struct LineReader<S> {
     source: S,
     line: Vec<u8>,
@@ -71,17 +69,17 @@ pub(super) struct LineReader<S> {
     end: usize,
 }
 
-/// A line, with its line break where it has one.
+/// A line, including its line break if it has one.
 pub(super) struct Line<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where its file has it.
+    /// Byte range in the file.
     pub(super) place: Range<usize>,
-    /// Counted from 1.
+    /// Line number, starting at 1.
     number: usize,
 }
 
 impl LineReader<BufReader<FileReader>> {
-    /// The lines of the file at `path`, which is never in memory as a whole; `None` where there is no file.
+    /// Opens the file at `path` without reading it into memory; `None` if it does not exist.
     pub(super) fn open(fs: &dyn FileSystem, path: &Path) -> io::Result<Option<Self>> {
         const BUFFER: usize = 64 * 1024;
         if !fs.exists(path) {
@@ -109,7 +107,6 @@ impl<S: BufRead> LineReader<S> {
         }
     }
 
-    /// The next line; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.line.clear();
         let length = self.source.read_until(b'\n', &mut self.line)?;
@@ -128,14 +125,14 @@ impl<S: BufRead> LineReader<S> {
 }
 
 impl<'a> Line<'a> {
-    /// What it says; `None` where it is empty. `path` is told where it can't be read.
+    /// Parses the line; `None` if it is empty. Errors name `path`.
     pub(super) fn value<T: Deserialize<'a>>(&self, path: &Path) -> Result<Option<T>, String> {
         parse_line(self.bytes)
             .map_err(|problem| format!("{}:{}: {problem}", path.display(), self.number))
     }
 }
 
-/// Reads a file from its beginning to where it ended when it was opened.
+/// Reads a file from its beginning up to its length at the time of opening.
 pub(super) struct FileReader {
     file: Box<dyn DataFile>,
     at: u64,
@@ -172,7 +169,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<Lines<T>>
     Ok(lines)
 }
 
-/// `None` for an empty line.
+/// Parses a line; `None` if it is empty.
 fn parse_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<Option<T>, String> {
     if line.last() != Some(&b'\n') {
         return Err(format!(

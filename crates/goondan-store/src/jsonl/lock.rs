@@ -1,4 +1,4 @@
-//! One process at a time holds a workspace (rule C5).
+//! The lock that limits a workspace to one process (rule C5).
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -7,34 +7,29 @@ use std::time::{Duration, Instant};
 
 use goondan_core::private;
 
-/// Why the workspace could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else holds it.
+    /// Another process holds the workspace.
     #[error("the workspace {} is held by {holder}", dir.display())]
     Held {
-        /// The workspace.
         dir: PathBuf,
-        /// Who, as far as that is known: `process 4711`.
+        /// Description of the holder if known, such as `process 4711`.
         holder: String,
     },
-    /// The lock file can't be used.
     #[error("failed to lock {}: {cause}", path.display())]
     Unusable {
-        /// The lock file.
         path: PathBuf,
-        /// Why.
         cause: std::io::Error,
     },
 }
 
-/// Held until dropped; the operating system lets go of it when the process dies.
+/// A held workspace lock. The operating system releases it when the process dies.
 pub struct WorkspaceLock {
     _file: File,
 }
 
 impl WorkspaceLock {
-    /// Takes the workspace in that folder, which must be there.
+    /// Locks the workspace in `dir`, which must exist.
     pub fn acquire(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("lock");
         let unusable = |cause| LockError::Unusable {
@@ -64,10 +59,12 @@ impl WorkspaceLock {
     }
 }
 
-/// The process that holds a workspace, whose number it is where that is known; `None` where nobody does.
+/// Returns the process that holds a workspace, with its process id if known; `None` if the
+/// workspace is free.
 ///
 /// # Errors
-/// The lock file is there and can't be looked at.
+///
+/// Fails if the lock file exists and cannot be read.
 pub fn holder_of(dir: &Path) -> std::io::Result<Option<Option<u32>>> {
     let mut file = match File::open(dir.join("lock")) {
         Ok(file) => file,
@@ -81,10 +78,10 @@ pub fn holder_of(dir: &Path) -> std::io::Result<Option<Option<u32>>> {
     }
 }
 
-/// Takes the lock; false where a living process has it.
+/// Takes the lock; returns false if a living process holds it.
 ///
-/// A process that is killed while it starts a program leaves a child that has the lock until that program begins, a moment
-/// later. So a lock whose holder is gone is worth waiting for.
+/// A process killed while it starts a program leaves a child that holds the lock until that program
+/// begins. So the lock of a dead holder is worth waiting for.
 fn lock(file: &mut File) -> std::io::Result<bool> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -99,11 +96,12 @@ fn lock(file: &mut File) -> std::io::Result<bool> {
     }
 }
 
-/// How long the lock of a dead process is waited for, and how often it is looked at.
+/// Time to wait for the lock of a dead process, and the interval between attempts.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Whether the process that took the lock runs. Where the system does not tell, it is taken to.
+/// Returns true if the process that took the lock is running. Assumes so on systems without
+/// `/proc`.
 fn is_alive(file: &mut File) -> bool {
     let processes = Path::new("/proc");
     match noted(file) {
@@ -116,7 +114,7 @@ fn is_alive(file: &mut File) -> bool {
 
 fn noted(file: &mut File) -> Option<u32> {
     let mut text = String::new();
-    // On some systems a locked file can't be read; the holder then stays unknown.
+    // Some systems prevent reading a locked file; the holder is then unknown.
     file.rewind()
         .and_then(|()| file.read_to_string(&mut text))
         .ok()?;
@@ -154,7 +152,7 @@ mod tests {
     fn the_lock_of_a_dead_process_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        // No process has that number: it is above the largest.
+        // No process has this id: it is above the maximum.
         std::fs::write(&path, "4194305").unwrap();
         let left_behind = File::open(&path).unwrap();
         left_behind.try_lock().unwrap();

@@ -3,20 +3,20 @@
 //! ```text
 //! <state root>/workspaces/<workspaceId>/
 //!   lock                      held by the process that runs the swarm (rule C5)
-//!   inbox.jsonl               accepted and finished events; one fsync a batch
+//!   inbox.jsonl               accepted and finished events; one fsync per batch
 //!   instances/<agent>:<key>/
-//!     metadata.json           can be made again from the rest
+//!     metadata.json           can be rebuilt from the other files
 //!     messages/base.jsonl     folded messages
 //!     messages/events.jsonl   message events of the running turn
 //!     messages/journal.jsonl  side effects of the running turn
 //!     messages/dead-letters.json   events whose turns failed
-//!     messages/runtime-events.jsonl, and .1 with what was before
-//!     extensions/<name>.json  what an extension keeps from turn to turn
-//!     files/                  whole outputs that were cut for the model
-//!     workdir/                where the instance's tools work
+//!     messages/runtime-events.jsonl, and .1 with older ones
+//!     extensions/<name>.json  extension state that persists between turns
+//!     files/                  complete outputs that were truncated for the model
+//!     workdir/                working directory of the instance's tools
 //! ```
 //!
-//! What is on disk when, and what a crash at each point leaves, is told in `docs/durability.md`.
+//! See `docs/durability.md` for the sync points and the effects of a crash at each point.
 
 mod appender;
 mod background;
@@ -60,33 +60,32 @@ pub use lines::read_lines;
 pub use lock::{LockError, WorkspaceLock, holder_of};
 use unsettled::Unsettled;
 
-/// A workspace on disk, held by this process until it is dropped.
+/// A workspace on disk, locked by this process until the store is dropped.
 ///
-/// It serves one process, and the lock of the workspace is what keeps others out: every claim has the same epoch.
+/// The lock excludes other processes, so every claim has the same epoch.
 pub struct JsonlStore {
     dir: PathBuf,
     shared: conversation::Shared,
     journals: journal::Journals,
-    /// Held while a record is compared and set.
+    /// Held during a compare-and-set of a record.
     setting: Arc<Mutex<()>>,
     recovered: Mutex<Option<Recovered>>,
-    /// Let go of last, when all writers have ended.
+    /// Dropped last, after all writers have ended.
     _lock: Option<lock::WorkspaceLock>,
 }
 
-/// Why a workspace could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenWorkspaceError {
-    /// Another process holds it.
+    /// Another process holds the workspace.
     #[error(transparent)]
     Locked(#[from] LockError),
-    /// Its folder can't be used.
+    /// The directory cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl JsonlStore {
-    /// Opens the workspace in `dir`, and makes the folder where there is none.
+    /// Opens the workspace in `dir` and creates the directory if it is missing.
     pub fn open(dir: &Path) -> Result<Self, OpenWorkspaceError> {
         let fs = Arc::new(RealFs);
         make_folder(&*fs, dir)?;
@@ -96,7 +95,7 @@ impl JsonlStore {
         Ok(store)
     }
 
-    /// As [`JsonlStore::open`], on another file system and without a lock.
+    /// Opens a workspace like [`JsonlStore::open`], on another file system and without a lock.
     pub fn on(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self, StoreError> {
         make_folder(&*fs, dir)?;
         folders::finish_deletions(&*fs, dir);

@@ -1,5 +1,6 @@
-//! A record of the inbox of which only that is read that says whether it still matters. Most of a line is results and messages:
-//! to look through thousands of lines, and to leave out what is settled, they are taken as they stand there.
+//! A partially parsed inbox record. Only the fields that decide if the record is still needed are
+//! parsed. Results and messages make up most of a line and are copied verbatim, so that scanning
+//! and compacting thousands of lines is cheap.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +10,7 @@ use crate::note::{EventNote, FoldNote, Note};
 use crate::record::SettledFold;
 use goondan_core::ids::InstanceId;
 
-/// An [`InboxRecord`](crate::record::InboxRecord), outlined.
+/// An [`InboxRecord`](crate::record::InboxRecord) with unparsed contents.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Outline<'a> {
@@ -62,7 +63,7 @@ struct FoldOutline {
 }
 
 impl Outline<'_> {
-    /// What a ledger has to know of it.
+    /// Returns the facts that the ledger needs.
     pub(super) fn note(&self) -> serde_json::Result<Note> {
         Ok(match self.record {
             Kind::Accepted => Note::Accepted(event(self.event.unwrap_or(RawValue::NULL))?),
@@ -80,7 +81,8 @@ impl Outline<'_> {
         })
     }
 
-    /// The record of a turn that is over, with its answer and its fold or without; `None` where that is the whole record.
+    /// Returns a finished turn's record without the parts that are not kept; `None` if that is the
+    /// whole record.
     pub(super) fn reduced(self, keeps: Keeps) -> Option<Self> {
         let is_whole = keeps.answer == self.answer.is_some() && keeps.fold == self.fold.is_some();
         let (answer, fold) = (

@@ -1,5 +1,5 @@
-//! What the file of an inbox comes to. It may be larger than everything else that a swarm has in memory, so it is gone through
-//! a line at a time: once to see what matters, and once more for that.
+//! Reads an inbox file. The file may exceed the rest of a swarm's memory, so it is read one line at
+//! a time. The first pass determines the needed records, the second pass loads them.
 
 use std::io;
 use std::path::Path;
@@ -11,16 +11,15 @@ use crate::ledger::{Held, Ledger};
 use crate::note::Note;
 use crate::record::InboxRecord;
 
-/// What the file at `path` holds; no file is an empty file.
+/// The contents of an inbox file. A missing file counts as empty.
 pub(super) struct TakenUp {
     pub(super) held: Held,
-    /// How many records it has.
+    /// Number of records.
     pub(super) count: usize,
-    /// In which run of the machine the workspace was closed, if it was.
+    /// The boot id at the time the workspace was closed, if it was closed.
     pub(super) closed_in: Option<String>,
 }
 
-/// Reads the file at `path`.
 pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<TakenUp> {
     let read = |line: &Line<'_>| line.value::<InboxRecord>(path);
     let mut held = Held::default();
@@ -56,7 +55,7 @@ pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<TakenUp> {
     })
 }
 
-/// A file of which something may go.
+/// A file that may contain obsolete records.
 pub(super) struct Reducible<'a> {
     fs: &'a dyn FileSystem,
     path: &'a Path,
@@ -64,7 +63,7 @@ pub(super) struct Reducible<'a> {
 }
 
 impl<'a> Reducible<'a> {
-    /// The file at `path`. What `ledger` had in it is forgotten.
+    /// Opens the file at `path`. Clears `ledger` first.
     pub(super) fn open(
         fs: &'a dyn FileSystem,
         path: &'a Path,
@@ -77,7 +76,7 @@ impl<'a> Reducible<'a> {
         Ok(Reducible { fs, path, ledger })
     }
 
-    /// The lines that a file needs which says the same and nothing else.
+    /// Passes the lines of an equivalent file without obsolete parts to `take`.
     pub(super) fn lines(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut encoded = Vec::new();
         for_each(self.fs, self.path, self.ledger, |line| {
@@ -97,14 +96,14 @@ impl<'a> Reducible<'a> {
     }
 }
 
-/// What a line says; `None` where it can't be read.
+/// Parses a line; `None` if it is unreadable.
 fn outlined<'a>(line: &Line<'a>, path: &Path) -> Option<(Outline<'a>, Note)> {
     let outline: Outline<'_> = line.value(path).ok()??;
     let note = outline.note().ok()?;
     Some((outline, note))
 }
 
-/// What all lines come to. A record is known by where its line begins.
+/// Applies all lines to the ledger. A record is identified by the offset of its line.
 fn survey(
     fs: &dyn FileSystem,
     path: &Path,
@@ -121,7 +120,7 @@ fn survey(
     Ok(())
 }
 
-/// The lines of the records that matter, in their order.
+/// Visits the lines of needed records in order.
 fn for_each(
     fs: &dyn FileSystem,
     path: &Path,

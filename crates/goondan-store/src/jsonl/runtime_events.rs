@@ -1,6 +1,7 @@
-//! `runtime-events.jsonl`: what happened, for people and programs that watch. Never used for recovery.
+//! `runtime-events.jsonl`: events for observers. Never used for recovery.
 //!
-//! A file that has grown too large becomes `runtime-events.jsonl.1`, in place of the one of that name, and a new one begins.
+//! A file that grows too large is renamed to `runtime-events.jsonl.1`, which replaces an earlier
+//! one, and a new file begins.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,13 +14,13 @@ use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::StoreError;
 
-/// At the most that many events are written in one go.
+/// Maximum number of events per write.
 const MAX_BATCH: usize = 1_024;
 
-/// A file that has that many bytes is put aside.
+/// File size in bytes at which a new file begins.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// That many files stay open, where there is room: to open one takes longer than to write what happens in a moment.
+/// Maximum number of open files. Opening a file takes longer than writing the events of a moment.
 const OPEN_FILES: usize = 1_024;
 
 /// Appends events to the files of their instances.
@@ -28,12 +29,11 @@ pub(super) struct RuntimeEventFiles {
     workspace: PathBuf,
     max_bytes: u64,
     files: HashMap<InstanceId, Appender>,
-    /// Instances whose file could not be written: it is told once.
+    /// Instances whose file could not be written, so that each failure is logged once.
     failing: HashSet<InstanceId>,
 }
 
 impl RuntimeEventFiles {
-    /// Those of the workspace in that folder.
     pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf) -> Self {
         RuntimeEventFiles::of_size(MAX_BYTES, disk, workspace)
     }
@@ -48,14 +48,12 @@ impl RuntimeEventFiles {
         }
     }
 
-    /// Appends events in their order.
     pub(super) fn append(&mut self, events: &[Arc<RuntimeEvent>]) {
         for batch in events.chunks(MAX_BATCH) {
             self.write(batch);
         }
     }
 
-    /// Lets go of the file of an instance.
     pub(super) fn close(&mut self, id: &InstanceId) {
         self.files.remove(id);
     }
@@ -80,13 +78,13 @@ impl RuntimeEventFiles {
         }
     }
 
-    /// Begins a new file where the one of `id` is large enough.
+    /// Renames the file of `id` if it is too large.
     fn put_aside(&mut self, id: &InstanceId) -> Result<(), StoreError> {
         if self.file(id).len() < self.max_bytes {
             return Ok(());
         }
         let path = self.file(id).path().to_owned();
-        // Some systems rename no file that is open.
+        // Some systems cannot rename an open file.
         self.files.remove(id);
         let aside = layout::instance_dir(&self.workspace, id).join(layout::OLDER_RUNTIME_EVENTS);
         self.disk
@@ -103,7 +101,8 @@ impl RuntimeEventFiles {
     }
 }
 
-/// The events of an instance behind `after`, as far as its files go back. What can't be read is left out.
+/// Reads the events of an instance after `after`, as far back as its files reach. Skips unreadable
+/// lines.
 pub(super) fn read(
     disk: &Disk,
     instance: &Path,
@@ -121,7 +120,7 @@ pub(super) fn read(
     Ok(events)
 }
 
-/// Events that are written together, an instance at a time.
+/// Groups events by instance.
 fn by_instance(batch: &[Arc<RuntimeEvent>]) -> HashMap<InstanceId, Vec<&RuntimeEvent>> {
     let mut by_instance: HashMap<InstanceId, Vec<&RuntimeEvent>> = HashMap::new();
     for event in batch {

@@ -1,8 +1,8 @@
-//! Folds that records of the inbox carry, and whose bases are written but not synced.
+//! Folds that inbox records carry, whose bases are written but not synced.
 //!
-//! A turn's new messages are safe with the record that ends it, so its fold is written and no more. Now and then the bases are
-//! synced, and a record says so: from then on the inbox may forget those messages. Until then they are written again, where a
-//! power failure took them.
+//! The record that ends a turn makes its new messages durable, so the fold is written without a
+//! sync. From time to time the bases are synced, and a record notes that the inbox may forget those
+//! messages. Until then, messages lost in a power failure are restored from the inbox.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use crate::record::{InboxRecord, SettledFold};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::StoreError;
 
-/// That many conversations may wait for a sync of their base,
+/// Maximum number of conversations that wait for a sync of their base.
 const MOST_CONVERSATIONS: usize = 512;
-/// with that many bytes that the inbox carries for them.
+/// Maximum size in bytes of the folds that the inbox carries for them.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// So few may wait when the workspace is closed: the next process looks after them. To sync them takes longer than all the
-/// rest of the end.
+/// Up to these limits, folds are left to the next process when the workspace is closed. Syncing
+/// them would take longer than the rest of the shutdown.
 const LEFT_CONVERSATIONS: usize = 16;
 const LEFT_BYTES: u64 = 256 * 1024;
 
-/// The conversations of a workspace whose last folds are not settled.
+/// Conversations whose last folds are not durable in their bases.
 pub(super) struct Unsettled {
     disk: Arc<Disk>,
     workspace: PathBuf,
@@ -38,12 +38,12 @@ pub(super) struct Unsettled {
 
 #[derive(Default)]
 struct Waiting {
-    /// The last turn of each whose fold is written.
+    /// The last turn of each conversation whose fold is written.
     last_turns: HashMap<InstanceId, String>,
-    /// Those of which the inbox may carry a fold that is not written yet.
+    /// Conversations of which the inbox may carry a fold that is not written yet.
     carrying: HashSet<InstanceId>,
     bytes: u64,
-    /// A thread is about to settle them.
+    /// True while a thread is scheduled to sync the bases.
     is_due: bool,
 }
 
@@ -67,12 +67,12 @@ impl Unsettled {
         layout::instance_dir(&self.workspace, id).join(layout::BASE)
     }
 
-    /// The record that ends a turn of `id` is about to carry its fold.
+    /// Notes that the final record of a turn of `id` is about to carry its fold.
     pub(super) fn carries(&self, id: &InstanceId) {
         self.waiting().carrying.insert(id.clone());
     }
 
-    /// The fold of a turn is written. Where much waits, it is settled on another thread.
+    /// Notes that the fold of a turn is written. If many wait, another thread syncs them.
     pub(super) fn add(self: &Arc<Self>, id: &InstanceId, turn_id: String, bytes: u64) {
         let mut waiting = self.waiting();
         waiting.carrying.remove(id);
@@ -90,32 +90,34 @@ impl Unsettled {
             .spawn(settle)
             .is_err()
         {
-            // Later, then: nothing is lost meanwhile.
+            // A later call tries again; until then the inbox keeps the messages.
             self.waiting().is_due = false;
         }
     }
 
-    /// Whether the base of `id` may be ahead of the disk.
+    /// Returns true if the base of `id` may contain unsynced data.
     pub(super) fn contains(&self, id: &InstanceId) -> bool {
         let waiting = self.waiting();
         waiting.last_turns.contains_key(id) || waiting.carrying.contains(id)
     }
 
-    /// The base of `id` was synced with everything that the inbox carries of it: that is settled, with the next record.
+    /// Notes that the base of `id` is durable with all carried folds. The next inbox record states
+    /// this.
     pub(super) fn settled(&self, id: &InstanceId) {
         if self.take(id) {
             self.inbox.submit_later(&settled(id));
         }
     }
 
-    /// Waits no more for the base of `id`. Whether it did.
+    /// Removes `id` from the waiting conversations. Returns true if it was waiting.
     fn take(&self, id: &InstanceId) -> bool {
         let mut waiting = self.waiting();
         let is_carried = waiting.carrying.remove(id);
         waiting.last_turns.remove(id).is_some() || is_carried
     }
 
-    /// A conversation is about to be deleted: what the inbox carries of it must not bring it back. Waits for the disk.
+    /// Drops the carried folds of a conversation that is about to be deleted, so that they cannot
+    /// restore it. Waits for the disk.
     pub(super) fn forget(&self, id: &InstanceId) -> Result<(), StoreError> {
         let _settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         match self.take(id) {
@@ -124,8 +126,8 @@ impl Unsettled {
         }
     }
 
-    /// The workspace is closed. Where little waits, that is left to the next process, with a note that in this run of the machine
-    /// everything is there; otherwise it is settled.
+    /// Closes the workspace. A small number of folds is left to the next process, with a note that
+    /// everything is readable during this boot. Otherwise the bases are synced.
     pub(super) fn close(&self) {
         let waiting = self.waiting();
         let is_nothing = waiting.last_turns.is_empty() && waiting.carrying.is_empty();
@@ -140,8 +142,8 @@ impl Unsettled {
         }
     }
 
-    /// Takes over what an earlier process of this run of the machine has left when it closed the workspace. Who has deleted a
-    /// conversation since then has deleted what the inbox carries of it, too.
+    /// Takes over the folds that a previous process of the same boot left when it closed the
+    /// workspace. Folds of conversations that were deleted since then are dropped.
     pub(super) fn take_over(&self, carried: Vec<Carried>) {
         let mut deleted = Vec::new();
         for Carried { turn_id, fold } in carried {
@@ -154,7 +156,7 @@ impl Unsettled {
                 continue;
             }
             let mut bytes = Vec::new();
-            // What was encoded once can be encoded again.
+            // The messages were encoded before, so encoding them cannot fail.
             let _ = lines::encode(&mut bytes, &fold.messages);
             let mut waiting = self.waiting();
             waiting.last_turns.insert(fold.instance, turn_id);
@@ -162,7 +164,7 @@ impl Unsettled {
         }
     }
 
-    /// Syncs the bases of all that wait, and says so with the next record of the inbox.
+    /// Syncs the bases of all waiting conversations and notes this with the next inbox record.
     pub(super) fn settle_all(&self) {
         let _settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = {
@@ -178,7 +180,7 @@ impl Unsettled {
                     instance,
                     turn_id: Some(turn_id),
                 }),
-                // The inbox goes on carrying it.
+                // The inbox continues to carry this conversation.
                 Err(error) => {
                     tracing::warn!(%instance, %error, "a conversation was not put on disk")
                 }
@@ -198,17 +200,18 @@ impl Unsettled {
     fn sync_base(&self, id: &InstanceId) -> Result<(), StoreError> {
         let path = self.base(id);
         if !self.disk.exists(&path) {
-            // Somebody has deleted it: there is nothing to keep.
+            // The conversation was deleted, so there is nothing to sync.
             return Ok(());
         }
-        // A turn of the conversation may append to it meanwhile: nothing but the sync may be done to it here.
+        // A turn may append to the file at the same time, so do nothing but sync it here.
         let opened = self.disk.open(&path);
         let synced = opened.and_then(|mut opened| self.disk.sync(&mut *opened.file));
         let named = synced.and_then(|()| self.disk.put_name(&path, layout::DEPTH));
         named.map_err(|cause| StoreError::file("put on disk", &path, cause))
     }
 
-    /// Makes the bases hold what the inbox carries. A base ends behind the last fold, or a power failure has cut or torn it.
+    /// Writes the carried folds into the bases. A base ends after its last fold, unless a power
+    /// failure truncated or tore it.
     pub(super) fn restore(&self, carried: Vec<Carried>) -> Result<(), StoreError> {
         let mut by_instance: BTreeMap<InstanceId, Vec<Carried>> = BTreeMap::new();
         for carried in carried {
@@ -233,9 +236,9 @@ impl Unsettled {
         Ok(())
     }
 
-    /// Gives back how many bytes the inbox carries.
+    /// Returns the number of bytes that the inbox carries.
     fn restore_base(&self, path: &Path, folds: &[Carried]) -> std::io::Result<u64> {
-        // What was there before a conversation was rewritten is gone.
+        // A rewrite replaces everything before it.
         let folds = &folds[folds
             .iter()
             .rposition(|carried| carried.fold.is_whole)

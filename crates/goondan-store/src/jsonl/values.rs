@@ -1,4 +1,4 @@
-//! Records: one JSON file each.
+//! Records, stored as one JSON file each.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use super::layout;
 use crate::fs::FileSystem;
 use goondan_core::ports::store::{DEAD_LETTERS, Record, StoreError, Version};
 
-/// A file that is no JSON was edited by hand: it is told and counts as missing, so that the agent goes on.
+/// Reads a record. An invalid file was edited by hand: it is logged and counts as missing, so that
+/// the agent continues.
 pub(super) fn read(
     fs: &dyn FileSystem,
     instance: &Path,
@@ -31,7 +32,7 @@ pub(super) fn read(
     }))
 }
 
-/// Whether anything is kept, readable or not.
+/// Returns true if a record exists, readable or not.
 pub(super) fn exists(fs: &dyn FileSystem, instance: &Path, name: &str) -> bool {
     fs.exists(&path(instance, name))
 }
@@ -48,7 +49,7 @@ pub(super) fn write(
     named.map_err(|cause| StoreError::file("write", &path, cause))
 }
 
-/// The same contents are the same version: to replace what says the same loses nothing.
+/// Equal contents have the same version, because replacing equal contents loses nothing.
 fn version(bytes: &[u8]) -> Version {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Conversations: events of a turn, folds, and folds that were cut off.
+//! Checks of conversations: events of a turn, folds, and interrupted folds.
 
 use super::samples::{
     accepted, append, event, event_by, finished, instance, message, messages, meta,
@@ -56,7 +56,6 @@ async fn stored(subject: &dyn Subject) -> StoredConversation {
     again(async || store.read(&instance("k")).await).await
 }
 
-/// Opens the conversation and loads it, as a turn does.
 async fn open(store: &dyn Store) -> Handle {
     let lease = again(async || store.claim(&instance("k")).await).await;
     let mut conversation = again(async || store.open(lease.clone()).await).await;
@@ -64,7 +63,7 @@ async fn open(store: &dyn Store) -> Handle {
     Handle(conversation)
 }
 
-/// A conversation whose calls are made again where they fail.
+/// A conversation that retries failed calls.
 struct Handle(Box<dyn OpenConversation>);
 
 impl Handle {
@@ -189,7 +188,8 @@ async fn repeated(subject: &dyn Subject) {
     {
         let store = subject.open();
         let mut conversation = open(&*store).await;
-        // The base had some of the messages when the process was cut off, and the events were still there.
+        // The base already had some of the messages when the process was killed, and the events
+        // still existed.
         conversation.fold(Fold::Append(&messages(&["m0"]))).await;
         for event in &events {
             conversation.append(event).await;
@@ -307,7 +307,7 @@ async fn fenced(subject: &dyn Subject) {
     assert_eq!(again(async || store.recover().await).await.pending, [event]);
 }
 
-/// Whether a call is fenced off. Where it fails otherwise it is made again.
+/// Returns true if a call is fenced off. Retries it after any other error.
 async fn is_fenced(mut call: impl AsyncFnMut() -> Result<(), StoreError>) -> bool {
     loop {
         match call().await {

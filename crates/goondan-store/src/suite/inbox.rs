@@ -1,4 +1,4 @@
-//! Events: accepted, done, withdrawn, recovered.
+//! Checks of events: accepted, done, withdrawn, recovered.
 
 use super::samples::{
     accepted, done, done_with, event, event_by, finished, instance, result, withdrawn,
@@ -87,9 +87,9 @@ async fn tickets_in_order(subject: &dyn Subject) {
     let records = (0..100).map(|n| accepted(&event(&format!("e{n}"), &instance("k"))));
     let mut tickets: Vec<_> = records.map(|record| store.append(record)).collect();
     let last = tickets.pop().unwrap();
-    // It may have failed on its way: then it is settled, too.
+    // The record may have failed, which also settles its ticket.
     let _: Result<(), StoreError> = last.await;
-    // However much the task has done already.
+    // Polls without Tokio's cooperative budget, which the task may have used up.
     let is_settled = |ticket| tokio::task::unconstrained(ticket).now_or_never().is_some();
     assert!(
         tickets.into_iter().all(is_settled),

@@ -1,4 +1,4 @@
-//! Instances: what is known of them, their names, their records, their end.
+//! Checks of instances: metadata, names, records, deletion.
 
 use chrono::{TimeDelta, Utc};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What any store must do. An author of a store runs [`check`] in a test.
+//! Checks that every store must pass. The author of a store runs [`check`] in a test.
 
 #![allow(clippy::unwrap_used, reason = "a failed check is a failed test")]
 
@@ -16,24 +16,25 @@ use goondan_core::ports::store::{Store, StoreError};
 
 pub use unreliable::Unreliable;
 
-/// A workspace that can be closed and opened again. Each check gets one of its own, which is empty.
+/// A workspace that can be closed and reopened. Each check gets its own empty workspace.
 pub trait Subject {
-    /// Opens it. The handle from before was dropped.
+    /// Opens the workspace. The previous handle is already dropped.
     fn open(&self) -> Box<dyn Store>;
 
-    /// Whether a claim shuts out who had claimed the instance before. A store that serves one process need not.
+    /// Returns true if a claim fences off earlier claims of the instance. A store for a single
+    /// process need not do so.
     fn fences(&self) -> bool {
         true
     }
 }
 
-/// One thing that a store must do.
+/// One requirement on a store, with its name.
 pub type Check = (
     &'static str,
     for<'s> fn(&'s dyn Subject) -> LocalBoxFuture<'s, ()>,
 );
 
-/// Everything that a store must do, by name.
+/// Returns all checks with their names.
 pub fn checks() -> impl Iterator<Item = Check> {
     [inbox::CHECKS, conversations::CHECKS, instances::CHECKS]
         .into_iter()
@@ -41,7 +42,7 @@ pub fn checks() -> impl Iterator<Item = Check> {
         .copied()
 }
 
-/// Runs every check on a workspace from `fresh`. Panics at the first that fails, with its name.
+/// Runs every check on a workspace from `fresh`. Panics with the name of the first failed check.
 pub async fn check(mut fresh: impl FnMut() -> Box<dyn Subject>) {
     for (name, check) in checks() {
         let subject = fresh();
@@ -53,7 +54,7 @@ pub async fn check(mut fresh: impl FnMut() -> Box<dyn Subject>) {
     }
 }
 
-/// A call that failed without doing anything is made again.
+/// Retries a call that failed without any effect.
 async fn again<T>(mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     for _ in 0..50 {
         match call().await {

@@ -1,4 +1,4 @@
-//! Events, records and messages to check stores with.
+//! Sample events, records and messages for checks.
 
 use std::sync::Arc;
 
@@ -11,12 +11,11 @@ use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, P
 use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{FinishedTurn, InstanceMeta, InstanceStatus, LogRecord};
 
-/// An instance of the agent `a`.
 pub fn instance(key: &str) -> InstanceId {
     InstanceId::new("a", key)
 }
 
-/// An event from outside.
+/// Creates an external event.
 pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
     AgentEvent {
         id: id.to_owned(),
@@ -39,7 +38,7 @@ pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
     }
 }
 
-/// An event that a turn of `by` made.
+/// Creates an event of a turn of `by`.
 pub fn event_by(id: &str, by: &InstanceId, target: &InstanceId) -> AgentEvent {
     AgentEvent {
         callers: vec![by.clone()],
@@ -47,17 +46,15 @@ pub fn event_by(id: &str, by: &InstanceId, target: &InstanceId) -> AgentEvent {
     }
 }
 
-/// The record that takes it.
 pub fn accepted(event: &AgentEvent) -> LogRecord {
     LogRecord::Accepted(Box::new(event.clone()))
 }
 
-/// The record that says that its turn is over.
 pub fn done(event: &AgentEvent) -> LogRecord {
     done_with(event, None)
 }
 
-/// As [`done`], with an answer for another instance.
+/// Creates a record like [`done`], with an answer for another instance.
 pub fn done_with(event: &AgentEvent, answer: Option<AgentEvent>) -> LogRecord {
     LogRecord::Done(Box::new(FinishedTurn {
         answer,
@@ -65,7 +62,6 @@ pub fn done_with(event: &AgentEvent, answer: Option<AgentEvent>) -> LogRecord {
     }))
 }
 
-/// A turn that has handled the event.
 pub fn finished(event: &AgentEvent) -> FinishedTurn {
     FinishedTurn {
         turn_id: event.turn_id(),
@@ -76,7 +72,6 @@ pub fn finished(event: &AgentEvent) -> FinishedTurn {
     }
 }
 
-/// What came of it.
 pub fn result(event: &AgentEvent) -> TurnResult {
     TurnResult {
         turn_id: event.turn_id(),
@@ -90,7 +85,6 @@ pub fn result(event: &AgentEvent) -> TurnResult {
     }
 }
 
-/// The record that takes it back.
 pub fn withdrawn(event: &AgentEvent) -> LogRecord {
     LogRecord::Withdrawn {
         event_id: event.id.clone(),
@@ -98,7 +92,6 @@ pub fn withdrawn(event: &AgentEvent) -> LogRecord {
     }
 }
 
-/// A text message.
 pub fn message(id: &str, role: Role) -> Message {
     Message {
         id: id.to_owned(),
@@ -112,21 +105,18 @@ pub fn message(id: &str, role: Role) -> Message {
     }
 }
 
-/// Messages with these ids.
 pub fn messages(ids: &[&str]) -> Vec<Arc<Message>> {
     ids.iter()
         .map(|id| Arc::new(message(id, Role::User)))
         .collect()
 }
 
-/// The event that appends a message.
 pub fn append(id: &str) -> MessageEvent {
     MessageEvent::Append {
         message: message(id, Role::User),
     }
 }
 
-/// What is known of an idle instance.
 pub fn meta(id: &InstanceId) -> InstanceMeta {
     InstanceMeta {
         status: InstanceStatus::Idle,

@@ -1,4 +1,4 @@
-//! A store at the other end of a bad line: for tests of what uses stores.
+//! A store behind an unreliable connection, for tests of code that uses stores.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,28 +21,28 @@ use goondan_core::ports::store::{
     Ticket, Version, Workspace,
 };
 
-/// Answers each call after a while that differs from call to call, and fails some calls, which then have done nothing. Made
-/// and used inside a Tokio runtime.
+/// Answers each call after a varying delay, and fails some calls, which then have no effect. Must
+/// be created and used inside a Tokio runtime.
 pub struct Unreliable {
     store: Arc<dyn Store>,
     line: Arc<Line>,
-    /// Records on their way, in the order of the calls.
+    /// Records in transit, in call order.
     records: Mutex<UnboundedSender<(LogRecord, Receipt)>>,
     remembered_outside: Option<usize>,
 }
 
-/// How bad the line is.
+/// Quality of the simulated connection.
 struct Line {
     longest: Duration,
-    /// Every answer takes that long.
+    /// True if every answer takes the maximum delay.
     is_steady: bool,
-    /// One of that many calls fails; 0 for none.
+    /// One of this many calls fails; 0 means none.
     fails: u64,
     calls: AtomicU64,
 }
 
 impl Unreliable {
-    /// `store`, each answer of which takes up to `longest`; one of `fails` calls fails.
+    /// Wraps `store`. Each answer takes up to `longest`, and one of `fails` calls fails.
     pub fn new(store: Arc<dyn Store>, longest: Duration, fails: u64) -> Self {
         Unreliable::with_line(
             store,
@@ -55,7 +55,7 @@ impl Unreliable {
         )
     }
 
-    /// `store`, each answer of which takes just so long, and no call of which fails.
+    /// Wraps `store`. Each answer takes exactly `each`, and no call fails.
     pub fn steady(store: Arc<dyn Store>, each: Duration) -> Self {
         Unreliable::with_line(
             store,
@@ -88,7 +88,7 @@ impl Unreliable {
         }
     }
 
-    /// Wants whoever uses it to remember only so many instances that have nothing to do.
+    /// Limits the number of idle instances that the store's user should remember.
     #[must_use]
     pub fn remembered_outside(self, most: usize) -> Self {
         Unreliable {
@@ -99,9 +99,9 @@ impl Unreliable {
 }
 
 impl Line {
-    /// Waits as long as a call takes, and fails some of them.
+    /// Waits for the delay of one call, and fails some calls.
     async fn travel(&self) -> Result<(), StoreError> {
-        // Scattered, and the same in each run.
+        // Pseudo-random, but equal in each run.
         let call = scattered(self.calls.fetch_add(1, Ordering::Relaxed));
         let part = if self.is_steady {
             63
@@ -118,8 +118,8 @@ impl Line {
     }
 }
 
-/// A number that looks like chance (SplitMix64): calls that fail come at no regular distance, in which who tries again and again
-/// could be caught.
+/// Returns a pseudo-random number (SplitMix64). Irregular failures ensure that a caller that
+/// retries periodically does not fail each time.
 fn scattered(number: u64) -> u64 {
     let mixed = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -136,7 +136,7 @@ impl Log for Unreliable {
 
     fn append(&self, record: LogRecord) -> Ticket {
         let (receipt, ticket) = Ticket::new();
-        // Where the runtime has ended, the ticket says that the store is closed.
+        // If the runtime has ended, the ticket reports that the store is closed.
         let _ = self
             .records
             .lock()

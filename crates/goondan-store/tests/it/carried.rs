@@ -1,4 +1,4 @@
-//! Turns whose messages the inbox carries until their conversations are on disk.
+//! Turns whose messages the inbox carries until their conversations are durable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ fn open(fs: &SimFs) -> JsonlStore {
     JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap()
 }
 
-/// How far a turn comes.
+/// The point at which a turn stops.
 #[derive(Clone, Copy)]
 enum Until {
-    /// Its end.
+    /// The turn completes.
     Folded,
-    /// The record that ends it is on disk; then the process dies.
+    /// The process dies after the turn's final record is durable.
     Done,
 }
 
-/// So many changes put a record on disk: it is written, and synced.
+/// Number of changes that make a record durable: a write and a sync.
 const RECORD: u64 = 2;
 
-/// A turn that appends `name`, or puts it in the place of `replaces` and of all behind that.
+/// Runs a turn that appends `name`, or replaces `replaces` and everything after it.
 async fn run(
     fs: &SimFs,
     store: &JsonlStore,
@@ -85,7 +85,7 @@ async fn rewriting_turn(
 
 async fn base(store: &JsonlStore, id: &InstanceId) -> Vec<String> {
     let stored = store.read(id).await.unwrap();
-    // Events of a turn that was over may be torn: nobody needs them.
+    // Events of a finished turn may be torn, because they are no longer needed.
     assert!(
         stored
             .warnings
@@ -101,7 +101,7 @@ async fn base(store: &JsonlStore, id: &InstanceId) -> Vec<String> {
         .collect()
 }
 
-/// The next process after a power failure; the one before it has closed nothing.
+/// Opens the store after a power failure, without closing the previous one.
 fn after_power_failure(fs: &SimFs, store: JsonlStore, seed: Option<u64>) -> (SimFs, JsonlStore) {
     let next = fs.lose_power(seed);
     drop(store);
@@ -118,7 +118,7 @@ async fn what_a_power_failure_takes_from_a_conversation_the_inbox_gives_back() {
         turn(&fs, &store, &id, "m1", Until::Folded).await;
         let (fs, store) = after_power_failure(&fs, store, seed);
         assert_eq!(base(&store, &id).await, ["m0", "m1"]);
-        // Nor is it lost with the next failure, of a process that has built on it.
+        // The message also survives the next power failure, in a process that has built on it.
         turn(&fs, &store, &id, "m2", Until::Done).await;
         let (fs, store) = after_power_failure(&fs, store, seed);
         assert_eq!(base(&store, &id).await, ["m0", "m1", "m2"]);
@@ -140,7 +140,7 @@ async fn what_is_deleted_while_nothing_runs_does_not_come_back() {
     assert_eq!(base(&store, &id).await, [""; 0]);
     turn(&fs, &store, &other, "m2", Until::Folded).await;
     drop(store);
-    // Nor with a later power failure.
+    // The conversation also stays deleted after a later power failure.
     let store = open(&fs.lose_power(None));
     assert_eq!(base(&store, &id).await, [""; 0]);
     assert_eq!(base(&store, &other).await, ["m1", "m2"]);
@@ -157,7 +157,7 @@ async fn a_workspace_that_was_closed_survives_a_power_failure() {
             names.push(format!("m{number}"));
             turn(&fs, &store, &id, &names[number], Until::Folded).await;
             drop(store);
-            // Some processes end in between, and one after the power came back.
+            // Alternate between plain restarts and power failures.
             fs = if number % 2 == 0 {
                 fs.kill()
             } else {

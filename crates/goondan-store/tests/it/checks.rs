@@ -1,4 +1,4 @@
-//! What must be true in the end, whatever happened on the way.
+//! Invariants that must hold after any sequence of failures.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use goondan_core::ports::tool::ToolCallStatus;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::JsonlStore;
 
-/// Runs the events `one` and `two` to their ends, and checks that nothing was lost and nothing done twice.
+/// Completes the events `one` and `two`, and checks that nothing is lost or done twice.
 pub(crate) async fn check(mut process: Process, fs: &SimFs, world: &World) {
     let (one, two) =
         within(async { futures::join!(process.send("one"), process.send("two")) }).await;
@@ -43,7 +43,7 @@ pub(crate) async fn check(mut process: Process, fs: &SimFs, world: &World) {
     assert_eq!((left.pending.len(), left.begun.len()), (0, 0), "{left:#?}");
 }
 
-/// How often `a` was told that its question was taken.
+/// Returns how often `a` received the confirmation that its request was accepted.
 pub(crate) fn asked(messages: &[Arc<Message>]) -> usize {
     let results = messages.iter().flat_map(|message| message.tool_results());
     results
@@ -74,8 +74,9 @@ fn tell(messages: &[Arc<Message>]) -> String {
         .collect()
 }
 
-/// Runs the events `one` and `two` of the agent that waits for answers, and those of the agent that it asks, and checks that what
-/// it was told is what was said, and that the other remembers everything once.
+/// Completes the events `one` and `two` of the agent that waits for answers, and the given events
+/// of the agent it asks. Checks that the received answers are the given ones, and that the other
+/// agent remembers everything exactly once.
 pub(crate) async fn check_answers(process: Process, world: &World, beside: &[&str]) {
     for event in beside {
         let result = within(process.send_to(b(), event))
@@ -157,7 +158,7 @@ pub(crate) fn check_conversation(messages: &[Arc<Message>]) {
     assert_eq!(results, 3 * inputs(messages, "input"), "{}", tell(messages));
 }
 
-/// What must not be done twice was done at most once; and exactly once where its result says so.
+/// Checks that non-idempotent calls ran at most once, and exactly once if their result is `Ok`.
 pub(crate) fn check_world(world: &World, messages: &[Arc<Message>]) {
     let world = world.lock().unwrap();
     for result in messages.iter().flat_map(|message| message.tool_results()) {
@@ -169,7 +170,8 @@ pub(crate) fn check_world(world: &World, messages: &[Arc<Message>]) {
                 assert_eq!(code, Some("E_TOOL_INTERRUPTED"));
                 assert!(times <= 1, "{} ran {times} times", result.tool_call_id);
             }
-            // A full disk takes no question; the tool was told, and has told the model.
+            // A request fails on a full disk; the tool received the error and reported it to the
+            // model.
             (false, _) => assert!(
                 matches!(code, None | Some("E_STORE")) && times >= 1,
                 "{result:?}"

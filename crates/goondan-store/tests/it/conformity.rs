@@ -28,7 +28,7 @@ impl Subject for OnDisk {
     }
 }
 
-/// Each opening comes after a kill.
+/// A workspace that is killed before each opening.
 struct Killed(Mutex<SimFs>);
 
 impl Subject for Killed {
@@ -43,7 +43,7 @@ impl Subject for Killed {
     }
 }
 
-/// At the other end of a bad line.
+/// A workspace behind an unreliable connection.
 struct Far(MemoryStore);
 
 impl Subject for Far {

@@ -1,5 +1,5 @@
-//! The process dies at every single change that it makes to the disk, by a kill or by a power failure; the next one picks
-//! up. Whatever happened: nothing accepted is lost, nothing is done twice, and the conversation is whole.
+//! Kills the process at every single change to the disk, or cuts the power, and restarts it. In
+//! each case no accepted event is lost, nothing is done twice, and the conversation is complete.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,6 @@ use crate::checks::{check, check_answers};
 use crate::swarm::{Process, World, b, q, w};
 use goondan_store::fs::sim::SimFs;
 
-/// How a process ends.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Kill,
@@ -23,8 +22,8 @@ impl End {
     }
 }
 
-/// Runs `work` once for each death, in a process that takes up what the one before it has left. Gives back what lies on the
-/// disk in the end.
+/// Runs `work` once per death, each time in a process that continues from the previous one's files.
+/// Returns the resulting file system.
 async fn die_at(
     fs: SimFs,
     world: &World,
@@ -35,7 +34,7 @@ async fn die_at(
     for (changes, end) in deaths {
         fs.die_after(*changes);
         if let Some(process) = Process::start(&fs, world).await {
-            // The dead wait for tools that never return.
+            // Tools of a dead process never return.
             let dead = async {
                 while !fs.is_dead() {
                     tokio::task::yield_now().await
@@ -52,8 +51,8 @@ async fn die_at(
     fs
 }
 
-/// Runs two events, dies after so many changes each time, and then runs to the end. Checks what came of it, and gives back how many changes
-/// there were.
+/// Runs two events, dies after the given number of changes each time, and then completes. Checks
+/// the result and returns the number of changes.
 async fn run(deaths: &[(u64, End)]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
@@ -109,7 +108,8 @@ proptest! {
 /// Events for the agent that is asked.
 const BESIDE: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
 
-/// As [`run`], for turns that wait for answers of an agent that has these events to handle, too.
+/// Does the same as [`run`], for turns that wait for another agent's answers. That agent also
+/// handles the given events.
 async fn run_asking(deaths: &[(u64, End)], beside: &[&str]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {
@@ -146,10 +146,10 @@ async fn an_answer_that_was_heard_is_the_one_that_was_given() {
     }
 }
 
-/// Events for the agent that forgets what is old.
+/// Events for the agent that forgets old messages.
 const LITTLE: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
 
-/// As [`run`], for turns that rewrite their conversation.
+/// Does the same as [`run`], for turns that rewrite their conversation.
 async fn run_forgetful(deaths: &[(u64, End)]) -> u64 {
     let world = World::default();
     let work = async |process: &Process| {

@@ -1,4 +1,4 @@
-//! Files that are torn, garbled, lost, or deleted while they are in use.
+//! Files that are torn, garbled, lost, or deleted while in use.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn file(name: &str) -> PathBuf {
     layout::instance_dir(Path::new(WORKSPACE), &a()).join(name)
 }
 
-/// A swarm that was killed in the middle of its first turn.
+/// Returns a swarm that was killed in the middle of its first turn.
 async fn killed() -> (SimFs, World) {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
@@ -91,7 +91,7 @@ async fn metadata_is_made_again_from_the_conversation() {
             .unwrap();
     }
     let metas = store.instances().await.unwrap();
-    // A name that was shortened does not tell its key.
+    // A shortened name does not contain its key.
     assert_eq!(metas, [meta(&instance("a:b/c"))]);
     assert_eq!(store.instances().await.unwrap(), metas);
 }
@@ -103,7 +103,7 @@ async fn an_instance_that_is_deleted_while_it_is_in_use_begins_anew() {
     process.send("quiet").await.unwrap();
     fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &a()))
         .unwrap();
-    // It had its conversation in memory; what it says must not go to files that have no names any more.
+    // The conversation was in memory; its output must not go to unlinked files.
     let result = process.send("one").await.unwrap();
     assert_eq!(result.error, None);
     drop(process);
@@ -164,7 +164,7 @@ async fn an_instance_is_not_processing_for_ever() {
 fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
     let fs = SimFs::new();
     let (bad, good) = (instance("bad"), instance("good"));
-    // Where its folder should be lies a file.
+    // A file is in the place of its directory.
     fs.put(
         &layout::instance_dir(Path::new(WORKSPACE), &bad),
         b"in the way",

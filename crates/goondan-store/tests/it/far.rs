@@ -1,4 +1,4 @@
-//! A swarm whose store is far away.
+//! A swarm with a distant store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn start(store: Arc<dyn Store>, world: &World) -> Process {
         .unwrap()
 }
 
-/// Time is counted and not waited for.
+/// Uses simulated time, so the test does not wait.
 #[tokio::test(start_paused = true)]
 async fn instances_do_not_wait_for_the_store_of_others() {
     const CALL: Duration = Duration::from_millis(200);
@@ -58,7 +58,8 @@ async fn instances_do_not_wait_for_the_store_of_others() {
             .iter()
             .all(|result| result.as_ref().is_some_and(|result| result.error.is_none()))
     );
-    // Acceptances travel one after the other on one line, 200 ms each; everything else of fifty turns at the same time.
+    // Acceptances share one connection and take 200 ms each, one after the other. All other calls
+    // of the fifty turns run concurrently.
     assert!(
         many.elapsed() <= 50 * CALL + alone,
         "fifty turns took {:?}, one alone {alone:?}",
@@ -78,11 +79,11 @@ async fn a_line_that_fails_now_and_then_loses_and_repeats_nothing() {
         })
         .await
         else {
-            // The line failed at once: nothing was begun.
+            // The connection failed at once, so nothing began.
             continue;
         };
         for event in ["one", "two"] {
-            // Sent until it is accepted and over.
+            // Repeat the event until it is accepted and completed.
             while within(process.send(event))
                 .await
                 .is_none_or(|result| result.error.is_some())

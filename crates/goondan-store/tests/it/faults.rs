@@ -1,4 +1,4 @@
-//! The disk is full, or fails, and is well again later.
+//! The disk is full or fails, and recovers later.
 
 use crate::checks::{check, check_answers};
 use crate::swarm::{Process, World, b, q, within};
@@ -6,10 +6,10 @@ use goondan_core::event::{FinishReason, SwarmEvent};
 use goondan_core::message::Role;
 use goondan_store::fs::sim::SimFs;
 
-/// More than one turn writes.
+/// More bytes than one turn writes.
 const PLENTY: usize = 12_000;
 
-/// A swarm whose disk takes only so many more bytes. It was sent `one`.
+/// Runs a swarm with a limited disk, and sends it `one`.
 async fn run_full(room: usize) -> (SimFs, World, Process) {
     let (fs, world) = (SimFs::new(), World::default());
     let process = Process::start(&fs, &world).await.unwrap();
@@ -77,12 +77,13 @@ async fn while_it_stands_still_everybody_is_told() {
         assert_eq!(result.error.unwrap().code, "E_STORE");
     }
     fs.leave_room(None);
-    // An attempt that was under way still fails.
+    // An attempt that had already started still fails.
     while process.send("three").await.unwrap().error.is_some() {}
     check(process, &fs, &world).await;
 }
 
-/// Where the question itself finds no room it is refused; where the answer finds none, it comes when there is some.
+/// A request that finds no space is refused. An answer that finds no space arrives later, when
+/// there is space.
 #[tokio::test]
 async fn only_agents_are_not_told_but_go_on_waiting() {
     let mut stood_still = 0;
@@ -126,7 +127,7 @@ async fn only_agents_are_not_told_but_go_on_waiting() {
 
 #[tokio::test]
 async fn an_event_that_has_begun_is_not_taken_back_but_cancelled() {
-    // There is room for the first calls, not for the end of the turn.
+    // The disk has space for the first calls, but not for the end of the turn.
     let (fs, world, mut process) = run_full(3_000).await;
     process.runtime.abandon("one", "it took too long");
     fs.leave_room(None);
@@ -150,7 +151,7 @@ async fn an_event_that_has_begun_is_not_taken_back_but_cancelled() {
         ids.starts_with(&["turn-one-m0", "turn-one-m1", "turn-one-m2"]),
         "{ids:?}"
     );
-    // What comes next is no answer of the model to the cancelled turn, but the next event.
+    // The cancelled turn gets no further answer from the model; the next message is the next event.
     assert_eq!(
         (messages[2].data.role, messages[3].data.role),
         (Role::Tool, Role::User)

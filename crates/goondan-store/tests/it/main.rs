@@ -1,4 +1,4 @@
-//! The stores of this crate in the suite, and a whole swarm on them under faults.
+//! Runs the suite on the stores of this crate, and a complete swarm on them under faults.
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 

@@ -1,4 +1,4 @@
-//! Idle instances retire, come back, and go (rule C6).
+//! Idle instances retire, resume, and are deleted (rule C6).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
 use goondan_store::suite::Unreliable;
 
-/// The machine's clock, put forward.
+/// The system clock, moved forward.
 #[derive(Default)]
 struct Forward(AtomicI64);
 
@@ -42,7 +42,7 @@ struct Retiring {
 }
 
 impl Retiring {
-    /// A forgetful one remembers only one instance that has nothing to do.
+    /// A forgetful swarm remembers only one idle instance.
     async fn start(policy: &str, is_forgetful: bool) -> Self {
         let (fs, world, clock) = (SimFs::new(), World::default(), Arc::new(Forward::default()));
         let store: Arc<dyn Store> =
@@ -58,7 +58,7 @@ impl Retiring {
         Retiring { fs, clock, process }
     }
 
-    /// Waits until what is known of `a` is as wanted. There is no event to wait for.
+    /// Polls until the metadata of `a` is as wanted, because there is no event for it.
     async fn until(&self, wanted: impl Fn(Option<&InstanceMeta>) -> bool) {
         within(async {
             loop {
@@ -72,7 +72,7 @@ impl Retiring {
         .await;
     }
 
-    /// Runs `one` and what comes of it, until nothing is left to do.
+    /// Runs `one` and its consequences until the swarm is idle.
     async fn run_one(&mut self) {
         self.process.send("one").await.unwrap();
         self.process
@@ -90,7 +90,7 @@ impl Retiring {
     }
 }
 
-/// It is looked after four times a second.
+/// Makes the garbage collection run four times per second.
 const QUICK: &str = "{lifecycle: {ttlSeconds: 1, gcGraceSeconds: 1}}";
 
 #[tokio::test]

@@ -1,5 +1,6 @@
-//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`. Agent `w` answers, and
-//! forgets what is old. Agent `q` asks `b` and waits, and then does something that must not be done twice.
+//! A small swarm on a failing file system. Agent `a` calls three tools, one of which asks agent
+//! `b`. Agent `w` answers, and forgets old messages. Agent `q` asks `b` and waits, and then
+//! performs a non-idempotent action.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -77,10 +78,10 @@ spec:
   policy: POLICY
 ";
 
-/// What the tools did to the world, by call.
+/// Number of executions of each tool call.
 pub(crate) type World = Arc<Mutex<HashMap<String, usize>>>;
 
-/// The instance that the tests talk to.
+/// The instance that the tests send events to.
 pub(crate) fn a() -> InstanceId {
     InstanceId::new("a", "main")
 }
@@ -90,7 +91,7 @@ pub(crate) fn b() -> InstanceId {
     InstanceId::new("b", "main")
 }
 
-/// The instance that remembers little.
+/// The instance that forgets old messages.
 pub(crate) fn w() -> InstanceId {
     InstanceId::new("w", "main")
 }
@@ -100,21 +101,20 @@ pub(crate) fn q() -> InstanceId {
     InstanceId::new("q", "main")
 }
 
-/// A process that runs the swarm.
 pub(crate) struct Process {
     pub(crate) runtime: Runtime,
     pub(crate) events: UnboundedReceiver<SwarmEvent>,
 }
 
 impl Process {
-    /// Starts on what lies on `fs`. `None` where the process dies of it.
+    /// Starts the swarm on the files in `fs`. `None` if the process dies during the start.
     pub(crate) async fn start(fs: &SimFs, world: &World) -> Option<Process> {
         let store: Arc<dyn Store> =
             Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).ok()?);
         Process::start_with(store, fs, world, Arc::new(SystemClock), "{}").await
     }
 
-    /// As [`Process::start`], with another store, clock, or policy (in YAML).
+    /// Starts the swarm like [`Process::start`], with another store, clock, or policy (in YAML).
     pub(crate) async fn start_with(
         store: Arc<dyn Store>,
         fs: &SimFs,
@@ -159,12 +159,12 @@ impl Process {
         Some(Process { runtime, events })
     }
 
-    /// Hands in an event and waits for its result. `None` where it was not accepted.
+    /// Sends an event and waits for its result. `None` if the event was not accepted.
     pub(crate) async fn send(&self, id: &str) -> Option<TurnResult> {
         self.send_to(a(), id).await
     }
 
-    /// As [`Process::send`], for another instance.
+    /// Sends an event like [`Process::send`], to another instance.
     pub(crate) async fn send_to(&self, target: InstanceId, id: &str) -> Option<TurnResult> {
         let input = ExternalInput {
             id: Some(id.to_owned()),
@@ -178,7 +178,7 @@ impl Process {
             .ok()
     }
 
-    /// Waits until the conversation of `a` is as `is_complete` wants it.
+    /// Waits until the conversation of `a` satisfies `is_complete`.
     pub(crate) async fn wait_for(
         &mut self,
         is_complete: impl Fn(&[Arc<Message>]) -> bool,
@@ -186,7 +186,7 @@ impl Process {
         loop {
             let messages = within(async {
                 loop {
-                    // A store that is far away may fail to tell.
+                    // A distant store may fail to answer.
                     if let Ok(messages) = self.runtime.conversation(&a()).await {
                         return messages;
                     }
@@ -211,7 +211,7 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
         .expect("it hangs")
 }
 
-/// How many answers of `b` are in a conversation.
+/// Returns the number of answers of `b` in a conversation.
 pub(crate) fn answers(messages: &[Arc<Message>]) -> usize {
     messages
         .iter()
@@ -287,7 +287,7 @@ impl ToolSource for Tools {
 struct Handler {
     fs: SimFs,
     world: World,
-    /// It asks `b`, and waits for the answer or not.
+    /// `Some` if the tool asks `b`; true if it waits for the answer.
     asks: Option<bool>,
 }
 
@@ -295,7 +295,7 @@ struct Handler {
 impl ToolHandler for Handler {
     async fn call(&self, ctx: &ToolContext, _input: JsonObject) -> Result<ToolOutput, ToolError> {
         if self.fs.is_dead() {
-            // The dead do nothing to the world, and tell nobody.
+            // A dead process has no further effects and reports nothing.
             std::future::pending::<()>().await;
         }
         *self
@@ -343,7 +343,8 @@ impl ModelFactory for Models {
 
 #[async_trait]
 impl ModelClient for Models {
-    /// An input is answered with calls first, and then with text; everything else, and what begins with `quiet`, with text.
+    /// Answers an input with tool calls first and then with text. Everything else, and inputs that
+    /// begin with `quiet`, gets text only.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let mut chunks = match (
             &*request.instance.agent,
@@ -351,7 +352,7 @@ impl ModelClient for Models {
         ) {
             ("q", Some(event)) => vec![call("wait", &event)],
             ("q", None) => behind_the_answer(&request.messages),
-            // It never says the same again.
+            // Each answer is unique.
             ("b", _) => vec![ModelChunk::Text(format!(
                 "answer {}",
                 SAID.fetch_add(1, Ordering::Relaxed)
@@ -401,5 +402,5 @@ fn call(export: &str, event: &str) -> ModelChunk {
     }
 }
 
-/// How many answers `b` has given.
+/// Number of answers that `b` has given.
 static SAID: AtomicUsize = AtomicUsize::new(0);

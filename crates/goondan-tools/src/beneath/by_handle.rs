@@ -1,4 +1,4 @@
-//! Folders by open handles: one that is swapped for a link afterwards changes nothing.
+//! Directories as open handles: replacing a directory with a link afterwards has no effect.
 
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -14,11 +14,11 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::{How, Kind};
 
-/// No link in the last part, no waiting for the other end of a pipe.
+/// Refuses links in the last component, and does not wait for the other end of a pipe.
 const COMMON: OFlag = OFlag::O_NOFOLLOW
     .union(OFlag::O_CLOEXEC)
     .union(OFlag::O_NONBLOCK);
-/// A folder rather than anything else.
+/// Accepts only a directory.
 const FOLDER: OFlag = COMMON.union(OFlag::O_DIRECTORY);
 
 /// The mode of a new file, before the umask.
@@ -34,14 +34,14 @@ fn flags(how: How) -> OFlag {
         }
 }
 
-/// Opens an absolute path wherever it lies, and follows no link: in its last part on any system, on Linux nowhere. A terminal
-/// does not become that of this program.
+/// Opens any absolute path without following links: in its last component on all systems, in no
+/// component on Linux. A terminal does not become the controlling terminal of this program.
 pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
     let flags = flags(how) | OFlag::O_NOCTTY;
     #[cfg(target_os = "linux")]
     {
         use nix::fcntl::{AT_FDCWD, OpenHow, ResolveFlag, openat2};
-        // The mode belongs to files that may be made; with any other it is an error.
+        // A mode is only permitted together with `O_CREAT`.
         let mode = if flags.contains(OFlag::O_CREAT) {
             MODE
         } else {
@@ -52,7 +52,7 @@ pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
             .mode(mode)
             .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
         match openat2(AT_FDCWD, path, exactly) {
-            // The kernel is older, or a container hides the call.
+            // The kernel is too old, or a container blocks the call.
             Err(Errno::ENOSYS | Errno::EPERM) => {}
             opened => return Ok(File::from(opened?)),
         }
@@ -60,24 +60,24 @@ pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
     Ok(File::from(nix::fcntl::open(path, flags, MODE)?))
 }
 
-/// A folder that was opened. It stays the same whatever becomes of its path.
+/// An open directory. It stays the same even if its path changes.
 pub(crate) struct Folder(OwnedFd);
 
 impl Folder {
-    /// The folder `path`, which lies below `base` or is it.
+    /// Opens the directory `path`, which is `base` or below it.
     pub(crate) fn open(base: &Path, path: &Path) -> io::Result<Folder> {
         walk(base, path, |folder, part| {
             Ok(openat(folder, part, FOLDER, Mode::empty())?)
         })
     }
 
-    /// The same, made where it does not exist, with the folders above it.
+    /// Opens a directory like [`Folder::open`], and creates it with its parents if necessary.
     pub(crate) fn make(base: &Path, path: &Path) -> io::Result<Folder> {
         walk(base, path, |folder, part| {
             match openat(folder, part, FOLDER, Mode::empty()) {
                 Err(Errno::ENOENT) => {
                     match mkdirat(folder, part, Mode::from_bits_truncate(0o777)) {
-                        // Somebody else was faster.
+                        // Another process was faster.
                         Ok(()) | Err(Errno::EEXIST) => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -88,7 +88,7 @@ impl Folder {
         })
     }
 
-    /// Makes the folder `name` in it.
+    /// Creates the directory `name` in it.
     pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(mkdirat(&self.0, name, Mode::from_bits_truncate(0o777))?)
     }
@@ -98,7 +98,7 @@ impl Folder {
         Ok(File::from(openat(&self.0, name, flags(how), MODE)?))
     }
 
-    /// What is under a name, and its mode; nothing where there is nothing.
+    /// Returns the type and the mode of an entry; `None` if it does not exist.
     pub(crate) fn look(&self, name: &OsStr) -> io::Result<Option<(Kind, Permissions)>> {
         match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some((kind(&stat), permissions(&stat)))),
@@ -107,23 +107,23 @@ impl Folder {
         }
     }
 
-    /// Gives a file another name, in the place of what has it.
+    /// Renames a file, and replaces an existing entry.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.0, from, &self.0, to)?)
     }
 
-    /// Gives a file a second name, which must be free.
+    /// Creates a hard link with a new name.
     pub(crate) fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(linkat(&self.0, from, &self.0, to, AtFlags::empty())?)
     }
 
-    /// Removes a file, or a link as such.
+    /// Removes a file, or a link itself.
     pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 }
 
-/// Goes from `base` along the parts of `path`.
+/// Opens the components of `path` one by one, starting at `base`.
 fn walk(
     base: &Path,
     path: &Path,
@@ -219,7 +219,7 @@ mod tests {
         assert!(folder.open_file("link".as_ref(), How::Read).is_err());
         assert!(folder.open_file("link".as_ref(), How::Append).is_err());
         assert!(folder.put_new("link".as_ref(), b"mine").is_err());
-        // A link is replaced and removed as such.
+        // A link itself is replaced and removed.
         folder.put("link".as_ref(), b"mine", None).unwrap();
         assert_eq!(fs::read_to_string(base.join("link")).unwrap(), "mine");
         folder.remove_file("leave".as_ref()).unwrap();

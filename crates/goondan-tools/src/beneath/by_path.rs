@@ -1,4 +1,5 @@
-//! Folders by path, where the system offers no handles for this. Whoever calls checks the path again beforehand.
+//! Directories as paths, for systems without suitable handles. The caller checks the path again
+//! before each use.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{How, Kind};
 
-/// Opens a path. That no link is in it is for whoever calls to check.
+/// Opens a path. The caller must check that it contains no link.
 pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
     let mut options = OpenOptions::new();
     match how {
@@ -19,11 +20,11 @@ pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
     options.open(path)
 }
 
-/// A folder by its path.
+/// A directory as a path.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder `path`.
+    /// Opens the directory `path`.
     pub(crate) fn open(_base: &Path, path: &Path) -> io::Result<Folder> {
         match fs::symlink_metadata(path)?.is_dir() {
             true => Ok(Folder(path.to_owned())),
@@ -31,10 +32,10 @@ impl Folder {
         }
     }
 
-    /// The same, made where it does not exist, with the folders above it.
+    /// Opens a directory like [`Folder::open`], and creates it with its parents if necessary.
     pub(crate) fn make(base: &Path, path: &Path) -> io::Result<Folder> {
         match fs::create_dir_all(path) {
-            // Systems call a file in the way by several names.
+            // Systems report an obstructing file with different errors.
             Err(_) if path.ancestors().any(Path::is_file) => {
                 Err(io::ErrorKind::NotADirectory.into())
             }
@@ -42,7 +43,7 @@ impl Folder {
         }
     }
 
-    /// Makes the folder `name` in it.
+    /// Creates the directory `name` in it.
     pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<()> {
         fs::create_dir(self.0.join(name))
     }
@@ -52,7 +53,7 @@ impl Folder {
         open_without_links(&self.0.join(name), how)
     }
 
-    /// What is under a name, and its mode; nothing where there is nothing.
+    /// Returns the type and the mode of an entry; `None` if it does not exist.
     pub(crate) fn look(&self, name: &OsStr) -> io::Result<Option<(Kind, Permissions)>> {
         let metadata = match fs::symlink_metadata(self.0.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -66,17 +67,17 @@ impl Folder {
         Ok(Some((kind, metadata.permissions())))
     }
 
-    /// Gives a file another name, in the place of what has it.
+    /// Renames a file, and replaces an existing entry.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         fs::rename(self.0.join(from), self.0.join(to))
     }
 
-    /// Gives a file a second name, which must be free.
+    /// Creates a hard link with a new name.
     pub(crate) fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         fs::hard_link(self.0.join(from), self.0.join(to))
     }
 
-    /// Removes a file, or a link as such.
+    /// Removes a file, or a link itself.
     pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         fs::remove_file(self.0.join(name))
     }

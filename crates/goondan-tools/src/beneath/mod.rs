@@ -1,7 +1,8 @@
-//! Works on files below a folder without following links, so that nobody can slip one in between a check and its use.
+//! Accesses files below a directory without following links, so that no link can be inserted
+//! between a check and its use.
 //!
-//! A path is gone along part by part from its base on, each part opened from the folder that was opened before it.
-//! Everything then happens in the folder that was found, by the name of the file alone.
+//! A path is opened component by component from its base, each from the previously opened
+//! directory. All operations then use the resulting directory and the plain file name.
 
 #[cfg(unix)]
 mod by_handle;
@@ -19,29 +20,30 @@ pub(crate) use by_handle::{Folder, open_without_links};
 #[cfg(not(unix))]
 pub(crate) use by_path::{Folder, open_without_links};
 
-/// What a file is opened for.
+/// The purpose of opening a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// To read it.
+    /// Reads an existing file.
     Read,
-    /// To add to it; it is made where it does not exist.
+    /// Appends to a file, and creates it if necessary.
     Append,
-    /// To write it from its start on, over what it holds; it is made where it does not exist.
+    /// Overwrites a file from its beginning, and creates it if necessary.
     Write,
-    /// To fill it; it must not exist.
+    /// Creates a new file.
     Create,
 }
 
-/// What there is under a name.
+/// The type of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
     Folder,
-    /// A link, a pipe, a device.
+    /// A link, a pipe, or a device.
     Other,
 }
 
-/// Opens a resolved path below `base` and follows no link on the way: whoever slips one in meanwhile only makes this fail.
+/// Opens a resolved path below `base` without following links. A link inserted at the same time
+/// only makes this fail.
 pub(crate) fn open_beneath(base: &Path, path: &Path, how: How) -> io::Result<File> {
     match path.file_name() {
         Some(name) if path != base => Folder::above(base, path)?.open_file(name, how),
@@ -50,12 +52,12 @@ pub(crate) fn open_beneath(base: &Path, path: &Path, how: How) -> io::Result<Fil
 }
 
 impl Folder {
-    /// The folder that holds `path`, which lies below `base`.
+    /// Opens the parent directory of `path`, which is below `base`.
     pub(crate) fn above(base: &Path, path: &Path) -> io::Result<Folder> {
         Folder::open(base, path.parent().unwrap_or(base))
     }
 
-    /// Puts `content` under `name` in one step: whoever reads meanwhile sees the old or the new file, never a part.
+    /// Writes `content` to `name` atomically: readers see the old or the new file.
     pub(crate) fn put(
         &self,
         name: &OsStr,
@@ -69,16 +71,16 @@ impl Folder {
         Ok(())
     }
 
-    /// The same where there is nothing under that name yet; else an error, and what is there stays.
+    /// Writes a file like [`Folder::put`], but fails if the name exists.
     pub(crate) fn put_new(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let (draft, file) = Draft::new(self)?;
         fill(file, content, None)?;
-        // The draft keeps its first name, which goes when it is dropped.
+        // The draft keeps its temporary name, which is removed when it is dropped.
         self.link(draft.name.as_ref(), name)
     }
 }
 
-/// Writes a file whole, and closes it. It has its mode before its content, which may not be for everybody.
+/// Writes a complete file. The mode is set before the contents, which may be confidential.
 fn fill(mut file: File, content: &[u8], mode: Option<Permissions>) -> io::Result<()> {
     if let Some(mode) = mode {
         file.set_permissions(mode)?;
@@ -86,7 +88,7 @@ fn fill(mut file: File, content: &[u8], mode: Option<Permissions>) -> io::Result
     file.write_all(content)
 }
 
-/// A file on its way to its name. It goes when it is dropped before it got there.
+/// A temporary file. It is removed when dropped before it is renamed.
 struct Draft<'a> {
     folder: &'a Folder,
     name: String,
@@ -94,7 +96,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// An empty file under a name that nobody has.
+    /// Creates an empty file with a unique name.
     fn new(folder: &'a Folder) -> io::Result<(Draft<'a>, File)> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         loop {
@@ -111,7 +113,7 @@ impl<'a> Draft<'a> {
                         file,
                     ));
                 }
-                // Left by a program with the same number that ended early.
+                // A program with the same process id left this file behind.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Files of chat platforms: fetched from there, and sent there.
+//! Files fetched from and sent to chat platforms.
 
 use std::io::Read as _;
 
@@ -47,7 +47,7 @@ fn default_max_bytes() -> u32 {
 pub(super) type Facts = Map<String, Value>;
 
 impl Fetch {
-    /// That the caller may write, where the file is to be saved.
+    /// Checks that the caller may write if the file is to be saved.
     pub(super) fn check(&self, ctx: &ToolContext) -> Result<(), ToolError> {
         match self.save_path {
             Some(_) if !ctx.granted.contains(&Permission::Write) => {
@@ -61,7 +61,7 @@ impl Fetch {
         }
     }
 
-    /// Fetches the file at `url`; `facts` are what is known of it.
+    /// Fetches the file at `url`; `facts` are the known fields of the result.
     pub(super) async fn fetch(
         self,
         ctx: &ToolContext,
@@ -100,7 +100,7 @@ impl Fetch {
             .clone()
             .filter(|media_type| media_type.starts_with("image/"));
         let data_url = media_type.as_ref().filter(|_| self.include_data_url);
-        // A third larger than the file: only for who wants it.
+        // Base64 is a third larger than the file, so encode only on demand.
         let is_wanted = self.include_base64 || data_url.is_some() || picture.is_some();
         let encoded = if is_wanted {
             STANDARD.encode(&response.body)
@@ -144,18 +144,19 @@ impl Fetch {
     }
 }
 
-/// The largest file that is sent, in bytes: what Discord takes of everybody. The others take more.
+/// Maximum size of a sent file in bytes: Discord's limit for all users. The other platforms permit
+/// more.
 pub(super) const LARGEST_SENT: u64 = 10_000_000;
 
-/// A file that is to be sent.
+/// A file to send.
 pub(super) struct Outgoing {
-    /// What it is called there.
+    /// The name on the platform.
     pub(super) name: String,
     pub(super) content: Vec<u8>,
 }
 
 impl Outgoing {
-    /// Reads the file `path` of the working directory; `name` is what it is to be called instead of its own.
+    /// Reads the file `path` of the working directory; `name` replaces its own name.
     pub(super) async fn read(
         ctx: &ToolContext,
         path: String,
@@ -182,7 +183,7 @@ impl Outgoing {
             let mut content = Vec::new();
             let read = file.take(LARGEST_SENT + 1).read_to_end(&mut content);
             read.map_err(|error| errors::io(format_args!("read `{path}`"), &error))?;
-            // It may have grown meanwhile.
+            // The file may have grown during reading.
             if content.len() as u64 > LARGEST_SENT {
                 return Err(too_large());
             }
@@ -198,7 +199,7 @@ impl Outgoing {
         .await
     }
 
-    /// The file as a part of a form.
+    /// Returns the file as a part of a form.
     pub(super) fn part(self) -> Part {
         Part::bytes(self.content).file_name(self.name)
     }

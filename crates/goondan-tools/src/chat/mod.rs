@@ -1,4 +1,4 @@
-//! What the tools of chat platforms share: a token that no model sees, calls of the platform's API, and its files.
+//! Shared parts of the chat platform tools: the secret token, API calls, and files.
 
 pub(crate) mod discord;
 mod files;
@@ -25,12 +25,12 @@ use crate::net_guard::Guard;
 use crate::table::{ConfigError, Opening};
 use crate::values;
 
-/// How much of an answer of an API is read, in bytes.
+/// Maximum size of an API answer in bytes.
 const ANSWER: usize = 4_000_000;
-/// Of what a platform says about an error so much is told, in characters.
+/// Maximum number of characters of a platform's error message.
 const LONGEST: usize = 300;
 
-/// Keys of `spec.config` with their meaning.
+/// Keys of `spec.config` with their descriptions.
 pub(crate) const CONFIG: &[(&str, &str)] = &[
     (
         "token",
@@ -50,7 +50,7 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
     ),
 ];
 
-/// What `spec.config` may say.
+/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Config {
@@ -62,40 +62,40 @@ struct Config {
     allow_hosts: Vec<String>,
 }
 
-/// A platform that bots speak on.
+/// A platform for bots.
 struct Platform {
-    /// What it is called in messages.
+    /// Display name.
     name: &'static str,
-    /// Where its API is, unless it is said otherwise.
+    /// Default URL of the API.
     base: &'static str,
-    /// Variables that customarily hold the token.
+    /// Environment variables that usually contain the token.
     variables: &'static [&'static str],
-    /// What stands before the token in the header.
+    /// Authorization scheme in the header.
     scheme: &'static str,
-    /// What it wants to know with every request.
+    /// Additional headers of every request.
     headers: &'static [(&'static str, &'static str)],
 }
 
 /// A bot on a platform.
 pub(crate) struct Bot {
     platform: &'static Platform,
-    /// Without one, calls fail and say which variable to set.
+    /// Calls without a token fail with the name of the variable to set.
     token: Option<Secret>,
-    /// Without a slash at its end.
+    /// URL without a trailing slash.
     base: String,
     http: HttpClient,
 }
 
-/// What is sent with a request.
+/// The body of a request.
 enum Body {
     Empty,
     Json(Value),
-    /// As pages send what is filled in.
+    /// A URL-encoded form.
     Fields(Vec<(&'static str, String)>),
     Form(Form),
 }
 
-/// The variables in which the built-in tool of that name looks for its token.
+/// Returns the environment variables that may contain the token of a built-in tool.
 pub(crate) fn variables_of(tool: &str) -> &'static [&'static str] {
     let platforms = [
         ("discord", &discord::PLATFORM),
@@ -110,12 +110,11 @@ pub(crate) fn variables_of(tool: &str) -> &'static [&'static str] {
 }
 
 impl Bot {
-    /// The bot of a tool.
     fn open(opening: &Opening<'_>, platform: &'static Platform) -> Result<Bot, ConfigError> {
         let config: Config = opening.config()?;
         let token = match &config.token {
             Some(source) => Some(values::resolve(source, "token", opening.environment)?),
-            // It belongs to the platform, not to whoever listens at another address.
+            // The token belongs to the platform, and must not be sent to another URL.
             None if config.api_base_url.is_some() => None,
             None => {
                 let held = platform
@@ -152,7 +151,7 @@ impl Bot {
         })
     }
 
-    /// An address of the API. No part of it can lead elsewhere.
+    /// Returns a URL of the API. No component can lead to another path.
     fn address(&self, parts: &[&str]) -> Result<Url, ToolError> {
         if let Some(odd) = parts.iter().find(|part| matches!(**part, "" | "." | "..")) {
             return Err(errors::invalid(format!(
@@ -173,7 +172,7 @@ impl Bot {
         Ok(url)
     }
 
-    /// Posts `body` as JSON; gives back the status and the JSON of the answer.
+    /// Posts `body` as JSON, and returns the status and the JSON of the answer.
     async fn post(
         &self,
         url: String,
@@ -185,7 +184,8 @@ impl Bot {
             .await
     }
 
-    /// Sends a request, with the token in its header where it is `signed`; gives back the status and the JSON of the answer.
+    /// Sends a request, with the token in its header if `signed`. Returns the status and the JSON
+    /// of the answer.
     async fn ask(
         &self,
         (method, url, signed): (Method, String, bool),
@@ -233,7 +233,8 @@ impl Bot {
         ))
     }
 
-    /// Calls an API that says by the status whether all went well; gives back the answer. `what` is what it would refuse.
+    /// Calls an API that reports errors in its status, and returns the answer. `what` describes the
+    /// operation in errors.
     async fn call(
         &self,
         what: &str,
@@ -274,7 +275,7 @@ impl Bot {
         Ok(headers)
     }
 
-    /// Sends a request. An address may hold the token, so no error does.
+    /// Sends a request. The URL may contain the token, so it is removed from errors.
     async fn send(&self, request: Request) -> Result<Response, ToolError> {
         let secrets = Redactor::new();
         secrets.learn([Secret::new(self.token()?)]);
@@ -284,7 +285,7 @@ impl Bot {
         })
     }
 
-    /// The platform did not do what it was asked for.
+    /// Creates the error for a refused operation.
     fn refused(&self, method: &str, status: StatusCode, said: Option<&str>) -> ToolError {
         let said: String = said.unwrap_or_default().chars().take(LONGEST).collect();
         let said = if said.is_empty() {
@@ -301,10 +302,10 @@ impl Bot {
     }
 }
 
-/// A status with the JSON of an answer; `null` where it is none.
+/// A status with the JSON of an answer; `null` if it is not JSON.
 type Answer = (StatusCode, Value);
 
-/// `fields` without those that are `null`.
+/// Removes the `null` fields.
 fn given(fields: Value) -> Value {
     match fields {
         Value::Object(fields) => Value::Object(
@@ -317,7 +318,7 @@ fn given(fields: Value) -> Value {
     }
 }
 
-/// What was given as one and as several, each once, in order.
+/// Combines one and several emojis, each once, in order.
 fn emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for emoji in one

@@ -1,4 +1,4 @@
-//! `slack`: speak as an app of Slack.
+//! `slack`: messages as a Slack app.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) const PLATFORM: Platform = Platform {
     scheme: "Bearer",
     headers: &[],
 };
-/// How many messages are read where nothing else is said.
+/// Default number of messages.
 const MESSAGES: u32 = 20;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -57,7 +57,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// Calls a method of the Web API; gives back the answer.
+/// Calls a method of the Web API, and returns the answer.
 async fn call(
     bot: &Bot,
     method: &str,
@@ -77,7 +77,7 @@ async fn call(
     )
 }
 
-/// The answer where it says that all went well.
+/// Returns a successful answer.
 fn said(bot: &Bot, method: &str, (status, answer): Answer) -> Result<Value, ToolError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer),
@@ -340,7 +340,7 @@ impl Operation for SendFile {
     async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let file = Outgoing::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
-        // This method takes a form alone.
+        // This method only accepts a form.
         let fields = Body::Fields(vec![
             ("filename", name.clone()),
             ("length", size.to_string()),
@@ -391,7 +391,7 @@ impl Operation for SendFile {
 
 /// Fetch a file that somebody has put into Slack.
 #[derive(Deserialize, JsonSchema)]
-// serde can't refuse what a flattened struct might take; the schema does.
+// serde cannot refuse fields with a flattened struct; the schema does.
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 struct DownloadFile {
@@ -422,7 +422,7 @@ impl Operation for DownloadFile {
     }
 }
 
-/// Whether the token may be sent there: to Slack itself over TLS, or to where the API is.
+/// Returns true if the token may be sent there: to Slack itself with TLS, or to the configured API.
 fn is_of_slack(url: &str, base: &str) -> bool {
     let (Ok(url), Ok(base)) = (Url::parse(url), Url::parse(base)) else {
         return false;

@@ -1,4 +1,4 @@
-//! `telegram`: speak as a bot of Telegram.
+//! `telegram`: messages as a Telegram bot.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) const PLATFORM: Platform = Platform {
     name: "Telegram",
     base: "https://api.telegram.org",
     variables: &["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"],
-    // The token stands in the address.
+    // The token is a part of the URL.
     scheme: "",
     headers: &[],
 };
@@ -67,7 +67,7 @@ enum Id {
 }
 
 impl Id {
-    /// The chat of that id, or of that `@name`.
+    /// Returns the chat id, or the `@name`.
     fn chat(&self) -> Result<String, ToolError> {
         match self {
             Id::Number(number) => Ok(number.to_string()),
@@ -76,7 +76,7 @@ impl Id {
         }
     }
 
-    /// The message of that id.
+    /// Returns the message id.
     fn message(&self, field: &str) -> Result<i64, ToolError> {
         let number = match self {
             Id::Number(number) => Some(*number),
@@ -100,7 +100,7 @@ enum ParseMode {
     Html,
 }
 
-/// Calls a method of the Bot API; gives back its `result`.
+/// Calls a method of the Bot API, and returns its `result`.
 async fn call(
     bot: &Bot,
     method: &str,
@@ -115,7 +115,7 @@ async fn call(
     )
 }
 
-/// The `result` of an answer that says that all went well.
+/// Returns the `result` of a successful answer.
 fn said(bot: &Bot, method: &str, (status, mut answer): Answer) -> Result<Value, ToolError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer["result"].take()),
@@ -427,7 +427,7 @@ impl Operation for SendFile {
 
 /// Fetch a file that somebody has sent to the bot.
 #[derive(Deserialize, JsonSchema)]
-// serde can't refuse what a flattened struct might take; the schema does.
+// serde cannot refuse fields with a flattened struct; the schema does.
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 struct DownloadFile {
@@ -460,7 +460,7 @@ impl Operation for DownloadFile {
         let facts = json!({
             "fileId": file["file_id"], "fileUniqueId": file["file_unique_id"], "filePath": path, "fileSize": file["file_size"],
         });
-        // The address holds the token: nobody is told it.
+        // The URL contains the token, so it must not appear in messages.
         let url = format!("{}/file/bot{}/{path}", bot.base, bot.token()?);
         self.fetch
             .fetch(

@@ -1,4 +1,4 @@
-//! Contains a command that a policy allows by a pattern, and the files that are opened for it.
+//! Sandboxes commands that a policy permits by a pattern, and the files that are opened for them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use super::programs::{self, Found};
 use super::{ANY, Contained, Launcher, Layer, Places, layer, start};
 use crate::tool_chains;
 
-/// What programs read below the home folder beside tool chains. Where keys lie is not among it.
+/// Directories below the home directory that programs may read in addition to tool chains. They
+/// contain no keys.
 const HOMES: [&str; 4] = [
     ".local/bin",
     ".local/lib",
@@ -18,7 +19,7 @@ const HOMES: [&str; 4] = [
     ".local/share/uv/tools",
 ];
 
-/// What git reads there. It does nothing without, and some keep a password in it.
+/// Git's files below the home directory. Git requires them, although some contain a password.
 const GIT_HOMES: [&str; 4] = [
     ".gitconfig",
     ".config/git/attributes",
@@ -27,8 +28,9 @@ const GIT_HOMES: [&str; 4] = [
 ];
 
 impl Launcher {
-    /// `command`, which starts `found` and may start the programs `beside` it, in the sandbox that `containments` ask
-    /// for beside what the tool, the agent and its callers want. Where this system has no sandbox, it runs without.
+    /// Returns `command` for `found`, which may also start the programs in `beside`. It runs in the
+    /// sandboxes of `containments` and of the tool, the agent and its callers. On systems without
+    /// sandboxes, those of `containments` are omitted.
     pub(crate) fn confine_command(
         &self,
         command: Command,
@@ -53,8 +55,9 @@ impl Launcher {
 }
 
 impl Launcher {
-    /// The sandboxes in which this program itself opens files for a command line: those of the tool, the agent and its
-    /// callers, and those that `containments` ask for where this system has any.
+    /// Returns the sandboxes in which this program itself opens files for a command line: those of
+    /// the tool, the agent and its callers. Those of `containments` are added if the system has
+    /// sandboxes.
     pub(crate) fn layers(&self, ctx: &ToolContext, containments: &[Containment]) -> Vec<Layer> {
         let of_agents = self.sandbox().into_iter().chain(&ctx.sandboxes);
         let mut layers: Vec<Layer> = of_agents
@@ -66,7 +69,7 @@ impl Launcher {
     }
 }
 
-/// What every command that a pattern allows may touch, whatever program it is.
+/// Returns the access of every command that a pattern permits, whichever program it is.
 fn common_layer(containment: &Containment, ctx: &ToolContext) -> Layer {
     let mut layer = layer(&containment.sandbox, Places::of(ctx), None);
     if !is_in_project(ctx) {
@@ -86,7 +89,7 @@ fn common_layer(containment: &Containment, ctx: &ToolContext) -> Layer {
     layer
 }
 
-/// Whether the working folder, which is free of links, lies in the project.
+/// Returns true if the working directory, whose path contains no links, is in the project.
 fn is_in_project(ctx: &ToolContext) -> bool {
     ctx.project_dir
         .canonicalize()
@@ -134,7 +137,8 @@ fn is_git(found: &Found) -> bool {
     found.path.file_stem() == Some(OsStr::new("git"))
 }
 
-/// What git keeps of the repository that `folder` lies in, where that is above it.
+/// Returns git's directory of the repository that contains `folder`, if it is in a parent
+/// directory.
 fn repository(folder: &Path) -> Option<PathBuf> {
     let above = folder.ancestors().skip(1).map(|folder| folder.join(".git"));
     if folder.join(".git").exists() {

@@ -1,12 +1,13 @@
-//! What the helper does: restrict itself, then become the program.
+//! The helper process: restricts itself, and then becomes the program.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use super::{MARK, REFUSED, Restrictions, watcher};
 
-/// Puts the restrictions on this process and executes `command`. It comes back only where that failed, and says why on
-/// standard error. Told to watch instead, it ends what its parent leaves behind. No other thread may run.
+/// Restricts this process and executes `command`. Returns only after a failure, which it prints on
+/// standard error. With `watch-groups`, acts as the watcher of leftover processes instead. No other
+/// thread may be running.
 pub fn enter(restrictions: &str, command: &[OsString]) -> ExitCode {
     if restrictions == watcher::WATCH {
         return watcher::watch();
@@ -22,7 +23,7 @@ pub fn enter(restrictions: &str, command: &[OsString]) -> ExitCode {
     ExitCode::from(u8::try_from(REFUSED).unwrap_or(1))
 }
 
-/// Why the program was not started.
+/// The reason why the program was not started.
 #[derive(Debug, thiserror::Error)]
 enum NotEntered {
     #[error("the restrictions are not understood: {0}")]
@@ -59,7 +60,7 @@ enum NotEntered {
 fn restrict(restrictions: &Restrictions) -> Result<(), NotEntered> {
     limit(restrictions)?;
     let mut layers = restrictions.layers.clone();
-    // This process becomes the program, so what is its own here stays its own.
+    // This process becomes the program, so its own entry in /proc stays valid.
     layers
         .iter_mut()
         .for_each(|layer| layer.read.push("/proc/self".into()));
@@ -102,7 +103,7 @@ fn limit(restrictions: &Restrictions) -> Result<(), NotEntered> {
     for (resource, limit, name) in wanted {
         let Some(limit) = limit else { continue };
         let failed = |cause| NotEntered::Limit { name, cause };
-        // Nobody may raise a limit; a lower one that is there already holds.
+        // Raising a limit above the existing hard limit is not permitted.
         let (_, hard) = getrlimit(resource).map_err(failed)?;
         let limit = limit.min(hard);
         setrlimit(resource, limit, limit).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The sandbox of Linux: Landlock for files, seccomp for the network.
+//! The sandbox on Linux: Landlock for files, seccomp for the network.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::fs::MetadataExt as _;
@@ -19,13 +19,14 @@ use super::Layer;
 use super::start::NoSandbox;
 use crate::state::lock;
 
-/// What must be there. The third version is the first that guards the length of files.
+/// Required version. The third one is the first that controls truncating files.
 const NEEDED: ABI = ABI::V3;
 
-/// What is used where it is there: devices, signals and sockets of processes outside.
+/// Preferred version. It adds devices, signals and sockets of outside processes.
 const WANTED: ABI = ABI::V6;
 
-/// Devices that hold nothing. No terminal is among them: a program could write over a question on it, and answer it.
+/// Devices without data. Terminals are excluded, because a program could overwrite and answer a
+/// prompt on them.
 const DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
@@ -34,17 +35,18 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
-/// Puts a character into the input of a terminal.
+/// Inserts a character into the input of a terminal.
 const TIOCSTI: u32 = 0x5412;
 
 /// Pastes into a console.
 const TIOCLINUX: u32 = 0x541c;
 
-/// The bit that marks system calls of the x32 interface, which the filter of x86-64 does not tell apart.
+/// The bit of system calls of the x32 interface, which the filter for x86-64 does not distinguish.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// Whether this system can contain anything. Found out once, on a thread that ends with it.
+/// Returns true if this system supports sandboxes. Tested once, on a thread that ends with the
+/// test.
 pub(crate) fn is_there() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     let layers = [Layer {
@@ -58,7 +60,8 @@ pub(crate) fn is_there() -> bool {
     })
 }
 
-/// Puts all layers on this thread, and so on what it starts from now on; what one of them forbids is forbidden.
+/// Applies all layers to this thread and the processes it starts. An operation is permitted only if
+/// all layers permit it.
 pub(crate) fn sandbox(layers: &[Layer]) -> Result<(), NoSandbox> {
     for layer in layers {
         files(layer)?;
@@ -69,7 +72,8 @@ pub(crate) fn sandbox(layers: &[Layer]) -> Result<(), NoSandbox> {
     Ok(())
 }
 
-/// The filter of system calls. Both are made once: that takes longer than to put one on.
+/// Returns the system call filter. Both filters are built once, because that takes longer than
+/// applying one.
 fn filter(has_network: bool) -> Result<&'static BpfProgram, NoSandbox> {
     static FILTERS: [OnceLock<BpfProgram>; 2] = [const { OnceLock::new() }; 2];
     let filter = &FILTERS[usize::from(has_network)];
@@ -82,17 +86,17 @@ fn filter(has_network: bool) -> Result<&'static BpfProgram, NoSandbox> {
     }
 }
 
-/// A device and a number in it: the same file as long as both are the same.
+/// Device and inode number, which identify a file.
 type Identity = Option<(u64, u64)>;
 
-/// The rules of a layer, for the files that its paths led to when they were made.
+/// The rules of a layer, and the files that its paths referred to.
 struct Rules {
     layer: Layer,
     files: Vec<Identity>,
     made: RulesetCreated,
 }
 
-/// How many rules are kept: a swarm has a few layers, one for each kind of command and folder.
+/// Maximum number of cached rules. A swarm has few layers: one per kind of command and directory.
 const KEPT: usize = 32;
 
 fn files(layer: &Layer) -> Result<(), NoSandbox> {
@@ -102,8 +106,8 @@ fn files(layer: &Layer) -> Result<(), NoSandbox> {
     }
 }
 
-/// The rules of a layer: those of the time before where its paths lead to the same files. Making them takes longer than
-/// all else that starts a program.
+/// Returns the rules of a layer. Cached rules are used if the paths still refer to the same files.
+/// Creating rules takes longer than the rest of starting a program.
 fn rules(layer: &Layer) -> Result<RulesetCreated, NoSandbox> {
     static MADE: Mutex<VecDeque<Rules>> = Mutex::new(VecDeque::new());
     let files: Vec<Identity> = layer.paths().map(|path| identity(path)).collect();
@@ -154,9 +158,9 @@ fn make(layer: &Layer) -> Result<RulesetCreated, RulesetError> {
         .add_rules(path_beneath_rules(DEVICES, AccessFs::from_file(WANTED)))
 }
 
-/// System calls that no program in a sandbox makes: those that type on a terminal, and those that make sockets. With the
-/// network, sockets of the network alone are left: those of the local machine lead out of every sandbox (think of a
-/// container engine, or of whatever starts services). Pairs of connected sockets are always left.
+/// Builds the filter of forbidden system calls: input into terminals, and sockets. With network
+/// access, only local sockets are forbidden, because they lead out of the sandbox, for example to a
+/// container engine. Pairs of connected stream sockets are always permitted.
 fn calls(has_network: bool) -> Result<BpfProgram, BackendError> {
     let with = |argument: u8, value: u64| {
         let is_value =
@@ -166,9 +170,9 @@ fn calls(has_network: bool) -> Result<BpfProgram, BackendError> {
     let typing = vec![with(1, u64::from(TIOCSTI))?, with(1, u64::from(TIOCLINUX))?];
     let local = with(0, u64::from(libc::AF_UNIX.cast_unsigned()))?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::from([(libc::SYS_ioctl, typing)]);
-    // It does what other calls do, past the filter.
+    // io_uring performs other system calls without the filter.
     rules.insert(libc::SYS_io_uring_setup, Vec::new());
-    // Such a pair can be sent to any socket of the local machine that has a name.
+    // A datagram pair can send to any named local socket.
     let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
         let is_kind = SeccompCmpOp::MaskedEq(0xf);
         let kind = u64::from(kind.cast_unsigned());
@@ -183,7 +187,7 @@ fn calls(has_network: bool) -> Result<BpfProgram, BackendError> {
         libc::SYS_socketpair,
         pairs.into_iter().collect::<Result<_, _>>()?,
     );
-    // Limits of other processes, such as this program's.
+    // Forbids changing the limits of other processes, such as this program.
     let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]);
     rules.insert(

@@ -1,11 +1,11 @@
-//! Contains the programs that tools run: limits on what they use up, and a sandbox (rule S4).
+//! Restricts the programs of tools: resource limits, and a sandbox (rule S4).
 //!
-//! A sandbox holds for a thread and all that it starts, so a program in one is started by a thread that is made for it
-//! and ends with it (`start`). Limits hold for a process: they are put on by a helper, this very program, started again with
-//! [`HelperCommand`], which limits itself ([`enter`]) and then executes. What cannot be put on is an error of the call,
-//! never left out.
+//! A sandbox applies to a thread and all its child processes. So a sandboxed program is started on
+//! a new thread, which then ends (`start`). Limits apply to a process. They are set by a helper:
+//! this program, started with [`HelperCommand`], which limits itself ([`enter`]) and then executes
+//! the command. A restriction that cannot be applied is an error of the call.
 //!
-//! The helper also ends what is left behind where this program is killed (`watcher`).
+//! The helper also ends leftover processes if this program is killed (`watcher`).
 
 mod command;
 mod enter;
@@ -35,16 +35,16 @@ pub use enter::enter;
 pub(crate) use start::NoSandbox;
 pub(crate) use watcher::{Watched, Watcher};
 
-/// Stands for any program.
+/// Permits any program.
 const ANY: &str = "*";
 
-/// The exit code of a helper that could not do its work.
+/// Exit code of a helper that failed.
 const REFUSED: i32 = 125;
 
-/// What such a helper says before the reason.
+/// Prefix of the helper's error message.
 const MARK: &str = "gdn-sandbox: ";
 
-/// What every program may read: the system, without the folders of its users.
+/// Readable for every program: the system, without the directories of its users.
 const SYSTEM: [&str; 20] = [
     "/usr",
     "/bin",
@@ -59,7 +59,7 @@ const SYSTEM: [&str; 20] = [
     "/sys",
     "/dev/shm",
     "/run",
-    // Not all of /proc: it shows the environment of other processes.
+    // Not all of /proc, because it shows the environment of other processes.
     "/proc/cpuinfo",
     "/proc/filesystems",
     "/proc/loadavg",
@@ -69,21 +69,21 @@ const SYSTEM: [&str; 20] = [
     "/proc/version",
 ];
 
-/// How this program starts itself as the helper.
+/// The command that starts this program as the helper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelperCommand {
-    /// The program, best as an absolute path.
+    /// The program, preferably as an absolute path.
     pub program: PathBuf,
-    /// What stands before the restrictions.
+    /// The arguments before the restrictions.
     pub args: Vec<String>,
 }
 
-/// What the helper is told, as JSON.
+/// The helper's argument, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Restrictions {
     limits: ProcessLimits,
-    /// Each is put on top of the others.
+    /// Layers that apply together.
     layers: Vec<Layer>,
 }
 
@@ -93,14 +93,14 @@ pub(crate) struct Layer {
     network: bool,
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
-    /// The programs that may be started; any that may be read where it does not say.
+    /// The permitted programs; `None` permits all readable ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     execute: Option<Vec<PathBuf>>,
 }
 
 #[cfg(target_os = "linux")]
 impl Layer {
-    /// All that it tells of.
+    /// Returns all paths of the layer.
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.read
             .iter()
@@ -109,7 +109,6 @@ impl Layer {
     }
 }
 
-/// The helper at work.
 #[derive(Debug)]
 pub(crate) struct Helper {
     command: HelperCommand,
@@ -117,7 +116,7 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Nothing is started yet.
+    /// Creates the helper without starting a process.
     pub(crate) fn new(command: HelperCommand) -> Arc<Self> {
         Arc::new(Helper {
             watcher: Arc::new(Watcher::new(command.clone())),
@@ -126,27 +125,26 @@ impl Helper {
     }
 }
 
-/// A command with all that is wanted of it; nothing else is started.
+/// A command with all its restrictions, ready to be started.
 pub(crate) struct Contained {
-    /// What is started.
     pub(crate) command: Command,
-    /// Who ends it where this program can't.
+    /// Ends the process if this program cannot.
     pub(crate) watcher: Option<Arc<Watcher>>,
-    /// The sandboxes that it is started in, each on top of the others.
+    /// Sandboxes that apply together.
     pub(crate) layers: Vec<Layer>,
 }
 
 impl Contained {
-    /// Gets ready what must be there before it starts.
+    /// Starts the watcher if necessary.
     pub(crate) fn prepare(&self) {
         self.watcher.iter().for_each(|watcher| watcher.prepare());
     }
 }
 
-/// How the programs of a tool are started.
+/// The settings for starting a tool's programs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Launcher {
-    /// Names of environment variables that programs may see beside the ordinary ones.
+    /// Names of additional environment variables that programs receive.
     pub(crate) env: Vec<String>,
     sandbox: Option<Sandbox>,
     limits: ProcessLimits,
@@ -154,7 +152,7 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// With the settings of a tool.
+    /// Creates the launcher with the settings of a tool.
     pub(crate) fn new(settings: Settings, helper: Option<&Arc<Helper>>) -> Self {
         let sandbox = settings.sandbox.and_then(|sandbox| sandbox.0);
         Launcher {
@@ -165,8 +163,8 @@ impl Launcher {
         }
     }
 
-    /// `command` with what the tool, the agent and its callers want of it. `program` is what it runs, if that lies
-    /// somewhere in the project or the home folder.
+    /// Applies the restrictions of the tool, the agent and its callers to `command`. `program` is
+    /// the executed file if it is in the project or the home directory.
     pub(crate) fn confine(
         &self,
         command: Command,
@@ -176,7 +174,7 @@ impl Launcher {
         self.confine_with(command, ctx, program, Vec::new())
     }
 
-    /// As [`Launcher::confine`], and in `more` sandboxes.
+    /// Restricts a command like [`Launcher::confine`], with the additional sandboxes `more`.
     fn confine_with(
         &self,
         command: Command,
@@ -188,7 +186,8 @@ impl Launcher {
         self.confine_in(command, Places::of(ctx), program, more)
     }
 
-    /// As [`Launcher::confine`], for what runs there, and in `more` sandboxes.
+    /// Restricts a command like [`Launcher::confine`], with explicit places and additional
+    /// sandboxes.
     pub(crate) fn confine_in(
         &self,
         mut command: Command,
@@ -206,7 +205,7 @@ impl Launcher {
             .collect();
         layers.extend(more);
         if !layers.is_empty() {
-            // The common one can't be written.
+            // The common temporary directory is not writable.
             command.env("TMPDIR", places.workdir);
         }
         if self.limits == ProcessLimits::default() {
@@ -235,7 +234,8 @@ impl Launcher {
         })
     }
 
-    /// `command` without any of that, for a program that only passes on what runs elsewhere. It ends with this one.
+    /// Returns `command` without restrictions, for a program that only relays to a process
+    /// elsewhere. It ends with this program.
     pub(crate) fn plain(&self, command: Command) -> Contained {
         let watcher = self
             .helper
@@ -248,12 +248,12 @@ impl Launcher {
         }
     }
 
-    /// What the tool itself wants.
+    /// Returns the tool's own sandbox.
     pub(crate) fn sandbox(&self) -> Option<&Sandbox> {
         self.sandbox.as_ref()
     }
 
-    /// What came of a program, unless the helper refused to run it.
+    /// Returns the result of a program, or an error if the helper refused to run it.
     pub(crate) fn judge(&self, finished: Finished) -> Result<Finished, ToolError> {
         match finished.stderr.strip_prefix(MARK) {
             Some(reason) if process::exit_code(finished.status) == REFUSED => {
@@ -272,7 +272,7 @@ pub(crate) fn refused(reason: &str) -> ToolError {
         )
 }
 
-/// The command that starts the helper, which becomes `command`.
+/// Returns the command that starts the helper, which becomes `command`.
 fn wrapped(helper: &HelperCommand, restrictions: &str, command: Command) -> Command {
     let inner = command.as_std();
     let mut outer = Command::new(&helper.program);
@@ -295,21 +295,21 @@ fn wrapped(helper: &HelperCommand, restrictions: &str, command: Command) -> Comm
     outer
 }
 
-/// Where a program runs, as far as that matters to a sandbox.
+/// The access of a program that a sandbox needs to permit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places<'a> {
-    /// The project's folder.
+    /// Directory of the project.
     pub(crate) project: &'a Path,
-    /// The folder that it may write to.
+    /// Writable directory.
     pub(crate) workdir: &'a Path,
-    /// The sandboxes of those who run it.
+    /// Sandboxes of the callers.
     pub(crate) sandboxes: &'a [Sandbox],
-    /// What it is made of, where it is a runtime.
+    /// Files of a runtime.
     pub(crate) runtime: Option<RuntimeFiles<'a>>,
 }
 
 impl<'a> Places<'a> {
-    /// Those of a call.
+    /// Returns the places of a call.
     fn of(ctx: &'a ToolContext) -> Self {
         Places {
             project: &ctx.project_dir,
@@ -321,7 +321,7 @@ impl<'a> Places<'a> {
 }
 
 fn layer(sandbox: &Sandbox, places: Places<'_>, program: Option<&Path>) -> Layer {
-    // The project may be given as a relative path, and the helper starts elsewhere.
+    // The project path may be relative, and the helper starts in another directory.
     let project = std::path::absolute(places.project).unwrap_or_else(|_| places.project.to_owned());
     let place = |path: &String| match path.strip_prefix("~/").zip(std::env::home_dir()) {
         Some((below, home)) => home.join(below),

@@ -1,12 +1,12 @@
-//! Which files a program is made of: what its name stands for, and what it starts to be itself.
+//! Finds the files of a program: the file of its name, and the files that it starts itself.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Programs whose work it is to start others: compilers, interpreters, what builds, and what runs a command that it is given.
-/// A pattern for one of them allows all that it may start; its sandbox bounds that.
+/// Programs that start other programs: compilers, interpreters, build tools and command runners. A
+/// pattern for one of them permits all programs it may start; the sandbox limits those.
 const LAUNCHERS: [&str; 72] = [
     "ash",
     "bash",
@@ -82,20 +82,20 @@ const LAUNCHERS: [&str; 72] = [
     "nix",
 ];
 
-/// The longest name of an interpreter that is believed, in bytes.
+/// Maximum length in bytes of an interpreter's path.
 const LONGEST_NAME: u64 = 4096;
 
-/// A program, as it was found once.
+/// A program that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Its file.
+    /// Path of the file.
     pub(crate) path: PathBuf,
-    /// It starts others: it is a script, or made for it.
+    /// True for scripts and programs that start others.
     pub(crate) is_launcher: bool,
 }
 
 impl Found {
-    /// The program in the file at `path`.
+    /// Returns the program in the file at `path`.
     pub(crate) fn at(path: PathBuf) -> Found {
         let named = path
             .file_name()
@@ -105,7 +105,8 @@ impl Found {
         Found { path, is_launcher }
     }
 
-    /// The files and folders that it needs to start, and of which it starts parts of itself.
+    /// Returns the files and directories that the program needs to start, and its own helper
+    /// programs.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let real = self
             .path
@@ -121,13 +122,13 @@ impl Found {
     }
 }
 
-/// A name such as `python3.12` counts as `python3`.
+/// Ignores version suffixes: `python3.12` counts as `python3`.
 fn is_launcher(name: &str) -> bool {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     LAUNCHERS.contains(&name) || LAUNCHERS.contains(&plain)
 }
 
-/// Where parts of a program lie that it starts by itself, as `git` does: `../libexec/git-core`.
+/// Returns the directories of a program's own helpers, such as `../libexec/git-core` of `git`.
 fn own_folders(program: &Path) -> Vec<PathBuf> {
     let names = program
         .file_name()
@@ -142,15 +143,15 @@ fn own_folders(program: &Path) -> Vec<PathBuf> {
     folders.filter(|folder| folder.is_dir()).collect()
 }
 
-/// The file of a program called `name` on one of the folders of `path` that nobody but the owner of this machine fills:
-/// they are absolute, and not below one of `places`.
+/// Finds the program `name` in the directories of `path`. Ignores relative directories and those
+/// below `places`, because only the machine's owner may provide programs.
 pub(crate) fn on_path(name: &str, path: &OsStr, places: &[&Path]) -> Option<PathBuf> {
     folders(path, places)
         .map(|folder| folder.join(name))
         .find(|file| is_program(file))
 }
 
-/// The folders of a `PATH` that are absolute and not below one of `places`.
+/// Returns the directories of a `PATH` that are absolute and not below `places`.
 pub(crate) fn folders<'a>(
     path: &'a OsStr,
     places: &'a [&Path],
@@ -164,7 +165,8 @@ pub(crate) fn folders<'a>(
     })
 }
 
-/// The files of what a sandbox names: a program on the `PATH` of this process, or a path seen from the project.
+/// Returns the files of a program named in a sandbox: a name in the `PATH`, or a path relative to
+/// the project.
 pub(super) fn named(name: &str, project: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let file = if name.contains('/') {
@@ -195,12 +197,12 @@ fn starts_with(file: &Path, expected: &[u8]) -> bool {
         && start == expected
 }
 
-/// The program that loads an ELF file, as the file names it.
+/// Returns the loader that an ELF file names.
 fn loader(program: &Path) -> Option<PathBuf> {
     let mut file = File::open(program).ok()?;
     let mut head = [0; 64];
     file.read_exact(&mut head).ok()?;
-    // 64 bits, little-endian; others have the loader of the system.
+    // Only 64-bit little-endian files; others use the system's loader.
     if &head[..6] != b"\x7fELF\x02\x01" {
         return None;
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use super::Layer;
 
-/// Why a sandbox could not be put on.
+/// The reason why a sandbox cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoSandbox {
     #[cfg(target_os = "linux")]
@@ -27,7 +27,7 @@ pub(crate) enum NoSandbox {
     OtherSystem,
 }
 
-/// Whether this system has sandboxes for programs: Linux with Landlock and seccomp has.
+/// Returns true if this system has sandboxes: Linux with Landlock and seccomp.
 pub fn is_there() -> bool {
     #[cfg(target_os = "linux")]
     return super::linux::is_there();
@@ -35,8 +35,8 @@ pub fn is_there() -> bool {
     false
 }
 
-/// Does `work`, which starts a program or opens files for one, inside all `layers`. A sandbox can't be taken off again, so it is put on a thread
-/// that is made for it.
+/// Runs `work` inside all `layers`; it starts a program or opens files for one. A sandbox cannot be
+/// removed, so it is applied to a new thread.
 pub(crate) fn inside<T: Send>(
     layers: &[Layer],
     work: impl FnOnce() -> io::Result<T> + Send,

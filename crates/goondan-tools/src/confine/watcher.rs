@@ -1,8 +1,8 @@
-//! Ends what is left behind where this program is killed before it can do so itself.
+//! Ends leftover processes if this program is killed.
 //!
-//! The helper is started once, beside the programs, and told of every group that begins and ends; its standard input is
-//! a pipe from here. When that is closed, whichever way this program has ended, it ends the groups that are left. It
-//! depends on no thread and no signal of the operating system, and reaches all processes of a group.
+//! The watcher process is started once and is notified when a process group begins or ends, through
+//! a pipe to its standard input. When the pipe closes for any reason, it ends the remaining groups.
+//! This depends on no thread or signal, and reaches all processes of a group.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write as _};
@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use super::HelperCommand;
 use crate::state::lock;
 
-/// What the helper is told in place of restrictions, to become the watcher.
+/// Argument that makes the helper the watcher.
 pub(super) const WATCH: &str = "watch-groups";
 
-/// Tells the watcher of the groups that this program has started.
+/// Notifies the watcher process of the process groups that this program has started.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     helper: HelperCommand,
@@ -24,14 +24,14 @@ pub(crate) struct Watcher {
 
 #[derive(Debug, Default)]
 struct State {
-    /// To the watcher, once it is there.
+    /// Pipe to the watcher, once it is running.
     pipe: Option<ChildStdin>,
-    /// The groups that live.
+    /// Running process groups.
     groups: BTreeSet<u32>,
 }
 
 impl Watcher {
-    /// One that is started before the first group.
+    /// Creates a watcher that starts before the first group.
     pub(crate) fn new(helper: HelperCommand) -> Self {
         Watcher {
             helper,
@@ -39,8 +39,8 @@ impl Watcher {
         }
     }
 
-    /// Makes sure that it is there. Called before a group begins, so that hardly a moment passes between that and its
-    /// being told.
+    /// Starts the watcher if necessary. Called before a group begins, so that the group is reported
+    /// with hardly any delay.
     pub(crate) fn prepare(&self) {
         let mut state = lock(&self.state);
         if state.pipe.is_none() {
@@ -48,11 +48,11 @@ impl Watcher {
         }
     }
 
-    /// Has the group ended if this program does not live to do it. What comes back is dropped when the group has ended.
+    /// Registers a process group. Dropping the result removes it.
     pub(crate) fn watch(self: &Arc<Self>, group: u32) -> Watched {
         let mut state = lock(&self.state);
         state.groups.insert(group);
-        // Where it does not hear, somebody has ended it.
+        // A failed write means that the watcher was killed.
         if !state.tell(&format!("+{group}\n")) {
             self.start(&mut state);
         }
@@ -62,8 +62,8 @@ impl Watcher {
         }
     }
 
-    /// Starts the watcher and tells it of all groups. Where that fails programs run all the same: they are ended as long as
-    /// this program is there to do it.
+    /// Starts the watcher and reports all groups. If this fails, programs still run, but are only
+    /// ended while this program is alive.
     fn start(&self, state: &mut State) {
         let mut command = Command::new(&self.helper.program);
         command
@@ -75,7 +75,7 @@ impl Watcher {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // What a terminal sends to this program and all around it is not for the watcher.
+        // Signals of the terminal to this program's group must not reach the watcher.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         match command.spawn() {
@@ -96,7 +96,7 @@ impl Watcher {
 }
 
 impl State {
-    /// Whether the watcher has heard it.
+    /// Returns true if the watcher has received the lines.
     fn tell(&mut self, lines: &str) -> bool {
         let heard = self
             .pipe
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// A group that is watched. Dropped when the group has ended.
+/// A watched process group. Dropped when the group has ended.
 #[derive(Debug)]
 pub(crate) struct Watched {
     watcher: Arc<Watcher>,
@@ -125,7 +125,7 @@ impl Drop for Watched {
     }
 }
 
-/// The groups that are left when nothing more is said.
+/// Returns the groups that remain at the end of the input.
 fn left(lines: impl BufRead) -> BTreeSet<i32> {
     let mut groups = BTreeSet::new();
     for line in lines.lines().map_while(Result::ok) {
@@ -133,7 +133,7 @@ fn left(lines: impl BufRead) -> BTreeSet<i32> {
             line.get(..1),
             line.get(1..).and_then(|group| group.parse::<i32>().ok()),
         ) {
-            // 1 and below are no groups of ours.
+            // Ignore 1 and below, which are never groups of this program.
             (Some("+"), Some(group @ 2..)) => groups.insert(group),
             (Some("-"), Some(group)) => groups.remove(&group),
             _ => false,
@@ -142,7 +142,8 @@ fn left(lines: impl BufRead) -> BTreeSet<i32> {
     groups
 }
 
-/// What the watcher does: it listens, and ends what is left. First it asks, then it kills.
+/// Runs the watcher: waits for the end of the input, then terminates and finally kills the
+/// remaining groups.
 #[cfg(unix)]
 pub(super) fn watch() -> std::process::ExitCode {
     use nix::sys::signal::{Signal, killpg};
@@ -162,7 +163,7 @@ pub(super) fn watch() -> std::process::ExitCode {
     std::process::ExitCode::SUCCESS
 }
 
-/// There are no groups here.
+/// There are no process groups on this platform.
 #[cfg(not(unix))]
 pub(super) fn watch() -> std::process::ExitCode {
     left(std::io::stdin().lock());

@@ -1,4 +1,4 @@
-//! Runs a custom tool that is a dynamic library: it is loaded into the running program.
+//! Runs a custom tool that is a dynamic library, loaded into this program.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use super::shelf::Ready;
 use crate::errors;
 use crate::state::lock;
 
-/// The libraries that were run. One that has not changed since stays as it is, with what it keeps in memory; one that has is
-/// loaded anew, and the old one goes when its last call is over.
+/// The loaded libraries. An unchanged library stays loaded with its state. A changed one is loaded
+/// again, and the old one is closed after its last call.
 #[derive(Default)]
 pub(crate) struct Loaded {
     sets: Mutex<HashMap<PathBuf, Arc<ToolSet>>>,
 }
 
-/// What a library is called with.
+/// The arguments of a call.
 pub(super) struct Run<'a> {
     pub(super) source: Option<&'a Arc<dyn ToolSource>>,
     pub(super) loaded: &'a Loaded,
@@ -32,11 +32,11 @@ pub(super) struct Run<'a> {
     pub(super) limit: Duration,
 }
 
-/// Opens the library, checks the arguments by what it says of itself, and calls it.
+/// Opens the library, validates the arguments against its schema, and calls it.
 pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, ToolError> {
     let name = &run.tool.manifest.name;
     let set = open(&run).await?;
-    // A library of several exports is called by the one that has the tool's name.
+    // In a library with several exports, the one with the tool's name is called.
     let of_name = |name: &str| set.exports.iter().find(|(export, _)| export.name == name);
     let (export, handler) = match set.exports.as_slice() {
         [only] => only,

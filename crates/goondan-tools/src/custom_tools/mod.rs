@@ -1,4 +1,4 @@
-//! `custom-tools`: make, run and remove tools that are programs in a folder of their own.
+//! `custom-tools`: creates, runs and deletes tools that are programs in their own directories.
 
 use goondan_spec::Code;
 
@@ -30,7 +30,7 @@ use crate::shell;
 use crate::table::Builtin;
 use crate::write::{make_executable, replace};
 
-/// The folder of a project that holds its tools.
+/// Directory of a project that contains its tools.
 const FOLDER: &str = "tools";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -86,37 +86,37 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// What `spec.config` may say.
+/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// The folder to look into after that of the project.
+    /// Directory to search after the one of the project.
     #[serde(default)]
     dir: Option<String>,
-    /// Names of environment variables that programs may see beside the ordinary ones.
+    /// Names of additional environment variables that programs receive.
     #[serde(default)]
     env: Vec<String>,
-    /// Contains programs.
+    /// Sandbox of the programs.
     #[serde(default)]
     sandbox: Option<shell::Wanted>,
-    /// What programs may use up.
+    /// Resource limits of the programs.
     #[serde(default)]
     limits: ProcessLimits,
 }
 
-/// What the exports share.
+/// State that the exports share.
 struct Shelf {
-    /// In place of the home folder's.
+    /// Replaces the directory below the home directory.
     dir: Option<String>,
     launcher: Launcher,
     /// Opens dynamic libraries.
     libraries: Option<Arc<dyn ToolSource>>,
-    /// Those that were run.
+    /// Loaded libraries.
     loaded: Arc<Loaded>,
 }
 
 impl Shelf {
-    /// The folders that hold tools, the project's first.
+    /// Returns the directories of tools, the project's first.
     fn folders(&self, ctx: &ToolContext) -> Vec<PathBuf> {
         [Some(ctx.project_dir.join(FOLDER)), self.users(ctx)]
             .into_iter()
@@ -124,7 +124,8 @@ impl Shelf {
             .collect()
     }
 
-    /// The folder of the user's own tools, which all projects find. Nothing where there is no home folder.
+    /// Returns the directory of the user's own tools, which all projects share; `None` without a
+    /// home directory.
     fn users(&self, ctx: &ToolContext) -> Option<PathBuf> {
         let home = || std::env::home_dir().filter(|home| home.is_absolute());
         match self.dir.as_deref() {
@@ -136,7 +137,7 @@ impl Shelf {
         }
     }
 
-    /// The folder in which tools of that scope lie.
+    /// Returns the directory of the tools of a scope.
     fn folder_of(&self, ctx: &ToolContext, scope: Scope) -> Result<PathBuf, ToolError> {
         match scope {
             Scope::Project => Ok(ctx.project_dir.join(FOLDER)),
@@ -148,7 +149,7 @@ impl Shelf {
         }
     }
 
-    /// The tool of this name. The name is compared, and never made into a path.
+    /// Finds the tool by its name. The name is compared, and never used as a path.
     async fn find(&self, ctx: &ToolContext, name: &str) -> Result<Found, ToolError> {
         let mut found = self.scan(ctx).await?;
         if let Some(index) = found.iter().position(|found| found.name == name) {
@@ -238,9 +239,10 @@ impl Operation for Create {
 }
 
 impl Create {
-    /// Puts the files into the folder `shelf`.
+    /// Creates the files in the directory `shelf`.
     fn make(&self, shelf: &Path, project: &Path) -> Result<ToolOutput, ToolError> {
-        // A link in place of the project's folder must not lead out of it; where the user's folder is, is the user's choice.
+        // A link in the place of the project's directory must not lead out of the project. The user
+        // may place the user directory anywhere.
         let (root, above) = match self.scope {
             Scope::Project => (Root::at(project)?, format!("{FOLDER}/")),
             Scope::User => {
@@ -282,7 +284,7 @@ fn exists(name: &str) -> ToolError {
         .suggest("take another name, or change the files of the one that exists")
 }
 
-/// A new tool's name is a single part of a path, and may stand in a tool name.
+/// Checks a new tool's name, which must be a single path component and valid in a tool name.
 fn is_name(name: &str) -> Result<(), ToolError> {
     let plain = name.len() <= 63
         && name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -393,7 +395,7 @@ impl Operation for List {
     }
 }
 
-/// A tool in a list.
+/// Returns a tool for the list.
 fn shown(found: Found) -> Value {
     match found.tool {
         Ok(tool) => json!({
@@ -435,7 +437,7 @@ impl Operation for Delete {
                 );
                 return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
             }
-            // The manifest goes first: a folder that is removed by halves is no tool any more.
+            // Remove the manifest first, so that a partially deleted directory is no longer a tool.
             std::fs::remove_file(found.folder.join(MANIFEST)).map_err(failed)?;
             std::fs::remove_dir_all(&found.folder).map_err(failed)?;
             let output = json!({"name": found.name, "folder": found.folder, "deleted": true});

@@ -17,10 +17,10 @@ use crate::process;
 use crate::shell;
 use crate::text_transform::scalar;
 
-/// How many bytes of standard output and of standard error are kept.
+/// Number of bytes kept of standard output and of standard error.
 const KEEP: (usize, usize) = (75_000, 15_000);
 
-/// Checks the arguments, runs the program with them as flags, and tells what came of it.
+/// Validates the arguments, runs the program with them as flags, and returns the result.
 pub(crate) async fn run(
     ctx: &ToolContext,
     tool: &Ready,
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     }))
 }
 
-/// What a program can know about where it runs, also under the name that tools of Forge look for.
+/// Returns environment variables about the call, also with the names for tools of Forge.
 fn workspace(ctx: &ToolContext) -> JsonObject {
     let path = |path: &PathBuf| json!(path.display().to_string());
     // Names and order are those of the YAML.
@@ -72,7 +72,7 @@ fn workspace(ctx: &ToolContext) -> JsonObject {
     ])
 }
 
-/// Arguments as `--key=value`, in the order in which the tool declares them.
+/// Returns the arguments as `--key=value`, in declaration order.
 fn flags(tool: &CustomTool, arguments: &JsonObject) -> Vec<String> {
     let flag = |name: &String| Some(format!("--{name}={}", scalar(arguments.get(name)?)?));
     tool.parameters
@@ -99,8 +99,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each argument becomes one flag, whatever it holds, in the order in which the tool declares them; a program that
-        /// splits a flag at its first `=` gets the value back.
+        /// Each argument becomes one flag, in declaration order, whatever it contains. A program
+        /// that splits a flag at its first `=` gets the value.
         #[test]
         fn every_argument_is_one_flag(
             names in proptest::collection::btree_set("[a-z][a-z0-9_]{0,8}", 1..6),

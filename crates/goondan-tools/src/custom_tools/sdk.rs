@@ -1,14 +1,14 @@
-//! Where a new library takes `goondan-abi` from.
+//! Determines the source of `goondan-abi` for a new library.
 //!
-//! It is on no registry. A program that was built from a checkout points at that checkout while it is there, so that tool
-//! and program fit; any other points at the repository.
+//! The crate is not published. A program built from a checkout uses that checkout while it exists,
+//! so that tool and program match. Otherwise the repository is used.
 
 use std::path::Path;
 
-/// The crate beside this one, where this program was built.
+/// The `goondan-abi` crate of the checkout that this program was built from.
 const BUILT_BESIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../goondan-abi");
 
-/// What stands between the braces of the dependency.
+/// Returns the contents of the dependency's braces in `Cargo.toml`.
 pub(super) fn dependency() -> String {
     match Path::new(BUILT_BESIDE).canonicalize() {
         Ok(folder) => format!("path = {}", quoted(&folder.to_string_lossy())),
@@ -16,7 +16,7 @@ pub(super) fn dependency() -> String {
     }
 }
 
-/// A text as TOML reads it.
+/// Quotes a string for TOML.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! Where custom tools are, and what state they are in.
+//! Finds custom tools and checks them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,20 @@ use goondan_spec::{CustomTool, Diagnostic};
 use crate::paths::Root;
 use crate::write::read_text;
 
-/// The file that makes a folder a custom tool.
+/// The file that makes a directory a custom tool.
 pub(crate) const MANIFEST: &str = "tool.yaml";
 
-/// A folder with a `tool.yaml`.
+/// A directory with a `tool.yaml`.
 pub(crate) struct Found {
-    /// The name of the folder, which is that of the tool.
+    /// Name of the directory, which is also the name of the tool.
     pub(crate) name: String,
-    /// Absolute.
+    /// Absolute path.
     pub(crate) folder: PathBuf,
-    /// The tool with its program, or why it cannot be used.
+    /// The tool with its program, or the reason why it is unusable.
     pub(crate) tool: Result<Ready, Unfit>,
 }
 
-/// Why a tool cannot be used.
+/// The reason why a tool is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error(transparent)]
@@ -36,16 +36,17 @@ pub(crate) enum Unfit {
     NotExecutable(String),
 }
 
-/// A tool that can be run.
+/// A usable tool.
 pub(crate) struct Ready {
     pub(crate) manifest: CustomTool,
-    /// Absolute and free of symbolic links.
+    /// Absolute path without symbolic links.
     pub(crate) program: PathBuf,
-    /// It is a dynamic library, and no program.
+    /// True for a dynamic library.
     pub(crate) is_library: bool,
 }
 
-/// The custom tools below `folders`, sorted by name. Where two have the same name, the one of the earlier folder counts.
+/// Returns the custom tools below `folders`, sorted by name. If a name occurs twice, the earlier
+/// directory has precedence.
 pub(super) fn scan(folders: &[PathBuf]) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for folder in folders {
@@ -70,7 +71,7 @@ pub(super) fn scan(folders: &[PathBuf]) -> Vec<Found> {
     found
 }
 
-/// The tool in `folder`, which must have the name of the folder.
+/// Returns the tool in `folder`, whose name must be that of the directory.
 fn named(folder: &Path, name: &str) -> Result<Ready, Unfit> {
     let ready = inspect(folder)?;
     if ready.manifest.name != name {
@@ -82,7 +83,7 @@ fn named(folder: &Path, name: &str) -> Result<Ready, Unfit> {
     Ok(ready)
 }
 
-/// The tool in `folder`, if it can be run.
+/// Returns the tool in `folder` if it is usable.
 pub(crate) fn inspect(folder: &Path) -> Result<Ready, Unfit> {
     let root = Root::at(folder)?;
     let manifest = read_text(&root, &root.resolve(MANIFEST)?)?;
@@ -102,7 +103,7 @@ pub(crate) fn inspect(folder: &Path) -> Result<Ready, Unfit> {
     })
 }
 
-/// Whether a file is named like a dynamic library of any platform.
+/// Returns true if the file name is that of a dynamic library of any platform.
 fn is_library(program: &Path) -> bool {
     program.extension().is_some_and(|extension| {
         ["so", "dylib", "dll"]
@@ -111,7 +112,7 @@ fn is_library(program: &Path) -> bool {
     })
 }
 
-/// All that is wrong with a `tool.yaml`, in one line.
+/// Formats all errors of a `tool.yaml` on one line.
 fn explain(problems: &[Diagnostic]) -> String {
     let line = |problem: &Diagnostic| match problem.position {
         Some(position) => format!("line {}: {}", position.line, problem.message),

@@ -1,4 +1,4 @@
-//! What a new custom tool begins with.
+//! Templates of new custom tools.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,15 +18,15 @@ pub(super) enum Template {
     Python,
 }
 
-/// The files of a new tool, and what is to be done with them.
+/// The files of a new tool, and the next steps.
 pub(super) struct Scaffold {
-    /// Path below the folder, content, and whether it is to be executable.
+    /// Path below the directory, contents, and true for an executable file.
     pub(super) files: Vec<(String, String, bool)>,
-    /// What to do next, in order.
+    /// Instructions, in order.
     pub(super) next: Vec<String>,
 }
 
-/// The files of a tool with this name and description.
+/// Returns the files of a tool with this name and description.
 pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Scaffold {
     let (entrypoint, source, build) = match template {
         Template::Sh => (format!("{name}.sh"), (format!("{name}.sh"), SH, true), None),
@@ -99,18 +99,18 @@ pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Sca
     Scaffold { files, next }
 }
 
-/// The file that cargo makes of a library with this name.
+/// Returns the file name that cargo uses for a library with this name.
 fn library_file(name: &str) -> String {
     use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
 }
 
-/// A text that fits into a comment.
+/// Makes a string fit into a comment.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A text as YAML and Rust read it alike.
+/// Quotes a string in a form that YAML and Rust read alike.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -208,8 +208,8 @@ fn main() {
 }
 ";
 
-/// The manifest of a library, as `gdn new tool` writes it, too.
+/// The Cargo manifest of a library, which `gdn new tool` also uses.
 const CARGO_LIB: &str = include_str!("../../../goondan-abi/templates/library.toml");
 
-/// The code of a library, likewise.
+/// The source code of a library, which `gdn new tool` also uses.
 const RUST_LIB: &str = include_str!("../../../goondan-abi/templates/library.rs");

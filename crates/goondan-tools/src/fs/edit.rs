@@ -1,4 +1,4 @@
-//! `fs__edit`: replace one place in a file.
+//! `fs__edit`: replaces one place in a file.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
@@ -15,7 +15,7 @@ use crate::paths::Roots;
 use crate::text_transform::scalar;
 use crate::write::{diff, read_text, replace};
 
-/// How many line numbers an error names.
+/// Maximum number of line numbers in an error.
 const MOST_LINES: usize = 10;
 
 /// Replace one place in a text file. `old_text` must occur exactly once, so take enough lines around it.
@@ -34,7 +34,7 @@ pub(super) struct Edit {
     new_text: String,
 }
 
-/// Models write `"new_text": 2` where a number is replaced, and what they mean is clear.
+/// Accepts numbers as well, because models write `"new_text": 2` to replace a number.
 fn text_or_number(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["string", "number"]})
 }
@@ -77,14 +77,15 @@ impl Operation for Edit {
     }
 }
 
-/// `text` with the one occurrence of `old` replaced by `new`, and the line on which it begins.
+/// Replaces the single occurrence of `old` by `new`, and returns the text and the line number of
+/// the change.
 fn edited(path: &str, text: &str, old: &str, new: &str) -> Result<(String, usize), ToolError> {
     if old.is_empty() || old == new {
         return Err(errors::invalid(
             "old_text must not be empty, and new_text must differ from it",
         ));
     }
-    // A file with Windows line ends is shown without them, so they are put back into what the model gives.
+    // Files with Windows line ends are shown without them, so add them to the model's strings.
     let windows = text.contains("\r\n") && !old.contains("\r\n");
     let (old, new) = if windows {
         (windows_lines(old), windows_lines(new))
@@ -101,12 +102,12 @@ fn edited(path: &str, text: &str, old: &str, new: &str) -> Result<(String, usize
     }
 }
 
-/// `text` with every line break as Windows has it.
+/// Converts all line breaks to those of Windows.
 fn windows_lines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-/// Where `part` begins in `text`, also where occurrences overlap.
+/// Returns all positions of `part` in `text`, including overlapping ones.
 fn occurrences(text: &str, part: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -117,7 +118,7 @@ fn occurrences(text: &str, part: &str) -> Vec<usize> {
     found
 }
 
-/// The line, from 1, on which a position is.
+/// Returns the line number of a position, starting at 1.
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
@@ -141,7 +142,8 @@ fn ambiguous(path: &str, text: &str, found: &[usize]) -> ToolError {
     .suggest("take more lines before or after it into old_text, so that it occurs once")
 }
 
-/// What to say if the text is not there: where it is if white space does not count.
+/// Creates the error for a missing text. Names the place that matches without regard to white
+/// space.
 fn missing(path: &str, text: &str, old: &str) -> ToolError {
     let error = ToolError::new(format!(
         "old_text does not occur in `{path}`; nothing was changed"

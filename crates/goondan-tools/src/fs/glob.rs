@@ -1,4 +1,4 @@
-//! `fs__glob`: find files by name.
+//! `fs__glob`: finds files by name.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::Roots;
 
-/// How many files are named at most.
+/// Maximum number of files in a result.
 const MOST: usize = 200;
 
 /// Find files of the working directory by a glob, the newest first. Files that git ignores and hidden files are left
@@ -63,7 +63,7 @@ impl Operation for Glob {
     }
 }
 
-/// When a file was changed last; long ago if that cannot be said.
+/// Returns the modification time of a file, or the epoch if it is unknown.
 fn age(file: &Path) -> SystemTime {
     file.symlink_metadata()
         .and_then(|metadata| metadata.modified())

@@ -1,4 +1,4 @@
-//! `fs__grep`: search the content of files.
+//! `fs__grep`: searches the contents of files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::errors::{self, blocking};
 use crate::paths::{Root, Roots};
 use crate::state::lock;
 
-/// How many bytes the result has at most.
+/// Maximum size of the result in bytes.
 const LARGEST: usize = 50 * 1024;
 
 /// Search files of the working directory for a regular expression. Finds `file:line:text`; files that git ignores and
@@ -74,7 +74,7 @@ impl Grep {
         metadata.map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
         let fits = |file: &Path| {
             let below = file.strip_prefix(&place.path).unwrap_or(file);
-            // A file that was named itself has nothing below it.
+            // A file that was named directly has an empty path below itself.
             let below = if below.as_os_str().is_empty() {
                 root.relative(file)
             } else {
@@ -121,18 +121,18 @@ impl Grep {
     }
 }
 
-/// What has been found so far.
+/// The result so far.
 #[derive(Default)]
 struct Found {
     text: String,
     matches: u32,
     most: u32,
-    /// Nothing more is wanted.
+    /// True if the limit is reached.
     full: bool,
 }
 
 impl Found {
-    /// Takes the lines of a file; false once nothing more is wanted.
+    /// Adds the lines of a file; returns false at the limit.
     fn take(&mut self, path: &str, lines: &[Line]) -> bool {
         for line in lines {
             match line {

@@ -1,17 +1,17 @@
-//! Lines of a file that may be large, each in bounded memory.
+//! Reads lines of large files in bounded memory.
 
 use std::io::{self, BufRead};
 
 /// A line without its line break.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// What was kept of it.
+    /// The kept bytes.
     pub(super) bytes: Vec<u8>,
-    /// How many bytes were not kept.
+    /// Number of bytes not kept.
     pub(super) cut: u64,
 }
 
-/// The next line, of which at most `keep` bytes are kept; none at the end.
+/// Reads the next line and keeps at most `keep` bytes of it; `None` at the end.
 pub(super) fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Option<Line>> {
     let mut line = Line {
         bytes: Vec::new(),
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the buffer holds at a time, lines come out as `str::lines` has them.
+        /// Lines equal those of `str::lines` for every buffer size.
         #[test]
         fn lines_are_lines(text in "[ab\\r\\n]{0,30}", capacity in 1usize..8) {
             let mut reader = BufReader::with_capacity(capacity, text.as_bytes());

@@ -1,4 +1,4 @@
-//! `fs__ls`: list a folder.
+//! `fs__ls`: lists a directory.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -13,7 +13,7 @@ use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::Roots;
 
-/// How many entries are listed at most.
+/// Maximum number of entries in a result.
 const MOST: usize = 1_000;
 
 /// List a folder of the working directory: names with type and size, folders first.
@@ -32,7 +32,7 @@ impl Operation for Ls {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
-            // Not every system says of a file that it is no folder.
+            // Not every system reports that a file is not a directory.
             let entries = match place.path.is_file() {
                 true => Err(io::ErrorKind::NotADirectory.into()),
                 false => fs::read_dir(&place.path),
@@ -61,7 +61,7 @@ impl Operation for Ls {
     }
 }
 
-/// Whether an entry is a folder, its name, and what is shown of it.
+/// Returns true for a directory, its name, and its JSON.
 fn entry(entry: DirEntry) -> (bool, String, Value) {
     let name = entry.file_name().to_string_lossy().into_owned();
     let metadata = entry.metadata().ok();

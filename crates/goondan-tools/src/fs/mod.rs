@@ -1,4 +1,4 @@
-//! `fs`: read, search and change files of the working directory, one file an export.
+//! `fs`: reads, searches and changes files of the working directory, with one module per export.
 
 mod edit;
 mod glob;
@@ -24,7 +24,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Reads, searches and changes files inside the working directory.",
     config: Roots::CONFIG,
     error_message_limit: Some(2000),
-    // The largest page of a file, with line numbers.
+    // Large enough for the largest page of a file with line numbers.
     output_limit: Some(600_000),
     open: |opening| {
         let roots: Arc<Roots> = Arc::new(opening.config()?);
@@ -49,7 +49,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// The working directory, where no path is given.
+/// The working directory, which is the default path.
 fn here() -> String {
     ".".to_owned()
 }

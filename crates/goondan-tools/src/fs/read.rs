@@ -1,4 +1,5 @@
-//! `fs__read`: a page of a text file with line numbers; other files are described, images attached.
+//! `fs__read`: returns a page of a text file with line numbers. Describes other files, and attaches
+//! images.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -18,13 +19,13 @@ use crate::encoding::{Content, judge, refused};
 use crate::errors::{self, blocking};
 use crate::paths::{Place, Roots};
 
-/// How many bytes a page has if no number of lines is asked for.
+/// Size of a page in bytes if no number of lines is requested.
 const PAGE: usize = 50 * 1024;
-/// How many bytes a page has at most.
+/// Maximum size of a page in bytes.
 const LARGEST_PAGE: usize = 512 * 1024;
-/// How much of a file is looked at to find out what it is.
+/// Number of bytes read to detect the type of a file.
 const SNIFF: usize = 8 * 1024;
-/// The largest image that is attached.
+/// Maximum size of an attached image in bytes.
 const LARGEST_IMAGE: u64 = 5 * 1024 * 1024;
 
 /// Read a file of the working directory. Text comes with line numbers, a page at a time; an image is attached.
@@ -68,21 +69,20 @@ impl Operation for Read {
     }
 }
 
-/// Lines that were read.
 #[derive(Default)]
 struct Page {
-    /// The lines, numbered.
+    /// The numbered lines.
     text: String,
-    /// How many lines were passed over or read.
+    /// Number of lines skipped or read.
     seen: u64,
-    /// How many lines were read.
+    /// Number of lines read.
     count: u64,
-    /// There are more.
+    /// True if more lines follow.
     more: bool,
 }
 
 impl Read {
-    /// Passes over `offset` lines and reads until the page or the file is full.
+    /// Skips `offset` lines and reads until the page is full or the file ends.
     fn page(&self, reader: &mut impl BufRead) -> std::io::Result<Page> {
         let size = if self.limit.is_some() {
             LARGEST_PAGE
@@ -109,7 +109,7 @@ impl Read {
         Ok(page)
     }
 
-    /// The page as the model sees it, with a word about what follows.
+    /// Returns the page for the model, with a note about remaining lines.
     fn text(&self, place: &Place, page: Page) -> Result<String, ToolError> {
         let Page {
             mut text,
@@ -134,7 +134,7 @@ impl Read {
 }
 
 impl Page {
-    /// Adds a line with its number, counted from 1 as editors do.
+    /// Adds a line with its number, starting at 1.
     fn push(&mut self, line: &Line) {
         let bytes = match line.bytes.strip_prefix("\u{FEFF}".as_bytes()) {
             Some(rest) if self.seen == 1 => rest,
@@ -157,7 +157,7 @@ impl Page {
     }
 }
 
-/// What is said about a file that is not text. An image that is not too large is attached.
+/// Describes a file that is not text. Attaches an image if it is small enough.
 fn describe(
     place: &Place,
     mut reader: BufReader<File>,
@@ -190,7 +190,7 @@ fn describe(
     Ok(output)
 }
 
-/// The media type that the first bytes of a file give away.
+/// Detects the media type from the first bytes of a file.
 fn kind_of(start: &[u8]) -> Option<&'static str> {
     const KINDS: &[(&[u8], &str)] = &[
         (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -1,4 +1,4 @@
-//! Searches one file, and keeps what the first of many files hold.
+//! Searches single files, and combines the results of many files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,21 +7,22 @@ use std::path::{Path, PathBuf};
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 
-/// How many bytes of a line are shown.
+/// Maximum number of bytes shown of a line.
 const LONGEST: usize = 500;
 
 /// A line of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// It matches.
+    /// A matching line.
     Match { number: u64, text: String },
-    /// It stands near one that does.
+    /// A line of context.
     Beside { number: u64, text: String },
-    /// There are lines between the last one and the next.
+    /// A gap between lines.
     Gap,
 }
 
-/// What the first files hold, in the order of their paths, up to a number of matches. Files come in no order.
+/// The results of the first files in path order, up to a number of matches. Files are added in any
+/// order.
 pub(super) struct Hits {
     most: usize,
     files: BTreeMap<PathBuf, Vec<Line>>,
@@ -29,7 +30,8 @@ pub(super) struct Hits {
 }
 
 impl Hits {
-    /// At least `most` matches, if there are so many, and those of the file that is one too many.
+    /// Creates a collection for at least `most` matches, if they exist, and those of one excess
+    /// file.
     pub(super) fn new(most: u32) -> Self {
         Hits {
             most: usize::try_from(most).unwrap_or(usize::MAX),
@@ -38,7 +40,7 @@ impl Hits {
         }
     }
 
-    /// Whether what `file` holds would stand in the result.
+    /// Returns true if the matches of `file` would be in the result.
     pub(super) fn wants(&self, file: &Path) -> bool {
         self.matches <= self.most
             || self
@@ -47,7 +49,7 @@ impl Hits {
                 .is_none_or(|(last, _)| file < last.as_path())
     }
 
-    /// Takes what a file holds, and lets go of files that now stand behind enough matches.
+    /// Adds the matches of a file, and drops files that follow enough matches.
     pub(super) fn add(&mut self, file: &Path, lines: Vec<Line>) {
         let found = matches(&lines);
         if found == 0 || !self.wants(file) {
@@ -65,7 +67,6 @@ impl Hits {
         }
     }
 
-    /// Files with what they hold.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &[Line])> {
         self.files
             .iter()
@@ -80,7 +81,7 @@ fn matches(lines: &[Line]) -> usize {
         .count()
 }
 
-/// Looks into text files; one that holds a zero byte is not text.
+/// Creates a searcher for text files. A file with a zero byte is not text.
 pub(super) fn searcher(context: usize) -> Searcher {
     let mut builder = SearcherBuilder::new();
     builder
@@ -90,7 +91,7 @@ pub(super) fn searcher(context: usize) -> Searcher {
         .build()
 }
 
-/// What one file holds, up to one match more than are wanted. One that cannot be read holds nothing.
+/// Searches one file, up to one match more than the limit. An unreadable file has no matches.
 pub(super) fn search_file(
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
@@ -105,7 +106,7 @@ pub(super) fn search_file(
     lines.lines
 }
 
-/// Takes what the searcher finds in one file.
+/// Collects the matches of one file.
 struct Lines {
     lines: Vec<Line>,
     left: u64,
@@ -137,7 +138,7 @@ impl Sink for &mut Lines {
     }
 }
 
-/// A line without its end, cut where it is too long.
+/// Returns a line without its end, truncated if it is too long.
 fn shown(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches(['\n', '\r']);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the files come, the same ones are kept: the first, until they hold more than enough.
+        /// The order of adding files does not matter: the first files with enough matches are kept.
         #[test]
         fn the_order_of_arrival_does_not_matter(
             found in prop::collection::btree_map("[a-z]{1,3}", 0..5_usize, 0..20),

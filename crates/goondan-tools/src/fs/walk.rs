@@ -1,5 +1,5 @@
-//! Goes through the files below a folder as ripgrep does: `.gitignore` is honoured, hidden files are left out, symbolic
-//! links are not followed.
+//! Walks the files below a directory like ripgrep: respects `.gitignore`, skips hidden files, and
+//! does not follow symbolic links.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::errors;
 use crate::paths::Root;
 
-/// Shows each regular file below `folder` (or `folder` itself, if it is one) to one of the visitors, in no order: every
-/// thread makes itself one, and all processors take part. `.gitignore` files count from the root on: one above it, say in
-/// the home directory, has nothing to do with the work. A cancelled walk ends early.
+/// Passes each regular file below `folder` (or `folder` itself) to a visitor, in no order. Each
+/// thread creates its own visitor, and all processors are used. `.gitignore` files above the root
+/// are ignored, for example one in the home directory. A cancelled walk ends early.
 pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
     root: &Root,
     folder: &Path,
@@ -44,7 +44,7 @@ pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
             if cancellation.is_cancelled() {
                 return WalkState::Quit;
             }
-            // What can't be read is passed over.
+            // Skip unreadable entries.
             if let Ok(entry) = entry
                 && entry.file_type().is_some_and(|kind| kind.is_file())
             {
@@ -55,7 +55,7 @@ pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
     });
 }
 
-/// The files that [`visit`] finds and `wanted` says yes to, in the order of their paths.
+/// Returns the files of [`visit`] that satisfy `wanted`, in path order.
 pub(super) fn files(
     root: &Root,
     folder: &Path,
@@ -67,7 +67,7 @@ pub(super) fn files(
         let (sender, wanted) = (sender.clone(), &wanted);
         move |file: &Path| {
             if wanted(file) {
-                // The receiver lives until the walk is over.
+                // The receiver exists until the walk is over.
                 let _ = sender.send(file.to_owned());
             }
         }
@@ -78,7 +78,7 @@ pub(super) fn files(
     files
 }
 
-/// The folders from the root down to, and without, `folder`.
+/// Returns the directories from the root down to `folder`, without `folder`.
 fn between<'a>(root: &'a Root, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
     folder
         .ancestors()
@@ -86,14 +86,14 @@ fn between<'a>(root: &'a Root, folder: &'a Path) -> impl Iterator<Item = &'a Pat
         .take_while(|above| above.starts_with(root.folder()))
 }
 
-/// A glob over paths below a folder. Without a slash it looks at the name alone.
+/// A glob for paths below a directory. Without a slash, it matches only the file name.
 pub(super) struct PathGlob {
     matcher: GlobMatcher,
     name_alone: bool,
 }
 
 impl PathGlob {
-    /// Reads a glob such as `*.{rs,toml}` or `src/**/*.rs`.
+    /// Parses a glob such as `*.{rs,toml}` or `src/**/*.rs`.
     pub(super) fn new(glob: &str) -> Result<PathGlob, ToolError> {
         let pattern = glob.strip_prefix("./").unwrap_or(glob);
         let built = GlobBuilder::new(pattern).literal_separator(true).build();
@@ -108,7 +108,7 @@ impl PathGlob {
         })
     }
 
-    /// Whether a path, relative to the folder of the search, fits.
+    /// Matches a path relative to the searched directory.
     pub(super) fn fits(&self, path: &Path) -> bool {
         if self.name_alone {
             return path

@@ -1,4 +1,4 @@
-//! `fs__write`: make a file or replace its content.
+//! `fs__write`: creates a file or replaces its contents.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::kinds::PATH;
@@ -46,7 +46,7 @@ impl Operation for Write {
             let place = root.resolve(&self.path)?;
             root.create_parents(&place)?;
             let created = !place.path.exists();
-            // What was no text, or too much of it, has no lines to count.
+            // If the previous contents are not text or too large, lines are not counted.
             let before = if created { Some(String::new()) } else { read_text(&root, &place).ok() };
             replace(&root, &place, self.content.as_bytes())?;
             let output = json!({"path": root.relative(&place.path), "bytes": self.content.len(), "created": created});

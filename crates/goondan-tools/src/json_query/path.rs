@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::errors;
 
-/// The value at `path`, if there is one.
+/// Returns the value at `path`, if it exists.
 pub(super) fn find<'a>(data: &'a Value, path: &str) -> Result<Option<&'a Value>, ToolError> {
     let segments = parse(path).map_err(|problem| {
         errors::invalid(format!("the path `{path}` is wrong: {problem}")).suggest(
@@ -17,7 +17,7 @@ pub(super) fn find<'a>(data: &'a Value, path: &str) -> Result<Option<&'a Value>,
         .try_fold(data, |value, segment| step(value, segment)))
 }
 
-/// One level down: a key of an object, or a position in an array.
+/// Returns the value of an object's key or at an array's index.
 fn step<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields.get(segment),
@@ -29,7 +29,7 @@ fn step<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
     }
 }
 
-/// The keys and positions that `path` names, from the outside in. Blanks around the path do not count.
+/// Parses the keys and indexes of `path`, from the outside in. Surrounding white space is ignored.
 fn parse(path: &str) -> Result<Vec<String>, String> {
     let mut segments = Vec::new();
     let mut rest = path.trim();
@@ -50,7 +50,7 @@ fn parse(path: &str) -> Result<Vec<String>, String> {
     Ok(segments)
 }
 
-/// A plain name, up to the next dot or bracket.
+/// Parses a plain name, up to the next dot or bracket.
 fn name(rest: &str) -> Result<(String, &str), String> {
     let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
     if end == 0 {
@@ -59,7 +59,7 @@ fn name(rest: &str) -> Result<(String, &str), String> {
     Ok((rest[..end].to_owned(), &rest[end..]))
 }
 
-/// What stands between brackets: a position, or a key in single or double quotes.
+/// Parses the contents of brackets: an index, or a key in single or double quotes.
 fn bracket(inner: &str) -> Result<(String, &str), String> {
     for quote in ['"', '\''] {
         if let Some(key) = inner.strip_prefix(quote) {

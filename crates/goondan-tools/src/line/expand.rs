@@ -1,4 +1,4 @@
-//! What words become: the names of files, and what commands print.
+//! Expands words of command lines: file name patterns and command substitutions.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,14 +15,14 @@ use super::{Scope, Shell};
 use crate::confine::start;
 use crate::process::reading_end;
 
-/// The most that a command may print for an argument, in bytes.
+/// Maximum size in bytes of a command substitution's output.
 const LONGEST_OUTPUT: u64 = 1 << 20;
 
-/// The most names that a pattern may become.
+/// Maximum number of names that match a pattern.
 const MOST_NAMES: usize = 100_000;
 
 impl Shell<'_> {
-    /// The arguments that a word becomes.
+    /// Expands a word to arguments.
     pub(super) async fn expand(self, word: &Word, scope: &Scope) -> io::Result<Vec<OsString>> {
         if word.is_glob() {
             let (word, folder, roots) = (word.clone(), scope.folder.clone(), self.line.roots());
@@ -43,7 +43,7 @@ impl Shell<'_> {
         Ok(vec![argument(text)])
     }
 
-    /// What commands print, without line breaks at its end.
+    /// Returns the output of commands, without trailing line breaks.
     async fn printed(self, script: &Script, scope: &Scope) -> io::Result<Vec<u8>> {
         let (reader, writer) = io::pipe()?;
         let mut own = scope.clone();
@@ -53,7 +53,7 @@ impl Shell<'_> {
         let mut reader = reading_end::<ChildStdout>(reader)?.take(LONGEST_OUTPUT + 1);
         let (end, read) = tokio::join!(running, async {
             let read = reader.read_to_end(&mut printed).await;
-            // Who writes more than that is not waited for.
+            // Dropping the reader ends commands that write more.
             drop(reader);
             read
         });
@@ -82,10 +82,10 @@ fn argument(text: Vec<u8>) -> OsString {
     String::from_utf8_lossy(&text).into_owned().into()
 }
 
-/// One name of a path, in pieces.
+/// One component of a path, in pieces.
 type Part = Vec<Piece>;
 
-/// The files that a pattern matches, in the order of their bytes; the pattern itself where there are none.
+/// Returns the files that match a pattern, in byte order; the pattern itself if none matches.
 fn names(word: &Word, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> {
     let (mut found, parts) = (vec![OsString::new()], parts(word));
     for (index, part) in parts.iter().enumerate() {
@@ -107,7 +107,7 @@ fn names(word: &Word, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> {
     }
 }
 
-/// The pattern as a text.
+/// Returns the pattern as plain text.
 fn literal(word: &Word) -> OsString {
     let text = word.pieces.iter().map(|piece| match piece {
         Piece::Text(text) => text.as_str(),
@@ -118,7 +118,7 @@ fn literal(word: &Word) -> OsString {
     text.collect::<String>().into()
 }
 
-/// A pattern, name by name.
+/// Splits a pattern into path components.
 fn parts(word: &Word) -> Vec<Part> {
     let mut parts = vec![Part::new()];
     for piece in &word.pieces {
@@ -142,7 +142,7 @@ fn parts(word: &Word) -> Vec<Part> {
     parts
 }
 
-/// What matches `part` in the folder that `before` names.
+/// Returns the entries that match `part` in the directory `before`.
 fn below(
     before: &OsString,
     part: &Part,
@@ -170,7 +170,8 @@ fn below(
     } else {
         place(before)
     };
-    // Who looks here is in the sandboxes of agents alone: it looks where the line may be, and nowhere else.
+    // Patterns are expanded only in the sandboxes of agents, so limit them to directories that the
+    // line may use.
     let real = inside.canonicalize().unwrap_or_default();
     if !roots.iter().any(|root| real.starts_with(root)) {
         return Vec::new();
@@ -184,7 +185,7 @@ fn below(
     fitting.map(|entry| joined(&entry.file_name())).collect()
 }
 
-/// The text of a part without a pattern.
+/// Returns the text of a part without patterns.
 fn plain(part: &Part) -> Option<String> {
     part.iter()
         .map(|piece| {
@@ -197,7 +198,7 @@ fn plain(part: &Part) -> Option<String> {
         .collect()
 }
 
-/// Matches the names of a part; nothing where its pattern is none.
+/// Returns a matcher for a part; `None` if its pattern is invalid.
 fn matcher(part: &Part) -> Option<GlobMatcher> {
     let pattern = part.iter().map(|piece| match piece {
         Piece::Text(text) => globset::escape(text),
@@ -215,7 +216,7 @@ fn matcher(part: &Part) -> Option<GlobMatcher> {
     )
 }
 
-/// Whether a part begins with a pattern, which does not match what is hidden by a dot.
+/// Returns true if a part begins with a pattern, which does not match hidden files.
 fn begins_open(part: &Part) -> bool {
     let first = part
         .iter()

@@ -1,4 +1,4 @@
-//! What runs: a program with all that it starts, or a line of them.
+//! Running programs and command lines, with all their child processes.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::process::ExitStatus;
@@ -16,24 +16,21 @@ use crate::confine::Contained;
 use crate::process::{GRACE, Group, Signal, failed_with, reading_end, writing_end};
 use crate::state::lock;
 
-/// What is to be run.
 pub(crate) enum Work {
-    /// One program.
     Program(Box<Contained>),
     /// A command line without a shell.
     Line(Arc<Line>),
 }
 
-/// What is running. It is killed with all that it has started when this is dropped.
+/// Running work. Dropping it kills all its processes.
 pub(crate) enum Started {
-    /// One program.
     Program(Group),
-    /// A command line.
     Line(Job),
 }
 
 impl Work {
-    /// Starts it, with `input` for whoever has started it to write: a line's is read by all its commands.
+    /// Starts the work. With `input`, the caller can write to its standard input, which all
+    /// commands of a line share.
     pub(crate) async fn start(self, input: bool) -> io::Result<Started> {
         match self {
             Work::Program(mut program) => {
@@ -48,7 +45,7 @@ impl Work {
 }
 
 impl Started {
-    /// What it prints.
+    /// Takes the output streams.
     pub(crate) fn take_output(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
         match self {
             Started::Program(group) => {
@@ -59,7 +56,7 @@ impl Started {
         }
     }
 
-    /// What it reads, where that was asked for.
+    /// Takes the input stream, if it was requested.
     pub(crate) fn take_input(&mut self) -> Option<ChildStdin> {
         match self {
             Started::Program(group) => group.pipes().stdin().take(),
@@ -67,7 +64,7 @@ impl Started {
         }
     }
 
-    /// Waits for its end. This may be given up and taken up again.
+    /// Waits for the end. Cancel safe.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match self {
             Started::Program(group) => group.wait().await,
@@ -75,7 +72,7 @@ impl Started {
         }
     }
 
-    /// Asks all of it to end, and after a grace period makes it.
+    /// Requests the end of all processes, and kills them after a grace period.
     pub(crate) async fn end(&mut self) -> io::Result<ExitStatus> {
         match self {
             Started::Program(group) => group.end().await,
@@ -83,7 +80,7 @@ impl Started {
         }
     }
 
-    /// Sends a signal to every process of it.
+    /// Sends a signal to all processes.
     pub(crate) fn signal(&self, signal: Signal) {
         match self {
             Started::Program(group) => group.signal(signal),
@@ -92,9 +89,9 @@ impl Started {
     }
 }
 
-/// A command line that runs.
+/// A running command line.
 pub(crate) struct Job {
-    /// Its commands, one after the other; nothing once it is over.
+    /// The future that runs the commands one after another; `None` once it is over.
     commands: Option<BoxFuture<'static, io::Result<ExitStatus>>>,
     status: ExitStatus,
     running: Arc<Running>,
@@ -141,7 +138,7 @@ impl Job {
         match timeout(GRACE * 2, self.wait()).await {
             Ok(status) => status,
             Err(_) => {
-                // Whoever is left is killed with the commands.
+                // Dropping the commands kills the remaining processes.
                 self.commands = None;
                 self.status = failed_with(1);
                 Ok(self.status)
@@ -150,7 +147,7 @@ impl Job {
     }
 }
 
-/// The processes of a line that live.
+/// The running processes of a line.
 #[derive(Default)]
 pub(super) struct Running {
     groups: Mutex<Vec<u32>>,
@@ -158,12 +155,12 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Whether nothing more may begin.
+    /// Returns true if no further command may start.
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Waits for a command. What it has left behind ends with it; where it is asked to end, after a grace period.
+    /// Waits for a command. Leftover processes end with it; during stopping, after a grace period.
     pub(super) async fn wait_for(&self, mut group: Group) -> io::Result<ExitStatus> {
         let _listed = Listed::new(self, group.id());
         if self.is_stopping() {
@@ -183,7 +180,7 @@ impl Running {
     }
 }
 
-/// A group that signals reach.
+/// A process group that receives signals.
 struct Listed<'r> {
     running: &'r Running,
     group: u32,

@@ -1,4 +1,5 @@
-//! Runs command lines of the small grammar without a shell: the programs that were judged are started, and nothing else.
+//! Runs command lines of a small grammar without a shell. Only the programs that policies have
+//! checked are started.
 
 mod expand;
 mod job;
@@ -24,34 +25,34 @@ use job::Running;
 pub(crate) use job::{Started, Work};
 use streams::{Stream, Streams};
 
-/// What a shell says of a program that is not there.
+/// Exit code of a shell for a missing program.
 const NOT_FOUND: u8 = 127;
-/// What a shell says of a program that can't be started.
+/// Exit code of a shell for a program that cannot be started.
 const NOT_STARTED: u8 = 126;
-/// What a shell says of a redirection or a folder that fails.
+/// Exit code of a shell for a failed redirection or directory change.
 const FAILED: u8 = 2;
 
 type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
 
-/// A command line, and all that it takes to run it.
+/// A command line, with everything required to run it.
 pub(crate) struct Line {
     script: Script,
     /// The names of the programs that each command starts.
     programs: Vec<Vec<String>>,
-    /// What contains each command.
+    /// The sandboxes of each command.
     contained: Vec<Vec<Containment>>,
-    /// What contains the opening of each file.
+    /// The sandboxes for opening each file.
     files: BTreeMap<String, Vec<Containment>>,
     launcher: Launcher,
     ctx: ToolContext,
-    /// The folder that it begins in.
+    /// The initial directory.
     folder: PathBuf,
     environment: Environment,
-    /// Redirections stay in the working folder where their text does.
+    /// True if redirections must stay in the working directory.
     stays: bool,
 }
 
-/// What a command finds when it is started, and what `cd` changes.
+/// The state of a command, which `cd` changes.
 #[derive(Clone)]
 struct Scope {
     folder: PathBuf,
@@ -59,7 +60,7 @@ struct Scope {
 }
 
 impl Line {
-    /// `script`, to be run in `folder` with each command contained as its policies want it.
+    /// Creates a line that runs `script` in `folder`, with the sandboxes that policies require.
     pub(crate) fn new(
         script: Script,
         direct: &Direct,
@@ -72,7 +73,7 @@ impl Line {
             .workdir
             .canonicalize()
             .unwrap_or_else(|_| ctx.workdir.clone());
-        // Somebody may have put a link in its place since it was judged.
+        // The directory may have been replaced by a link after the check.
         if !direct.is_outside && !folder.starts_with(&workdir) {
             return Err(io::Error::other(
                 "the folder to run in has been moved meanwhile",
@@ -159,7 +160,7 @@ impl<'a> Shell<'a> {
                 input = Some(Stream::Reader(Arc::new(reader)));
                 own.streams.set(1, Stream::Writer(Arc::new(writer)));
             }
-            // Its ends of the pipes go when it is over, so that its neighbours notice.
+            // Dropping its pipe ends at its end notifies the neighboring commands.
             stages.push(async move { self.stage(stage, &mut own).await });
         }
         let ends = join_all(stages).await;
@@ -271,7 +272,7 @@ impl<'a> Shell<'a> {
 }
 
 impl Line {
-    /// The environment of a command: that of the line, and what is assigned before the command.
+    /// Returns the environment of a command: that of the line, and its own assignments.
     fn environment(&self, command: &Command, folder: &Path) -> Environment {
         let mut environment = self.environment.clone();
         environment.insert("PATH".into(), self.path());
@@ -285,7 +286,7 @@ impl Line {
         environment
     }
 
-    /// The folders that programs are looked for in, without those that an agent may fill.
+    /// Returns the directories to search for programs, without those that an agent can write to.
     fn path(&self) -> OsString {
         let given = self
             .environment
@@ -296,19 +297,21 @@ impl Line {
         std::env::join_paths(folders).unwrap_or_default()
     }
 
-    /// Where patterns of files are looked up: the working folder, and the folder that the line was allowed to run in.
+    /// Returns the directories for file patterns: the working directory, and the directory that the
+    /// line may run in.
     fn roots(&self) -> Vec<PathBuf> {
         vec![self.ctx.workdir.clone(), self.folder.clone()]
     }
 
-    /// Whether `./x` is another file here than the one that was judged: that of the working folder.
+    /// Returns true if `./x` differs from the checked file, which is relative to the working
+    /// directory.
     fn is_elsewhere(&self, name: &str, folder: &Path) -> bool {
         name.contains('/')
             && !name.starts_with('/')
             && by_text(folder) != by_text(&self.ctx.workdir)
     }
 
-    /// The program that a name stands for, or why there is none and what a shell would say.
+    /// Finds the program of a name, or returns the message and exit code of a shell.
     fn find(&self, name: &str, folder: &Path) -> Result<Found, (String, u8)> {
         if !name.contains('/') {
             let found = programs::on_path(name, &self.path(), &[&self.ctx.workdir]).map(Found::at);
@@ -332,7 +335,7 @@ fn elsewhere(name: &str) -> String {
     format!("{name}: not started, since it was judged as a file of the working folder")
 }
 
-/// An absolute path without `.` and `..`, as a shell goes there.
+/// Removes `.` and `..` from an absolute path textually, like a shell.
 fn by_text(path: &Path) -> PathBuf {
     path.to_str()
         .map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))

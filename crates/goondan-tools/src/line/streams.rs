@@ -1,4 +1,4 @@
-//! Where the standard streams of commands lead.
+//! The standard streams of commands.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write as _};
@@ -19,7 +19,7 @@ use crate::paths::Root;
 use crate::process::failed_with;
 use goondan_spec::reason;
 
-/// One end of something.
+/// The target of a stream.
 #[derive(Clone)]
 pub(super) enum Stream {
     Null,
@@ -39,7 +39,7 @@ impl Stream {
     }
 
     fn write(&self, text: &str) {
-        // Who does not read what a command has to say is not told.
+        // A closed reader is not an error of the command.
         let _ = match self {
             Stream::Writer(end) => (&**end).write_all(text.as_bytes()),
             Stream::File(file) => (&**file).write_all(text.as_bytes()),
@@ -63,7 +63,7 @@ impl Streams {
         }
     }
 
-    /// Lets a command have them.
+    /// Assigns the streams to a command.
     pub(super) fn give_to(&self, command: &mut Command) -> io::Result<()> {
         let [input, output, errors] = &self.0;
         command
@@ -73,8 +73,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Opens what `redirects` name, in their order; else why not. What was opened until then is in place. An error is that
-    /// of the sandboxes, without which nothing is opened.
+    /// Opens the files of `redirects` in order. Returns the reason if one fails; earlier ones stay
+    /// in effect. An outer error comes from the sandbox, and then nothing is opened.
     pub(super) fn redirect(
         &mut self,
         line: &Line,
@@ -112,16 +112,16 @@ impl Streams {
         Ok(Ok(()))
     }
 
-    /// Writes a line to standard error, as a shell would, and gives back what the command comes to.
+    /// Writes a line to standard error like a shell, and returns the exit status `code`.
     pub(super) async fn complain(&self, reason: String, code: u8) -> io::Result<ExitStatus> {
         let errors = self.0[2].clone();
-        // A pipe that is full waits for its reader.
+        // Writing to a full pipe blocks until it is read.
         let _ = tokio::task::spawn_blocking(move || errors.write(&format!("{reason}\n"))).await;
         Ok(failed_with(code))
     }
 }
 
-/// What a file is opened for.
+/// The purpose of opening a file.
 #[derive(Clone, Copy)]
 enum For {
     Reading,
@@ -129,8 +129,8 @@ enum For {
     Appending,
 }
 
-/// Opens a file where it was judged to lie: below the working folder, whatever links there are, or at the very place
-/// outside that a rule allows.
+/// Opens a file at its checked place: below the working directory, whatever links exist, or exactly
+/// at a path outside that a rule permits.
 fn opened(
     line: &Line,
     folder: &Path,
@@ -158,7 +158,8 @@ fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
     let root = Root::of(&line.ctx)?;
     let given = place;
     let place = root.resolve(&place.to_string_lossy())?;
-    // A link or a folder may lead to what a redirection by that name would have been asked about.
+    // A link or a directory may lead to a protected file, for which a direct redirection would need
+    // an approval.
     let below = root.relative(&place.path).to_string_lossy();
     let is_hidden = match what {
         For::Reading => shell::is_secret(&below),
@@ -178,7 +179,7 @@ fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
     }
 }
 
-/// Whether a path names a protected place in its last part, where everybody sees it.
+/// Returns true if the last component of a path is a protected name, which users can see.
 fn is_named(given: &Path) -> bool {
     given
         .file_name()
@@ -187,7 +188,7 @@ fn is_named(given: &Path) -> bool {
 
 fn outside(place: &Path, what: For) -> io::Result<File> {
     let place = without_links(place)?;
-    // What such files lead to belongs to whoever opens them: a terminal, another process.
+    // Such files refer to objects of the opening process, such as its terminal.
     if ["/dev", "/proc", "/sys"]
         .iter()
         .any(|folder| place.starts_with(folder))
@@ -209,7 +210,7 @@ fn outside(place: &Path, what: For) -> io::Result<File> {
     Ok(file)
 }
 
-/// A path whose folders are what their names say, so that no link leads away from it.
+/// Returns a path whose directories contain no links, so that it does not lead elsewhere.
 fn without_links(place: &Path) -> io::Result<PathBuf> {
     let place = super::by_text(place);
     let leads_away = || io::Error::other("a link leads away from it");

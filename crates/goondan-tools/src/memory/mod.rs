@@ -1,4 +1,4 @@
-//! `memory`: find and read the notes in `MEMORY.md` and below `memory/`.
+//! `memory`: finds and reads the notes in `MEMORY.md` and below `memory/`.
 
 mod passages;
 mod rank;
@@ -23,15 +23,15 @@ use crate::powers;
 use crate::table::{Builtin, ConfigError};
 use crate::write::read_text;
 
-/// The note at the top of the working directory.
+/// File name of the main note in the working directory.
 const NOTE: &str = "MEMORY.md";
-/// The folder of further notes.
+/// Directory of further notes.
 const FOLDER: &str = "memory";
-/// How many notes are searched at most.
+/// Maximum number of searched notes.
 const MOST_NOTES: usize = 2_000;
-/// How much of a passage is shown, in characters.
+/// Maximum number of characters shown of a passage.
 const SNIPPET: usize = 700;
-/// How much of a note is read at once, in characters.
+/// Maximum number of characters read of a note at once.
 const PAGE: usize = 50_000;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -74,7 +74,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// What `spec.config` may say.
+/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -87,16 +87,16 @@ struct EmbeddingSettings {
     model_ref: String,
 }
 
-/// What searches share.
+/// State that searches share.
 struct Shared {
-    /// The Model resource that makes embeddings.
+    /// Name of the Model resource for embeddings.
     model: Option<String>,
-    /// Where vectors are kept.
+    /// Directory of cached vectors.
     cache: Option<PathBuf>,
     vectors: Vectors,
 }
 
-/// How much the likeness of meaning counts beside that of words.
+/// Weight of the semantic similarity, relative to that of words.
 const MEANING: f64 = 0.7;
 
 /// Search the notes of MEMORY.md and memory/ for the passages that fit best. Ask with the words that the note would use.
@@ -139,7 +139,7 @@ impl Operation for Search {
             None => (by_words, None),
             Some(model) => match shared.by_meaning(ctx, model, &self.query, &found).await {
                 Ok(likeness) => (both(&by_words, &likeness), None),
-                // Words alone are better than nothing.
+                // A search by words is better than none.
                 Err(error) => (
                     by_words,
                     Some(format!("searched by words alone: {}", error.message)),
@@ -171,7 +171,7 @@ impl Operation for Search {
 }
 
 impl Shared {
-    /// How near each passage is to the query in meaning.
+    /// Returns the semantic similarity of each passage to the query.
     async fn by_meaning(
         &self,
         ctx: &ToolContext,
@@ -197,7 +197,7 @@ impl Shared {
     }
 }
 
-/// Scores by words and by meaning together, the best first.
+/// Combines the scores by words and by meaning, best first.
 fn both(by_words: &[(usize, f64)], by_meaning: &[f64]) -> Vec<(usize, f64)> {
     let mut scores: Vec<f64> = by_meaning
         .iter()
@@ -255,7 +255,7 @@ impl Operation for Get {
     }
 }
 
-/// The lines as text, up to a page, with a word about what follows.
+/// Returns a page of the lines, with a note about remaining ones.
 fn page(lines: &[&str], from: usize) -> String {
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
@@ -272,14 +272,14 @@ fn page(lines: &[&str], from: usize) -> String {
     text
 }
 
-/// The notes that there are, in the order of their paths.
+/// Returns the notes in path order.
 fn notes(root: &Root) -> Result<Vec<PathBuf>, ToolError> {
     let mut notes = Vec::from_iter(
         [root.folder().join(NOTE)]
             .into_iter()
             .filter(|note| note.is_file()),
     );
-    // The folder itself may be a link, as long as it stays inside.
+    // The directory itself may be a link within the working directory.
     let folder = root.resolve(FOLDER)?.path;
     if folder.is_dir() {
         let entries = WalkBuilder::new(folder)
@@ -298,7 +298,7 @@ fn notes(root: &Root) -> Result<Vec<PathBuf>, ToolError> {
     Ok(notes)
 }
 
-/// The passages of a note with its path. A note that cannot be read has none.
+/// Returns the passages of a note with its path. An unreadable note has none.
 fn passages_of(root: &Root, note: &Path) -> Vec<(String, passages::Passage)> {
     let path = root.relative(note).display().to_string();
     let text = root

@@ -1,20 +1,21 @@
-//! Cuts notes into passages that can be found.
+//! Splits notes into searchable passages.
 
-/// How many lines a passage has at most.
+/// Maximum number of lines in a passage.
 const LONGEST: usize = 30;
 
-/// A few lines of a note that belong together.
+/// Related lines of a note.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Passage {
-    /// The first line, from 1.
+    /// First line number, starting at 1.
     pub(super) from: usize,
-    /// The last line.
+    /// Last line number.
     pub(super) to: usize,
-    /// The lines, without empty ones around them.
+    /// The lines without surrounding empty lines.
     pub(super) text: String,
 }
 
-/// The passages of a note: a new one begins at each heading, and where one grows too long.
+/// Returns the passages of a note. A new one begins at each heading, and after the maximum number
+/// of lines.
 pub(super) fn passages(text: &str) -> Vec<Passage> {
     let lines: Vec<&str> = text.lines().collect();
     let mut passages = Vec::new();
@@ -29,13 +30,13 @@ pub(super) fn passages(text: &str) -> Vec<Passage> {
     passages
 }
 
-/// Whether a line is a Markdown heading.
+/// Returns true for a Markdown heading.
 fn is_heading(line: &str) -> bool {
     let text = line.trim_start_matches('#');
     text.len() < line.len() && text.starts_with(' ')
 }
 
-/// The lines from `start` up to `end`; nothing if they are empty.
+/// Returns the lines from `start` to `end`; `None` if they are empty.
 fn passage(lines: &[&str], start: usize, end: usize) -> Option<Passage> {
     let has_text = |line: &&str| !line.trim().is_empty();
     let from = start + lines[start..end].iter().position(has_text)?;
@@ -66,7 +67,7 @@ mod tests {
     }
 
     proptest! {
-        /// No line with text is lost or found twice, and line numbers lead to the text.
+        /// Each non-empty line is in exactly one passage, with correct line numbers.
         #[test]
         fn every_line_is_in_one_passage(text in "(# |[a \n]|\n\n){0,80}") {
             let lines: Vec<&str> = text.lines().collect();

@@ -1,18 +1,19 @@
-//! How well passages fit a query, by Okapi BM25.
+//! Ranks passages for a query with Okapi BM25.
 //!
-//! The formula is a dozen lines; the ready-made crate for it rests on a hash crate that nobody looks after any more.
+//! The formula takes a dozen lines. The existing crate for it depends on an unmaintained hash
+//! crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// How soon a word that occurs again stops to count.
+/// Saturation of repeated words.
 const K1: f64 = 1.2;
-/// How much long texts are held back.
+/// Strength of the length normalization.
 const B: f64 = 0.75;
 
-/// Words that say nothing about what a text is about.
+/// Words without relevance for the topic of a text.
 const STOP_WORDS: &[&str] = &[
     "a", "about", "all", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",
     "could", "did", "do", "does", "for", "from", "had", "has", "have", "how", "i", "if", "in",
@@ -22,9 +23,10 @@ const STOP_WORDS: &[&str] = &[
     "with", "would", "you", "your",
 ];
 
-/// The scores of those `texts` that have a word of `query`, with their index, the best first. A score is BM25 in relation
-/// to a text of average length that has every word of the query once: about 1 if all words are there, 0 if none is.
-/// Stop words do not count, and words count by their stem.
+/// Returns the scores of the `texts` that contain a word of `query`, with their index, best first.
+/// A score is BM25 relative to a text of average length with every query word once. It is about 1
+/// if all words occur, and 0 if none does. Stop words are ignored, and words are compared by their
+/// stem.
 pub(super) fn rank(texts: &[&str], query: &str) -> Vec<(usize, f64)> {
     let stemmer = Stemmer::create(Algorithm::English);
     let query: BTreeSet<String> = words(&stemmer, query).into_iter().collect();
@@ -49,12 +51,12 @@ pub(super) fn rank(texts: &[&str], query: &str) -> Vec<(usize, f64)> {
         .enumerate()
         .map(|(index, text)| (index, rounded(score(text) / best)));
     let mut scores: Vec<(usize, f64)> = scores.filter(|(_, score)| *score > 0.0).collect();
-    // Equal scores in the order of the texts, so that the same question has the same answer.
+    // Equal scores keep the order of the texts, so that results are deterministic.
     scores.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
     scores
 }
 
-/// The stems of the words of a text.
+/// Returns the stems of a text's words.
 fn words(stemmer: &Stemmer, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let words = text
@@ -63,7 +65,7 @@ fn words(stemmer: &Stemmer, text: &str) -> Vec<String> {
     words.map(|word| stemmer.stem(word).into_owned()).collect()
 }
 
-/// How much a word tells: the rarer, the more.
+/// Returns the weight of a word, which is higher for rare words.
 fn weight(word: &str, texts: &[Counted]) -> f64 {
     let having = texts
         .iter()
@@ -72,7 +74,7 @@ fn weight(word: &str, texts: &[Counted]) -> f64 {
     (1.0 + (texts.len() as f64 - having + 0.5) / (having + 0.5)).ln()
 }
 
-/// A text as the formula sees it.
+/// The word counts of a text.
 struct Counted {
     counts: BTreeMap<String, f64>,
     length: f64,
@@ -88,7 +90,7 @@ impl Counted {
         Counted { counts, length }
     }
 
-    /// How strongly the text has a word: 1 if it occurs once in a text of average length.
+    /// Returns the share of a word in the text: 1 if it occurs once in a text of average length.
     fn share(&self, word: &str, average: f64) -> f64 {
         let count = self.counts.get(word).copied().unwrap_or(0.0);
         if count == 0.0 {
@@ -98,7 +100,7 @@ impl Counted {
     }
 }
 
-/// At most 1, with three decimals. What is no number, for a query without words, is 0.
+/// Rounds to three decimals, at most 1. NaN, the score of a query without words, becomes 0.
 fn rounded(score: f64) -> f64 {
     if score.is_finite() {
         (score.clamp(0.0, 1.0) * 1000.0).round() / 1000.0

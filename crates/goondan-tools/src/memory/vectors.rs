@@ -1,4 +1,4 @@
-//! Vectors of texts by an embedding model, kept on disk so that no text is asked for twice.
+//! Embedding vectors of texts, cached on disk so that each text is embedded only once.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,15 +18,14 @@ use sha2::{Digest as _, Sha256};
 
 use crate::errors::blocking;
 
-/// How many texts are asked for at once.
+/// Maximum number of texts per request.
 const BATCH: usize = 96;
-/// A file of vectors that has grown beyond that many bytes begins anew.
+/// File size in bytes above which a vector file is restarted.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
-/// The vectors that one tool has seen.
 #[derive(Default)]
 pub(super) struct Vectors {
-    /// By the hash of model and text; filled from disk at the first use.
+    /// Vectors by the hash of model and text; loaded from disk at the first use.
     known: tokio::sync::Mutex<Option<HashMap<String, Arc<[f32]>>>>,
 }
 
@@ -39,7 +38,7 @@ struct Line {
 }
 
 impl Vectors {
-    /// A vector for each text, in order.
+    /// Returns a vector for each text, in order.
     pub(super) async fn of(
         &self,
         power: &dyn Embeddings,
@@ -97,7 +96,7 @@ impl Vectors {
     }
 }
 
-/// How alike two vectors are in direction: 1 if they point the same way, 0 if they have nothing in common.
+/// Returns the cosine similarity of two vectors: 1 for equal directions, 0 for orthogonal ones.
 pub(super) fn likeness(a: &[f32], b: &[f32]) -> f64 {
     if a.len() != b.len() {
         return 0.0;
@@ -125,7 +124,7 @@ fn hash(model: &str, text: &str) -> String {
     hex(&digest[..16])
 }
 
-/// What a file holds. Lines that cannot be read, such as a torn last one, are left out.
+/// Reads a file. Unreadable lines, such as a torn last one, are skipped.
 fn read(file: &Path) -> HashMap<String, Arc<[f32]>> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines = text
@@ -147,7 +146,7 @@ fn decode(text: &str) -> Option<Arc<[f32]>> {
     })
 }
 
-/// Adds vectors to a file. One that cannot be written only costs another question later.
+/// Appends vectors to a file. If this fails, they are requested again later.
 fn append(file: &Path, vectors: &[(String, Arc<[f32]>)]) {
     if let Err(error) = try_append(file, vectors) {
         tracing::warn!(file = %file.display(), %error, "vectors were not kept");
@@ -158,7 +157,7 @@ fn try_append(file: &Path, vectors: &[(String, Arc<[f32]>)]) -> std::io::Result<
     file.parent().map_or(Ok(()), private::make_folder)?;
     let is_full = fs::metadata(file).is_ok_and(|file| file.len() > LARGEST);
     let mut options = private::options();
-    // What is appended to can't be begun anew, and what is begun anew need not be appended to.
+    // The append and truncate modes exclude each other.
     options
         .create(true)
         .append(!is_full)
@@ -178,7 +177,7 @@ fn try_append(file: &Path, vectors: &[(String, Arc<[f32]>)]) -> std::io::Result<
         text.push_str(&serde_json::to_string(&line)?);
         text.push('\n');
     }
-    // A torn line of before is ended first.
+    // Ends a torn line of an earlier write.
     open.write_all(format!("\n{text}").as_bytes())
 }
 

@@ -1,4 +1,4 @@
-//! `squad__decide`: propose a decision to the team.
+//! `squad__decide`: proposes a decision to the team.
 
 use chrono::Utc;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
@@ -9,9 +9,9 @@ use super::folder::{Folder, blocking, plain_name};
 use super::{Squad, result};
 use crate::define::Operation;
 
-/// How long the part of a file name is that the title gives.
+/// Maximum length of the part of a file name that comes from the title.
 const SLUG: usize = 60;
-/// How many decisions of one name there may be.
+/// Maximum number of decisions with the same name.
 const MOST_OF_A_NAME: usize = 1_000;
 
 /// What a decision is about.
@@ -59,7 +59,7 @@ impl Decide {
     fn write(&self, folder: &Folder) -> Result<String, String> {
         let agent = plain_name("an agent", &self.agent_name)?;
         let category = serde_json::json!(self.category);
-        // A title is one line: more would be read as something else.
+        // A title must be one line, because further lines would have another meaning.
         let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
         let content = format!(
             "### {}: {title}\n\n**By:** {agent}\n**Category:** {}\n\n{}\n",
@@ -86,7 +86,7 @@ impl Decide {
     }
 }
 
-/// A title as a part of a file name.
+/// Converts a title to a part of a file name.
 fn slug(title: &str) -> String {
     let mut slug = String::new();
     for c in title.to_lowercase().chars() {

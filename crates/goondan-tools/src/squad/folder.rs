@@ -1,4 +1,4 @@
-//! The `.squad/` folder: where things are in it, and that nothing leaves it (rules S2 and S5).
+//! The `.squad/` directory: its layout, and its confinement (rules S2 and S5).
 
 #[cfg(unix)]
 use std::fs::{File, TryLockError};
@@ -13,14 +13,13 @@ use crate::errors;
 use crate::paths::{Place, Root};
 use crate::write::{create, read_text, remove, replace};
 
-/// How long a writer waits for others.
+/// Maximum time that a writer waits for the lock.
 #[cfg(unix)]
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks whether they are done.
+/// Interval of trying the lock.
 #[cfg(unix)]
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The folder of a squad.
 #[derive(Clone)]
 pub(super) struct Folder {
     project: PathBuf,
@@ -28,12 +27,12 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// The folder `dir` of a project. It need not exist.
+    /// Returns the directory `dir` of a project. It need not exist.
     pub(super) fn new(project: PathBuf, dir: String) -> Folder {
         Folder { project, dir }
     }
 
-    /// The place of a file in it, such as `agents/fenster/charter.md`.
+    /// Resolves a file in the directory, such as `agents/fenster/charter.md`.
     pub(super) fn place(&self, path: &str) -> Result<(Root, Place), String> {
         let project = Root::at(&self.project).map_err(told)?;
         let squad = without_links(&project, &self.dir)?;
@@ -43,7 +42,7 @@ impl Folder {
         Ok((root, place))
     }
 
-    /// What a file holds; nothing if there is no such file.
+    /// Reads a file; `None` if it does not exist.
     pub(super) fn read(&self, path: &str) -> Result<Option<String>, String> {
         let (root, place) = self.place(path)?;
         if place.path.symlink_metadata().is_err() {
@@ -52,7 +51,7 @@ impl Folder {
         read_text(&root, &place).map(Some).map_err(told)
     }
 
-    /// Puts content into a file, with the folders above it.
+    /// Writes a file and creates its parent directories.
     pub(super) fn write(&self, path: &str, content: &str) -> Result<(), String> {
         let (root, place) = self.place(path)?;
         root.create_parents(&place)
@@ -60,7 +59,7 @@ impl Folder {
             .map_err(told)
     }
 
-    /// Makes a file that was not there; false if there is one.
+    /// Creates a file; returns false if it exists.
     pub(super) fn create(&self, path: &str, content: &str) -> Result<bool, String> {
         let (root, place) = self.place(path)?;
         root.create_parents(&place)
@@ -68,8 +67,8 @@ impl Folder {
             .map_err(told)
     }
 
-    /// Changes a file while nobody else does, in this program or another: what it holds goes in, what it is to hold comes
-    /// out.
+    /// Updates a file under a lock that also applies to other programs. `change` converts the old
+    /// contents to the new ones.
     pub(super) fn update(
         &self,
         path: &str,
@@ -82,7 +81,7 @@ impl Folder {
         self.write(path, &content)
     }
 
-    /// Takes a file out. One that is gone already is no error.
+    /// Removes a file. Succeeds if it does not exist.
     pub(super) fn remove(&self, path: &str) -> Result<(), String> {
         let (root, place) = self.place(path)?;
         if place.path.symlink_metadata().is_err() {
@@ -91,7 +90,7 @@ impl Folder {
         remove(&root, &place).map_err(told)
     }
 
-    /// The names of the files in the folder `path` with that extension, sorted.
+    /// Returns the sorted names of the files in `path` with that extension.
     pub(super) fn files(&self, path: &str, extension: &str) -> Result<Vec<String>, String> {
         let (_, place) = self.place(path)?;
         let entries = std::fs::read_dir(&place.path)
@@ -111,7 +110,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// The names of the folders below `path`, sorted, that hold a file of this name.
+    /// Returns the sorted names of the directories below `path` that contain the file.
     pub(super) fn folders_with(&self, path: &str, file: &str) -> Result<Vec<String>, String> {
         let (_, place) = self.place(path)?;
         let entries = std::fs::read_dir(&place.path)
@@ -127,8 +126,8 @@ impl Folder {
     }
 }
 
-/// The place of `path`, which no link is on the way to: what is written here is asked about by nobody, so it stays in the folder
-/// that the project has named for it.
+/// Resolves `path` and refuses links in it. These writes need no approval, so they must stay in the
+/// directory that the project has configured.
 fn without_links(root: &Root, path: &str) -> Result<Place, String> {
     let place = root.resolve(path).map_err(told)?;
     let mut written = root.folder().to_owned();
@@ -149,8 +148,8 @@ fn without_links(root: &Root, path: &str) -> Result<Place, String> {
     Ok(place)
 }
 
-/// Locks a folder against everybody else who locks it, in this program or another. The lock ends with the handle, and
-/// leaves no file behind.
+/// Locks a directory, also against other programs. The lock ends with the handle, and leaves no
+/// file.
 #[cfg(unix)]
 fn lock(folder: &Path) -> Result<File, String> {
     let failed = |reason: &dyn std::fmt::Display| {
@@ -170,13 +169,13 @@ fn lock(folder: &Path) -> Result<File, String> {
     }
 }
 
-/// A folder cannot be locked here.
+/// Directories cannot be locked on this platform.
 #[cfg(not(unix))]
 fn lock(_folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a name that came from outside is one plain part of a path.
+/// Checks that an external name is a single plain path component.
 pub(super) fn plain_name<'a>(what: &str, name: &'a str) -> Result<&'a str, String> {
     let plain = name.len() <= 64
         && name.starts_with(|c: char| c.is_alphanumeric())
@@ -192,7 +191,7 @@ pub(super) fn plain_name<'a>(what: &str, name: &'a str) -> Result<&'a str, Strin
     ))
 }
 
-/// Runs file work where it may block.
+/// Runs blocking file operations on a thread that may block.
 pub(super) async fn blocking(
     work: impl FnOnce() -> Result<String, String> + Send + 'static,
 ) -> Result<Result<String, String>, ToolError> {

@@ -1,4 +1,4 @@
-//! `squad__memory`: keep what an agent has learned.
+//! `squad__memory`: stores what an agent has learned.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
@@ -8,9 +8,9 @@ use super::folder::{blocking, plain_name};
 use super::{Squad, result};
 use crate::define::Operation;
 
-/// What a new history begins with.
+/// Contents of a new history.
 const SKELETON: &str = "# Project Context\n\n## Learnings\n";
-/// The heading under which learnings stand.
+/// Heading of the learnings.
 const HEADING: &str = "## Learnings";
 
 /// What a learning is about.
@@ -61,13 +61,13 @@ impl Operation for Memory {
     }
 }
 
-/// A learning as an item of a list. Its further lines are indented, so that none of them is a heading.
+/// Formats a learning as a list item. Further lines are indented, so that none is a heading.
 fn entry(category: &str, learning: &str) -> String {
     let lines: Vec<&str> = learning.trim().lines().map(str::trim_end).collect();
     format!("- **[{category}]** {}", lines.join("\n  "))
 }
 
-/// `history` with an entry at the end of its learnings. Everything else stays as it is.
+/// Adds an entry after the last learning in `history`, and changes nothing else.
 fn with_learning(history: &str, entry: &str) -> String {
     let breaks = ['\n', '\r'];
     let Some(end) = end_of_learnings(history) else {
@@ -80,7 +80,7 @@ fn with_learning(history: &str, entry: &str) -> String {
         before.trim_end_matches(breaks),
         after.trim_start_matches(breaks),
     );
-    // The first entry stands apart from its heading.
+    // An empty line separates the first entry from the heading.
     let is_first = before
         .lines()
         .next_back()
@@ -93,7 +93,8 @@ fn with_learning(history: &str, entry: &str) -> String {
     }
 }
 
-/// Where the learnings end: at the next heading of their level or above, or at the end of the text.
+/// Returns the end of the learnings: the next heading of the same or a higher level, or the end of
+/// the text.
 fn end_of_learnings(history: &str) -> Option<usize> {
     let mut inside = false;
     let mut at = 0;
@@ -142,7 +143,7 @@ mod tests {
     }
 
     proptest! {
-        /// Lines of the history stay, in their order, and the entry is in it once more than before.
+        /// All lines of the history stay in order, and the entry is added once.
         #[test]
         fn nothing_is_lost(history in "((# |## |### )?(Learnings|x|- y)?\n){0,12}") {
             let lines = |text: &str| text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();

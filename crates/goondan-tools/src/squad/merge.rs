@@ -1,4 +1,4 @@
-//! `squad__merge`: put the proposed decisions among those of the team, as a Scribe does.
+//! `squad__merge`: adds the proposed decisions to those of the team, like a Scribe.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
@@ -8,11 +8,11 @@ use super::folder::{Folder, blocking, plain_name};
 use super::{Squad, result};
 use crate::define::Operation;
 
-/// Where proposals lie.
+/// Directory of proposals.
 const INBOX: &str = "decisions/inbox";
-/// Where decisions stand.
+/// File of decisions.
 const FILE: &str = "decisions.md";
-/// What a new file of decisions begins with.
+/// Contents of a new file of decisions.
 const SKELETON: &str = "# Decisions\n";
 
 /// Merge the proposed decisions of the inbox into decisions.md, the oldest first, and take them out of the inbox. Read them
@@ -52,7 +52,7 @@ fn merge(folder: &Folder, wanted: Option<Vec<String>>) -> Result<String, String>
     if proposals.is_empty() {
         return Ok("The inbox has no decisions.".to_owned());
     }
-    // They begin with their day.
+    // Sort by the first line, which contains the date.
     proposals.sort_by(|one, other| {
         (one.0.lines().next(), &one.1).cmp(&(other.0.lines().next(), &other.1))
     });
@@ -70,7 +70,8 @@ fn merge(folder: &Folder, wanted: Option<Vec<String>>) -> Result<String, String>
     ))
 }
 
-/// Decisions with proposals behind them. One that stands there already was merged by a call that did not get to its end.
+/// Appends proposals to the decisions. A proposal that is already present was merged by an
+/// interrupted call.
 fn with(mut decisions: String, proposals: &[(String, String)]) -> String {
     for (text, _) in proposals {
         if !decisions.contains(text.as_str()) {

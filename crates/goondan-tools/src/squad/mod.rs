@@ -1,7 +1,8 @@
-//! `squad`: the team work of a Squad project, over its `.squad/` folder, one file an export.
+//! `squad`: the team work of a Squad project in its `.squad/` directory, with one module per
+//! export.
 //!
-//! What goes wrong in the team's own terms (no such agent, no such skill) is a result that says `failure`, so that the
-//! model can go on with it.
+//! Errors of the team, such as an unknown agent or skill, are results with `failure`, so that the
+//! model can continue.
 
 mod decide;
 mod folder;
@@ -28,7 +29,7 @@ pub(crate) use self::sessions::Sessions;
 use crate::define::{Export, titled};
 use crate::table::Builtin;
 
-/// How much text a result has at most, in bytes.
+/// Maximum size of a result's text in bytes.
 const LONGEST: usize = 10 * 1024;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -45,7 +46,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             "how many routed sessions may work at the same time (default 8)",
         ),
     ],
-    // Longer than a routed session may give no sign of life.
+    // Longer than the longest silence of a routed session.
     timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {
         let squad = Arc::new(Squad {
@@ -53,12 +54,12 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             sessions: Arc::clone(&opening.state.squad_sessions),
         });
         Ok(vec![
-            // The ids of the session and of its question are derived from the id of the call.
+            // The ids of the session and of its request are derived from the call id.
             Export::new::<route::Route>("route", &squad)
                 .needs(Read)
                 .idempotent(),
             Export::new::<decide::Decide>("decide", &squad).needs(Write),
-            // What was merged is not merged again.
+            // Merged proposals are not merged again.
             Export::new::<merge::Merge>("merge", &squad)
                 .needs(Write)
                 .idempotent(),
@@ -72,32 +73,32 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// What `spec.config` may say.
+/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Settings {
-    /// The folder of the squad, relative to the project.
+    /// Directory of the squad, relative to the project.
     #[serde(default = "default_dir")]
     dir: String,
-    /// How many routed sessions may be at work at once.
+    /// Maximum number of concurrent routed sessions.
     #[serde(default = "default_concurrent")]
     max_concurrent: usize,
 }
 
-/// What the exports share.
+/// State that the exports share.
 struct Squad {
     settings: Settings,
     sessions: Arc<Sessions>,
 }
 
 impl Squad {
-    /// The squad's folder in the project of the call.
+    /// Returns the squad's directory in the project of the call.
     fn folder(&self, ctx: &ToolContext) -> Folder {
         Folder::new(ctx.project_dir.clone(), self.settings.dir.clone())
     }
 
-    /// Reads what was kept, and notes which sessions are done that nobody waits for. Where the host does not tell, they count
-    /// as at work.
+    /// Loads the stored sessions, and marks finished ones that no call waits for. If the host has
+    /// no session list, they count as running.
     async fn look_after_started(&self, ctx: &ToolContext) -> Result<(), ToolError> {
         if let Some(state) = ctx.runtime.state() {
             self.sessions.restore(state).await?;
@@ -118,7 +119,7 @@ impl Squad {
         Ok(())
     }
 
-    /// Keeps the sessions that the caller has routed, where the host lets it.
+    /// Stores the sessions that the caller has routed, if the host has storage.
     async fn keep(&self, ctx: &ToolContext) -> Result<(), ToolError> {
         match ctx.runtime.state() {
             Some(state) => self.sessions.keep(&caller(ctx), state).await,
@@ -127,12 +128,12 @@ impl Squad {
     }
 }
 
-/// The conversation that makes the call.
+/// Returns the calling conversation.
 fn caller(ctx: &ToolContext) -> InstanceId {
     InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }
 
-/// A result of the squad: whether it worked, and what to tell the model.
+/// Returns a squad result: success or failure, and the text for the model.
 fn result(outcome: Result<String, String>) -> ToolOutput {
     let (kind, text) = match outcome {
         Ok(text) => ("success", text),
@@ -144,7 +145,7 @@ fn result(outcome: Result<String, String>) -> ToolOutput {
     )
 }
 
-/// The first line, for people.
+/// Returns the first line for users.
 fn title(text: &str) -> String {
     text.lines()
         .next()
@@ -154,7 +155,7 @@ fn title(text: &str) -> String {
         .collect()
 }
 
-/// At most [`LONGEST`] bytes of a text, with a word about the rest.
+/// Truncates a text to [`LONGEST`] bytes, with a note about the rest.
 fn cut(text: String) -> Value {
     if text.len() <= LONGEST {
         return Value::from(text);
@@ -167,7 +168,7 @@ fn cut(text: String) -> Value {
     ))
 }
 
-/// A failure of the tool as the squad tells it.
+/// Formats a tool error as a squad failure.
 fn told(error: ToolError) -> String {
     match error.suggestion {
         Some(suggestion) => format!("{} ({suggestion})", error.message),

@@ -1,4 +1,4 @@
-//! `squad__route`: give a piece of work to an agent of the squad.
+//! `squad__route`: assigns a task to an agent of the squad.
 
 use goondan_core::JsonObject;
 use goondan_core::inbound::Terms;
@@ -16,7 +16,7 @@ use super::sessions::{State, Turn};
 use super::{Squad, caller, result, told};
 use crate::define::Operation;
 
-/// How much of a charter, a history or a context is told, in bytes.
+/// Maximum number of bytes passed of a charter, a history or a context.
 const LONGEST: usize = 64 * 1024;
 
 /// Give work to an agent of the squad. It runs in a fresh session with the agent's charter and history as instructions. You
@@ -88,7 +88,7 @@ impl Operation for Route {
 }
 
 impl Route {
-    /// Opens the session and hands over the task; the text that is told about it.
+    /// Opens the session, sends the task, and returns the text for the model.
     async fn ask(
         &self,
         ctx: &ToolContext,
@@ -98,7 +98,7 @@ impl Route {
     ) -> Result<String, ToolError> {
         let name = &self.target_agent;
         let catalog = ctx.runtime.catalog().await?;
-        // Where no agent of that name is declared, the caller's own definition plays the role.
+        // Without a declared agent of that name, the caller's own definition plays the role.
         let agent = if catalog.available_agents.contains(name) {
             name
         } else {
@@ -154,7 +154,7 @@ impl Route {
     }
 }
 
-/// What the session is told before its task.
+/// Returns the instructions that precede the task.
 fn instructions(folder: &Folder, agent: &str, context: Option<&str>) -> Result<String, String> {
     let agent = plain_name("an agent", agent)?;
     let path = format!("agents/{agent}/charter.md");
@@ -187,7 +187,7 @@ fn instructions(folder: &Folder, agent: &str, context: Option<&str>) -> Result<S
     Ok(text)
 }
 
-/// At most [`LONGEST`] bytes of a text.
+/// Truncates a text to [`LONGEST`] bytes.
 fn beginning(text: &str) -> &str {
     let text = text.trim();
     &text[..text.floor_char_boundary(LONGEST)]

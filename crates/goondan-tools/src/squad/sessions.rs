@@ -1,5 +1,5 @@
-//! The sessions that work was routed to. They are kept with the conversation that routed it, so a program that starts again
-//! knows them.
+//! The routed sessions. They are stored with the conversation that routed them, and survive a
+//! restart of the program.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,21 +13,21 @@ use tokio::sync::OnceCell;
 
 use crate::state::lock;
 
-/// The name under which sessions are kept.
+/// Name of the stored state.
 const STATE: &str = "squad";
-/// How many sessions of a conversation are kept, the newest ones.
+/// Maximum number of stored sessions per conversation; the newest are kept.
 const MOST_KEPT: usize = 100;
 
-/// How many sessions are remembered.
+/// Maximum number of remembered sessions.
 const MOST: usize = 500;
 
 /// The sessions of a swarm, oldest first.
 #[derive(Default)]
 pub(crate) struct Sessions {
     table: Mutex<Table>,
-    /// What earlier programs have kept was read.
+    /// Initialized once the sessions of earlier programs are loaded.
     restored: OnceCell<()>,
-    /// What is written last is what is newest.
+    /// Held while sessions are stored, so that older data never overwrites newer data.
     keeping: tokio::sync::Mutex<()>,
 }
 
@@ -37,41 +37,39 @@ struct Table {
     sessions: Vec<Session>,
 }
 
-/// One session.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     number: u64,
-    /// Who routed it.
+    /// The conversation that routed it.
     owner: InstanceId,
-    /// Another process has routed it: whoever waits for it routes it again, under the same key.
+    /// True if an earlier process routed it. A waiting caller routes it again with the same key.
     is_restored: bool,
     pub(super) told: Told,
 }
 
-/// What is kept of a session, and told.
+/// The stored and displayed fields of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
-    /// The agent of the squad.
+    /// Name of the squad's agent.
     pub(super) agent: String,
-    /// The key of its conversation; empty until there is one.
+    /// Key of its conversation; empty until it exists.
     pub(super) key: String,
     pub(super) state: State,
     pub(super) opened: DateTime<Utc>,
-    /// When its state changed last.
+    /// Time of the last change of state.
     pub(super) changed: DateTime<Utc>,
 }
 
-/// What is known of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
-    /// Its answer is waited for.
+    /// A call waits for the answer.
     Active,
-    /// Nobody waits; its answer comes as a message.
+    /// No call waits; the answer will be a message.
     Started,
-    /// It has answered.
+    /// The session has answered.
     Completed,
-    /// It has failed, or nobody wants its answer any more.
+    /// The session has failed, or its call was cancelled.
     Error,
 }
 
@@ -85,13 +83,13 @@ impl State {
         }
     }
 
-    /// Whether it may still be at work.
+    /// Returns true if the session may still be running.
     pub(super) fn is_open(self) -> bool {
         matches!(self, State::Active | State::Started)
     }
 }
 
-/// A place among the sessions that are waited for. Without a word about how it went, it went wrong.
+/// A place among the awaited sessions. Dropping it without a result marks the session as failed.
 pub(super) struct Turn {
     sessions: Arc<Sessions>,
     number: u64,
@@ -99,7 +97,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// How the session ended, or that it goes on by itself.
+    /// Sets the final state, or marks the session as continuing without the call.
     pub(super) fn ends(mut self, state: State) {
         self.end = state;
     }
@@ -129,7 +127,7 @@ impl Table {
         }
     }
 
-    /// Adds a session; its number.
+    /// Adds a session and returns its number.
     fn add(&mut self, owner: InstanceId, told: Told, is_restored: bool) -> u64 {
         if self.sessions.len() >= MOST
             && let Some(oldest) = self
@@ -151,7 +149,7 @@ impl Table {
 }
 
 impl Sessions {
-    /// Takes a place for a session of `agent`, unless `limit` are waited for already.
+    /// Reserves a place for a session of `agent`; `None` if `limit` sessions are already awaited.
     pub(super) fn open(
         self: &Arc<Self>,
         owner: InstanceId,
@@ -186,7 +184,8 @@ impl Sessions {
         })
     }
 
-    /// Notes the key of a session's conversation. One that goes on after a restart is known by it already.
+    /// Sets the key of a session's conversation. Replaces the restored entry of a session that
+    /// continues after a restart.
     pub(super) fn name(&self, turn: &Turn, key: &str) {
         let mut table = lock(&self.table);
         table
@@ -195,7 +194,7 @@ impl Sessions {
         table.change(turn.number, |told| key.clone_into(&mut told.key));
     }
 
-    /// Notes which of the sessions that nobody waits for are done: those whose key `is_busy` denies.
+    /// Marks sessions without a waiting call as finished if `is_busy` is false for their key.
     pub(super) fn settle(&self, is_busy: impl Fn(&str) -> bool) {
         let mut table = lock(&self.table);
         let told = table.sessions.iter_mut().map(|session| &mut session.told);
@@ -203,7 +202,7 @@ impl Sessions {
             .for_each(|told| told.turns(State::Completed));
     }
 
-    /// All that are remembered, oldest first.
+    /// Returns all remembered sessions, oldest first.
     pub(super) fn all(&self) -> Vec<Told> {
         lock(&self.table)
             .sessions
@@ -212,12 +211,12 @@ impl Sessions {
             .collect()
     }
 
-    /// Reads what earlier programs have kept, once. Nobody in this one waits for those sessions.
+    /// Loads the sessions of earlier programs, once. No call of this program waits for them.
     pub(super) async fn restore(&self, state: &dyn ToolState) -> Result<(), ToolError> {
         let read = async {
             let mut kept = Vec::new();
             for (owner, value) in state.everywhere(STATE).await? {
-                // What was edited by hand and cannot be read counts as nothing.
+                // An unreadable value was edited by hand, and counts as empty.
                 let told: Vec<Told> = serde_json::from_value(value).unwrap_or_default();
                 kept.extend(told.into_iter().map(|told| (owner.clone(), told)));
             }
@@ -234,7 +233,7 @@ impl Sessions {
         self.restored.get_or_try_init(|| read).await.copied()
     }
 
-    /// Keeps the sessions that `owner` has routed, once they have a conversation.
+    /// Stores the sessions that `owner` has routed and that have a conversation.
     pub(super) async fn keep(
         &self,
         owner: &InstanceId,

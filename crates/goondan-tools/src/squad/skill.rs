@@ -1,4 +1,4 @@
-//! `squad__skill`: what the team knows how to do.
+//! `squad__skill`: reads and writes the team's skills.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::kinds::{MAX_SKILL_DESCRIPTION, SKILL_FILES, check_skill_name, described_skill};
@@ -10,7 +10,8 @@ use super::folder::{Folder, blocking, plain_name};
 use super::{Squad, result};
 use crate::define::Operation;
 
-/// The file of a skill in its folder, in the format of `Agent.spec.skills`: an agent can be offered what a squad has written.
+/// File name of a skill, in the format of `Agent.spec.skills`, so that agents can use skills that a
+/// squad has written.
 const FILE: &str = SKILL_FILES[0];
 
 /// What to do with a skill.
@@ -99,7 +100,7 @@ fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Front matter, in front of content that has none.
+/// Adds front matter to contents without it.
 fn with_description(name: &str, description: &str, content: &str) -> Result<String, String> {
     check_skill_name(name)
         .map_err(|problem| format!("\"{name}\" can't be the name of a skill: {problem}."))?;
@@ -116,7 +117,7 @@ fn with_description(name: &str, description: &str, content: &str) -> Result<Stri
                 .to_owned(),
         );
     }
-    // JSON is YAML, whatever the text holds.
+    // JSON is valid YAML for any text.
     Ok(format!(
         "---\nname: {name}\ndescription: {}\n---\n\n{content}",
         Value::from(description)

@@ -1,4 +1,4 @@
-//! `squad__status`: how the routed sessions are.
+//! `squad__status`: the state of the routed sessions.
 
 use chrono::Utc;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
@@ -49,7 +49,7 @@ impl Operation for Status {
     }
 }
 
-/// A session in a list.
+/// Formats a session for the list.
 fn line(session: &Told) -> String {
     let since = |time: chrono::DateTime<Utc>| (Utc::now() - time).num_seconds().max(0);
     format!(

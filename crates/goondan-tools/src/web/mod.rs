@@ -1,4 +1,4 @@
-//! `web`: read pages of the web.
+//! `web`: reads web pages.
 
 mod sanitize;
 
@@ -25,9 +25,9 @@ use crate::http::{HttpClient, Request, Response};
 use crate::net_guard;
 use crate::table::Builtin;
 
-/// How much of a page is fetched, in bytes.
+/// Maximum number of bytes fetched of a page.
 const LARGEST: usize = 5 * 1024 * 1024;
-/// How much of a page is shown at once, in characters.
+/// Maximum number of characters of a page shown at once.
 const SHOWN: usize = 40_000;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -97,12 +97,12 @@ impl Operation for Fetch {
                 .suggest("check the address"));
         }
         let (format, offset) = (self.format, self.offset);
-        // A large page takes a moment to convert.
+        // Converting a large page takes time.
         blocking(move || shown(response, format, offset)).await
     }
 }
 
-/// What a call brings back.
+/// Creates the result of a call.
 fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput, ToolError> {
     let header = response
         .headers
@@ -136,7 +136,7 @@ fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput
     Ok(output)
 }
 
-/// An image goes along as an attachment.
+/// Returns an image as an attachment.
 fn image(response: &Response, media_type: &str) -> ToolOutput {
     let text = format!(
         "[{} is an image ({media_type}, {} bytes).]",
@@ -154,7 +154,7 @@ fn image(response: &Response, media_type: &str) -> ToolOutput {
     }
 }
 
-/// A part of a text, with a word about what follows.
+/// Returns a part of a text, with a note about the rest.
 fn text_page(
     response: &Response,
     media_type: &str,
@@ -195,7 +195,7 @@ fn text_page(
     Ok(titled(format!("Fetched {title}"), page.into()))
 }
 
-/// A page as Markdown, and its title.
+/// Converts a page to Markdown, and returns it with its title.
 fn markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
     let page = sanitize::sanitize(html, url);
     let text = htmd::convert(&page.html).map_err(|error| {
@@ -204,7 +204,7 @@ fn markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
     Ok((text, page.title))
 }
 
-/// Whether this is something to read.
+/// Returns true for textual media types.
 fn is_text(media_type: &str) -> bool {
     let also = [
         "application/json",
@@ -218,7 +218,8 @@ fn is_text(media_type: &str) -> bool {
         || media_type.ends_with("+xml")
 }
 
-/// The text of a body: in the encoding of its byte order mark, else of its header, else of its `meta` tag, else UTF-8.
+/// Decodes a body. Its encoding comes from the byte order mark, the header, or the `meta` tag, in
+/// this order; the default is UTF-8.
 fn decode(body: &[u8], header: &str) -> String {
     let start = String::from_utf8_lossy(&body[..body.len().min(1024)]).to_ascii_lowercase();
     let label = charset(&header.to_ascii_lowercase()).or_else(|| charset(&start));
@@ -228,7 +229,7 @@ fn decode(body: &[u8], header: &str) -> String {
     encoding.decode(body).0.into_owned()
 }
 
-/// What stands behind `charset=`.
+/// Returns the value after `charset=`.
 fn charset(text: &str) -> Option<String> {
     let (_, value) = text.split_once("charset=")?;
     let value = value.trim_start_matches(['"', '\'', ' ']);

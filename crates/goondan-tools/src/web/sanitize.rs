@@ -1,7 +1,9 @@
-//! Makes any HTML into harmless HTML: what a text is made of, well nested and not deep, with absolute links.
+//! Converts any HTML to safe HTML: text elements, correctly nested to a limited depth, with
+//! absolute links.
 //!
-//! A page may be nested a million levels deep, which a tree builder takes ages for and a recursive converter does not
-//! survive. The tokenizer works in one pass; what it finds is written out again with every end tag in its place.
+//! A page may be nested a million levels deep, which is very slow for a tree builder and overflows
+//! the stack of a recursive converter. So a tokenizer works in one pass, and its tokens are written
+//! with every end tag in its place.
 
 use std::cell::RefCell;
 
@@ -12,16 +14,16 @@ use html5ever::tokenizer::{
 };
 use url::Url;
 
-/// How deep the result is nested at most.
+/// Maximum nesting depth of the result.
 const DEEPEST: usize = 64;
 
-/// Elements whose content is no text to read.
+/// Elements whose contents are not readable text.
 const LEFT_OUT: [&str; 19] = [
     "audio", "button", "canvas", "dialog", "iframe", "math", "noembed", "noframes", "noscript",
     "object", "script", "select", "style", "svg", "template", "textarea", "title", "video", "xmp",
 ];
 
-/// Elements that stay. Of all others the content stays.
+/// Elements that are kept. Of all others only the contents are kept.
 const KEPT: [&str; 40] = [
     "a",
     "article",
@@ -65,10 +67,10 @@ const KEPT: [&str; 40] = [
     "ul",
 ];
 
-/// Elements without content.
+/// Elements without contents.
 const VOID: [&str; 3] = ["br", "hr", "img"];
 
-/// `html`, found at `base`, with nothing in it but text and its structure.
+/// Returns the text and structure of `html`, with links relative to `base` made absolute.
 pub(super) fn sanitize(html: &str, base: &Url) -> Page {
     let tokenizer = Tokenizer::new(
         Sink {
@@ -96,11 +98,11 @@ pub(super) fn sanitize(html: &str, base: &Url) -> Page {
     }
 }
 
-/// What is left of a page.
+/// The sanitized page.
 pub(super) struct Page {
-    /// Well nested HTML.
+    /// Correctly nested HTML.
     pub(super) html: String,
-    /// The text of its `title`.
+    /// The text of the `title` element.
     pub(super) title: String,
 }
 
@@ -128,7 +130,7 @@ impl TokenSink for Sink<'_> {
     }
 }
 
-/// How the content of an element is to be read, where it is not HTML.
+/// Returns the tokenizer state for the contents of an element, if they are not HTML.
 fn raw_kind(name: &str) -> Option<RawKind> {
     match name {
         "script" => Some(ScriptData),
@@ -138,14 +140,14 @@ fn raw_kind(name: &str) -> Option<RawKind> {
     }
 }
 
-/// Writes well nested HTML.
+/// Writes correctly nested HTML.
 #[derive(Default)]
 struct Writer {
     html: String,
     title: String,
-    /// The elements that are open, from the outside in.
+    /// The open elements, outermost first.
     open: Vec<String>,
-    /// The element that is being left out, and how many of its name are open.
+    /// The element that is being skipped, and the number of open elements with its name.
     left_out: Option<(String, usize)>,
 }
 
@@ -167,7 +169,7 @@ impl Writer {
             return;
         }
         if LEFT_OUT.contains(&name) {
-            // Only foreign elements may close themselves.
+            // Only foreign elements can be self-closing.
             let closed = tag.self_closing && matches!(name, "svg" | "math");
             self.left_out = (!closed).then(|| (name.to_owned(), 1));
             return;
@@ -219,7 +221,7 @@ impl Writer {
         }
     }
 
-    /// The attributes that a text needs: where links lead, what images show, the language of code.
+    /// Writes the relevant attributes: link targets, image sources, and the language of code.
     fn attributes(&mut self, tag: &Tag, base: &Url) {
         for attribute in &tag.attrs {
             let (name, value) = (&*attribute.name.local, &*attribute.value);
@@ -240,7 +242,7 @@ impl Writer {
     }
 }
 
-/// Open elements that a start tag ends without saying so.
+/// Returns the open elements that a start tag closes implicitly.
 fn ends(start: &str) -> &'static [&'static str] {
     match start {
         "li" => &["li", "p"],
@@ -257,13 +259,13 @@ fn ends(start: &str) -> &'static [&'static str] {
     }
 }
 
-/// A link with its host; none if it leads to no page.
+/// Makes a link absolute; `None` for other schemes than web and mail.
 fn absolute(base: &Url, link: &str) -> Option<String> {
     let url = base.join(link.trim()).ok()?;
     matches!(url.scheme(), "http" | "https" | "mailto").then(|| url.to_string())
 }
 
-/// Adds `text` so that it is read as text again.
+/// Appends `text` with special characters escaped.
 fn escape(text: &str, html: &mut String) {
     for c in text.chars() {
         match c {
@@ -332,7 +334,7 @@ mod tests {
         assert_eq!(html("<b><i>x</b>y</i>"), "<b><i>x</i></b>y");
     }
 
-    /// How deep the elements of well nested HTML go; none if they are not well nested.
+    /// Returns the nesting depth of HTML; `None` if it is not correctly nested.
     fn depth(html: &str) -> Option<usize> {
         let mut open = Vec::new();
         let mut deepest = 0;

@@ -181,7 +181,7 @@ async fn a_request_that_hangs_ends_with_the_call() {
     assert_eq!(code, "E_TOOL_CANCELLED");
 }
 
-/// The engine's time-out must not come before that of the longest request.
+/// The engine's timeout must not expire before that of the longest request.
 #[test]
 fn the_tool_waits_longer_than_its_longest_request() {
     let agents = goondan_tools::base_tools()

@@ -1,5 +1,5 @@
-//! Attacks by what a model may send to a tool, one class a test. One attack is one input to one export; each must end in
-//! an error, and nothing outside may have been read or changed.
+//! Attacks through a model's tool arguments, one class per test. Each attack is one input to one
+//! export. It must end in an error, and nothing outside may be read or changed.
 
 use std::os::unix::fs::symlink;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::bench::Bench;
 use crate::custom_tools::project_file;
 
-/// What nobody may read.
+/// Contents that must not be readable.
 pub(crate) const SECRET: &str = "what nobody may read";
 
-/// A working directory with links of every kind beside a folder `out`.
+/// Creates a working directory with links of all kinds next to a directory `out`.
 fn tree() -> Bench {
     let bench = Bench::new();
     project_file(&bench, "out/secret.md", SECRET);
@@ -38,7 +38,7 @@ fn tree() -> Bench {
     bench
 }
 
-/// Paths that lead to `out`, or nowhere in the working directory.
+/// Paths that lead to `out`, or to no place in the working directory.
 fn escapes(bench: &Bench) -> Vec<String> {
     let dir = bench.dir.path().canonicalize().unwrap();
     let (dir, work) = (
@@ -94,7 +94,8 @@ fn escapes(bench: &Bench) -> Vec<String> {
     paths
 }
 
-/// Spellings that mean something elsewhere. Here they are names, or nothing: whatever comes, it stays inside.
+/// Spellings with a special meaning in other programs. Here they are plain or invalid names, and
+/// always stay inside.
 fn look_alikes() -> Vec<String> {
     let mut paths: Vec<String> = [
         "~/.ssh/id_rsa",
@@ -130,7 +131,7 @@ fn look_alikes() -> Vec<String> {
     paths
 }
 
-/// Everything in the folders that nobody may touch.
+/// Returns all files in the forbidden directories.
 fn outside(bench: &Bench) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for folder in ["out", "workshop"] {
@@ -145,7 +146,7 @@ fn outside(bench: &Bench) -> Vec<(String, String)> {
     found
 }
 
-/// Every file export with this path.
+/// Returns calls of all file exports with this path.
 fn file_calls(path: &str) -> Vec<(&'static str, Value)> {
     let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\n");
     vec![
@@ -219,7 +220,7 @@ async fn paths_that_look_like_others() {
     );
 }
 
-/// Names that want to be places.
+/// Names that resemble paths.
 fn names() -> Vec<String> {
     let mut names: Vec<String> = [
         "..",
@@ -259,7 +260,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Every file below a folder.
+/// Returns every file below a directory.
 fn files(folder: &std::path::Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -337,7 +338,8 @@ async fn names_that_want_to_be_places() {
     );
 }
 
-/// Commands that look for the variables of the process that runs them. Cargo gives this one some, which stand for keys.
+/// Commands that read the variables of the parent process. Cargo sets some, which represent keys
+/// here.
 const LEAKS: &[&str] = &[
     "env",
     "printenv",

@@ -1,4 +1,4 @@
-//! Attacks by addresses that a model may send to a tool: none may lead to this machine or to what is near it.
+//! Attacks through URLs in tool arguments: none may reach this machine or its network.
 
 use serde_json::json;
 use wiremock::matchers::path;
@@ -7,7 +7,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use crate::attacks::SECRET;
 use crate::bench::Bench;
 
-/// Hosts that lead to this machine or to what is near it.
+/// Hosts that lead to this machine or its network.
 const HOSTS: &[&str] = &[
     "127.0.0.1",
     "127.1",
@@ -77,7 +77,7 @@ const HOSTS: &[&str] = &[
     "255.255.255.255",
 ];
 
-/// Addresses that are none of the web's.
+/// URLs with forbidden schemes.
 const SCHEMES: &[&str] = &[
     "file:///etc/passwd",
     "FILE:///etc/passwd",
@@ -111,7 +111,7 @@ async fn requests_to_what_is_not_public() {
     let port = server.address().port();
     let bench = Bench::new();
     let hosts = HOSTS.iter().flat_map(|host| {
-        // With the port of a server that answers, so that what gets through is noticed.
+        // Uses the port of a running server, so that a request that passes is noticed.
         [format!("http://{host}:{port}/"), format!("https://{host}/")]
     });
     let mut count = 0;
@@ -123,7 +123,7 @@ async fn requests_to_what_is_not_public() {
         ] {
             count += 1;
             let (code, message) = bench.err(tool, args).await;
-            // Whether there is a `localhost.` depends on the system.
+            // Some systems do not resolve `localhost.`.
             let unresolved = code == "E_TOOL_HTTP" && url.contains("localhost.");
             let refused = ["E_TOOL_ADDRESS_BLOCKED", "E_TOOL_INVALID_ARGS"].contains(&&*code);
             assert!(refused || unresolved, "{tool} {url}: {message}");
@@ -139,7 +139,7 @@ async fn requests_to_what_is_not_public() {
                     .err("messaging__message", json!({"to": "out", "content": "x"}))
                     .await
             }
-            // An address that is none.
+            // The URL is invalid.
             Err(message) => (String::new(), message),
         };
         count += 1;
@@ -160,7 +160,7 @@ async fn requests_to_what_is_not_public() {
 async fn redirects_to_what_is_not_public() {
     let server = MockServer::start().await;
     let port = server.address().port();
-    // A header holds ASCII alone, and what tells no host is not followed.
+    // A header contains only ASCII, and a URL without a host is not followed.
     let hosts = HOSTS
         .iter()
         .filter(|host| host.is_ascii() && !host.starts_with("LOCAL") && !host.starts_with("local"));

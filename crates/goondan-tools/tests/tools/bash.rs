@@ -6,12 +6,12 @@ use serde_json::json;
 
 use crate::bench::{Bench, exists, keys, until, with_unknown};
 
-/// Waits until a file is there.
+/// Waits until a file exists.
 async fn appears(path: &Path) {
     until("the file", || exists(path)).await;
 }
 
-/// Whether a process runs: its entry is there and it is no zombie.
+/// Returns true if a process is running: its entry exists, and it is not a zombie.
 fn runs(pid: &str) -> bool {
     std::process::Command::new("ps")
         .args(["-o", "stat=", "-p", pid])
@@ -19,7 +19,7 @@ fn runs(pid: &str) -> bool {
         .is_ok_and(|output| !output.stdout.is_empty() && !output.stdout.starts_with(b"Z"))
 }
 
-/// Waits until a process no longer runs.
+/// Waits until a process has ended.
 async fn ends(pid: &str) {
     assert!(
         runs(&std::process::id().to_string()),
@@ -148,7 +148,7 @@ async fn script_needs_a_file_and_a_shell() {
 
 #[tokio::test]
 async fn the_environment_holds_nothing_but_the_ordinary_and_the_listed() {
-    // Cargo sets variables of its own for tests: none of them is ordinary.
+    // Cargo sets variables for tests, none of which is ordinary.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let command = json!({"command": "env", "env": {"MINE": "x y", "COUNT": 2, "FLAG": true}});
     let output = Bench::new().ok("bash__exec", command.clone()).await;
@@ -162,7 +162,7 @@ async fn the_environment_holds_nothing_but_the_ordinary_and_the_listed() {
         names.contains(&"PATH") && !names.iter().any(|name| name.starts_with("CARGO_M")),
         "{names:?}"
     );
-    // Where tool chains lie is ordinary: programs find those of whoever runs the swarm.
+    // Tool chain variables are ordinary, so that programs find the user's tool chains.
     for name in ["CARGO_HOME", "RUSTUP_HOME"] {
         assert_eq!(
             names.contains(&name),

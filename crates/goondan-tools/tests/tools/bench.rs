@@ -1,4 +1,4 @@
-//! A stand-in for the engine: checks arguments, fills in defaults, makes the context, calls the handler.
+//! A mock engine: validates arguments, fills in defaults, creates the context, calls the handler.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// A working directory `work` in a temporary folder, and the tools.
+/// A working directory `work` in a temporary directory, and the tools.
 pub(crate) struct Bench {
     pub(crate) tools: BuiltinTools,
     pub(crate) dir: TempDir,
@@ -46,42 +46,43 @@ impl Bench {
         }
     }
 
-    /// Sets the `spec.config` of the tools that are called.
+    /// Sets the `spec.config` of the called tools.
     pub(crate) fn config(mut self, config: Value) -> Self {
         self.config = object(config);
         self
     }
 
-    /// Sets the variables that value sources see.
+    /// Sets the environment of value sources.
     pub(crate) fn environment(mut self, environment: goondan_spec::Environment) -> Self {
         self.tools = std::mem::take(&mut self.tools).environment(environment);
         self
     }
 
-    /// Lets tools keep things there that can be had again.
+    /// Sets the directory for reproducible data.
     pub(crate) fn cache(mut self, path: &Path) -> Self {
         self.tools = std::mem::take(&mut self.tools).cache_dir(path);
         self
     }
 
-    /// The working directory, free of symbolic links.
+    /// Returns the working directory without symbolic links.
     pub(crate) fn work(&self) -> std::path::PathBuf {
         self.dir.path().join("work").canonicalize().unwrap()
     }
 
-    /// Writes a file of the working directory.
+    /// Writes a file in the working directory.
     pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.work().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
-    /// Reads a file of the working directory.
+    /// Reads a file in the working directory.
     pub(crate) fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.work().join(path)).unwrap()
     }
 
-    /// Calls `resource__export` as the engine does: arguments that do not fit the schema never reach the handler.
+    /// Calls `resource__export` like the engine: arguments that violate the schema never reach the
+    /// handler.
     pub(crate) async fn call(&self, name: &str, args: Value) -> Result<ToolOutput, ToolError> {
         let (spec, handler) = self.open(name).await;
         let mut context = self.context();
@@ -98,7 +99,7 @@ impl Bench {
         handler.call(&context, input).await
     }
 
-    /// Calls an export and takes the output of a call that must work.
+    /// Calls an export that must succeed, and returns its output.
     pub(crate) async fn ok(&self, name: &str, args: Value) -> Value {
         self.call(name, args)
             .await
@@ -106,13 +107,13 @@ impl Bench {
             .output
     }
 
-    /// Calls an export that must fail: the code and the message.
+    /// Calls an export that must fail, and returns the code and the message.
     pub(crate) async fn err(&self, name: &str, args: Value) -> (String, String) {
         let error = self.call(name, args).await.expect_err("the call works");
         (error.code.unwrap_or_default(), error.message)
     }
 
-    /// One export of a resource, with its handler.
+    /// Returns one export of a resource with its handler.
     pub(crate) async fn open(&self, name: &str) -> (ExportSpec, Arc<dyn ToolHandler>) {
         let (resource, export) = name.split_once("__").unwrap();
         let tool = resource_of(
@@ -127,7 +128,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// Whether the resource behind a name opens with the config; what is wrong with it, else.
+    /// Opens the resource of a name with the config, or returns the error.
     pub(crate) async fn opens(&self, name: &str) -> Result<(), String> {
         let resource = name.split_once("__").unwrap().0;
         let tool = resource_of(
@@ -142,7 +143,7 @@ impl Bench {
             .map_err(|error| error.cause.to_string())
     }
 
-    /// The context of a call.
+    /// Creates the context of a call.
     pub(crate) fn context(&self) -> ToolContext {
         let message = Message {
             id: "m1".to_owned(),
@@ -177,7 +178,7 @@ impl Bench {
     }
 }
 
-/// A Tool resource with this entry.
+/// Creates a Tool resource with this entry.
 pub(crate) fn resource_of(name: &str, entry: Entry, config: JsonObject) -> Resource<Tool> {
     let spec = Tool {
         entry,
@@ -207,7 +208,6 @@ pub(crate) fn object(value: Value) -> JsonObject {
     }
 }
 
-/// Whether a path exists.
 pub(crate) fn exists(path: impl AsRef<Path>) -> bool {
     path.as_ref().symlink_metadata().is_ok()
 }
@@ -222,21 +222,20 @@ impl ProgressSink for Silent {
     fn update(&self, _title: &str, _metadata: JsonObject) {}
 }
 
-/// A swarm of `assistant` and `worker`, which answers every request with the question turned around.
+/// A swarm of `assistant` and `worker`, which answers every request with the reversed input.
 #[derive(Default)]
 pub(crate) struct FakeRuntime {
-    /// What tools keep.
+    /// Values that tools store.
     state: Mutex<BTreeMap<String, Value>>,
-    /// Agents and keys of what was spawned, which is all at work.
+    /// Agents and keys of spawned instances, all of which are running.
     spawned: Mutex<Vec<(String, String)>>,
-    /// How many texts were embedded.
+    /// Number of embedded texts.
     embedded: Mutex<usize>,
-    /// What it was told, as text.
+    /// Received operations, as text.
     pub(crate) log: Mutex<Vec<String>>,
 }
 
 impl FakeRuntime {
-    /// How many texts were embedded.
     pub(crate) fn embedded(&self) -> usize {
         *self.embedded.lock().unwrap()
     }
@@ -348,7 +347,7 @@ impl AgentToolRuntime for FakeRuntime {
     }
 }
 
-/// Knows two meanings: cats, in whatever words, and the rest.
+/// Distinguishes two meanings: cats, in any words, and the rest.
 #[async_trait]
 impl Embeddings for FakeRuntime {
     fn identity(&self, model: &str) -> Result<String, ToolError> {
@@ -374,7 +373,7 @@ impl Embeddings for FakeRuntime {
     }
 }
 
-/// `assistant:main` is idle, and has spawned `worker:k`, which is at work and has said "hi".
+/// `assistant:main` is idle, and has spawned `worker:k`, which is running and has answered "hi".
 #[async_trait]
 impl Sessions for FakeRuntime {
     async fn sessions(&self) -> Result<Vec<InstanceMeta>, ToolError> {
@@ -456,7 +455,7 @@ impl ToolState for FakeRuntime {
     }
 }
 
-/// The keys of an object, in order.
+/// Returns the keys of an object, in order.
 pub(crate) fn keys(value: &Value) -> Vec<&str> {
     value
         .as_object()
@@ -464,13 +463,13 @@ pub(crate) fn keys(value: &Value) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// What every export refuses: a parameter that it does not have.
+/// Adds a parameter that every export must refuse.
 pub(crate) fn with_unknown(mut args: Value) -> Value {
     args["noSuchParameter"] = json!(1);
     args
 }
 
-/// Waits until something is true. The limit is there for a broken tool alone.
+/// Waits until a condition is true. Only a broken tool reaches the time limit.
 pub(crate) async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let wait = async {
         while !is_true() {

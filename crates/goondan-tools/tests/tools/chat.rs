@@ -6,7 +6,7 @@ use crate::bench::{Bench, with_unknown};
 
 pub(crate) const TOKEN: &str = "7:s3cr3t";
 
-/// A platform that answers calls of a method with this, where they are right.
+/// Starts a mock platform that answers correct calls of a method.
 async fn platform(rows: &[(&str, Value, Value)]) -> (MockServer, Bench) {
     let rows: Vec<_> = rows
         .iter()
@@ -15,7 +15,7 @@ async fn platform(rows: &[(&str, Value, Value)]) -> (MockServer, Bench) {
     platform_of(&rows).await
 }
 
-/// A platform that answers such requests with this. A body of `null` is any.
+/// Starts a mock platform that answers such requests. A body of `null` matches any.
 pub(crate) async fn platform_of(rows: &[(&str, &str, Value, Value)]) -> (MockServer, Bench) {
     let server = MockServer::start().await;
     for (verb, at, wanted, answer) in rows {
@@ -333,7 +333,7 @@ async fn bad_arguments_and_missing_tokens_are_errors() {
         let (code, text) = bench.err(tool, args).await;
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{tool}: {text}");
     }
-    // The customary token is not for another address.
+    // The usual token must not be sent to another URL.
     let elsewhere = json!({"apiBaseUrl": "https://evil.example"});
     let environment = [("TELEGRAM_BOT_TOKEN".to_owned(), TOKEN.to_owned())]
         .into_iter()
@@ -349,7 +349,7 @@ async fn bad_arguments_and_missing_tokens_are_errors() {
     );
 }
 
-/// The parts of a form, by name, with what they hold.
+/// Returns the parts of a form by name, with their contents.
 pub(crate) fn parts(request: &wiremock::Request) -> Vec<(String, String)> {
     let kind = request.headers["content-type"].to_str().unwrap();
     let boundary = kind.split_once("boundary=").unwrap().1;
@@ -396,7 +396,7 @@ async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
         parts(&requests[0]),
         wanted.map(|(name, value)| (name.to_owned(), value.to_owned()))
     );
-    // A name can't end its line.
+    // A name cannot end its header line.
     assert_eq!(
         parts(&requests[1]),
         [("chat_id", "@news"), ("photo", "a plan")]

@@ -19,7 +19,7 @@ parameters:
   - {name: loud, type: boolean}
 ";
 
-/// Writes a file of the project, which an executable one is if it begins with `#!`.
+/// Writes a project file, which is executable if it begins with `#!`.
 pub(crate) fn project_file(bench: &Bench, path: &str, content: &str) {
     let path = bench.dir.path().join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn project_file(bench: &Bench, path: &str, content: &str) {
     }
 }
 
-/// A project with the tool `greet`, and nothing in the home folder.
+/// Creates a project with the tool `greet`, and an empty user directory.
 fn project() -> Bench {
     let bench = Bench::new().config(json!({"dir": "shelf"}));
     project_file(&bench, "tools/greet/tool.yaml", GREET);
@@ -373,7 +373,7 @@ async fn arguments_that_make_no_sense_are_refused() {
     }
 }
 
-/// The folder of a Forge installation can be given as it is.
+/// The directory of a Forge installation works unchanged.
 #[tokio::test]
 async fn the_other_folder_may_be_anywhere() {
     let bench = project();

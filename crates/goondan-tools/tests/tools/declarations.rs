@@ -1,4 +1,4 @@
-//! What the tools declare about themselves.
+//! Tests of the tools' declarations.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn schemas_are_plain_closed_and_described() {
                     "{name}.{parameter}"
                 );
             }
-            // What a model sees: without the formats that only a policy knows.
+            // The schema for a model, without the formats for policies.
             let text = export.shown_parameters().to_string();
             for noise in [
                 "$ref",

@@ -5,7 +5,7 @@ use wiremock::{Mock, ResponseTemplate};
 use crate::bench::{Bench, with_unknown};
 use crate::chat::{TOKEN, parts, platform_of};
 
-/// A message, as Discord writes it.
+/// Returns a message in Discord's format.
 fn message(id: &str, content: &str) -> Value {
     json!({
         "id": id, "channel_id": "5", "content": content, "timestamp": "2026-01-02T03:04:05.000000+00:00",
@@ -138,7 +138,7 @@ async fn a_bot_of_discord_speaks_and_reads() {
             .iter()
             .all(|request| request.headers["authorization"] == format!("Bot {TOKEN}"))
     );
-    // Discord asks for this form.
+    // Discord requires this form.
     assert!(
         requests[0].headers["user-agent"]
             .to_str()

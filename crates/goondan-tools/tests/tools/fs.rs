@@ -75,7 +75,7 @@ async fn read_pages_through_a_long_file() {
         offset = next.trim_end_matches(".]").parse().unwrap();
     }
     assert_eq!((seen, pages > 4), (5000, true));
-    // A number of lines allows a larger page, but not any.
+    // An explicit number of lines permits a larger page, up to a limit.
     let page = text(&bench, "fs__read", json!({"path": "long", "limit": 4000})).await;
     assert!(page.contains("\tline 3999 ") && page.contains("offset 4000"));
     bench.write("one-line", "y".repeat(2_000_000));
@@ -288,7 +288,7 @@ async fn a_patch_that_does_not_fit_changes_nothing() {
         ("*** Update File: ./a.txt\n-alpha", "E_TOOL_PATCH", "twice"),
         ("*** Add File: ../x\n+x", "E_TOOL_PATH_ESCAPE", "../x"),
         ("nonsense", "E_TOOL_PATCH", "nonsense"),
-        // A file stands where a folder would have to be.
+        // A file is in the place of a directory.
         (
             "*** Add File: b.txt/x\n+x",
             "E_TOOL_WRONG_FILE_TYPE",
@@ -309,7 +309,7 @@ async fn a_patch_that_does_not_fit_changes_nothing() {
     }
 }
 
-/// A few files, one of them ignored and one hidden.
+/// Creates a few files, one of them ignored and one hidden.
 fn project() -> Bench {
     let bench = Bench::new();
     bench.write("src/main.rs", "fn main() {\n    hello();\n}\n");
@@ -498,7 +498,7 @@ async fn nothing_reaches_outside_the_working_directory() {
             );
         }
     }
-    // A link to the outside is not followed by a search either.
+    // A search does not follow a link to the outside either.
     assert_eq!(
         text(&bench, "fs__grep", json!({"pattern": "s"})).await,
         "[Nothing in . matches.]"

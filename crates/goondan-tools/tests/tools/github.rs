@@ -46,7 +46,7 @@ async fn comments_of_agents_can_be_told_from_those_of_people() {
     let comment = json!({"repository": "octo/hello", "number": 7, "text": "Fixed.\n"});
     let made = bench.ok("github__comment", comment).await;
     assert_eq!(made["commentId"], 1);
-    // What an agent has read goes back once.
+    // A mark that an agent has read is not duplicated.
     let edit =
         json!({"repository": "octo/hello", "commentId": 1, "text": format!("Mended.\n\n{MARK}")});
     assert_eq!(bench.ok("github__editComment", edit).await["edited"], true);
@@ -253,7 +253,7 @@ async fn what_github_refuses_and_what_makes_no_sense_is_told() {
         ),
         ("github__comment", with_unknown(issue(json!({"text": "x"})))),
         ("github__label", issue(json!({}))),
-        // It would take away all of them.
+        // The empty name would remove all labels.
         ("github__label", issue(json!({"remove": [".."]}))),
         ("github__label", issue(json!({"remove": [""]}))),
         ("github__setState", issue(json!({"state": "merged"}))),

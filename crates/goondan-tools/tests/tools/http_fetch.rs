@@ -6,7 +6,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::bench::{Bench, keys, with_unknown};
 
-/// A server with a few pages, and a bench that may reach it.
+/// Starts a server with a few pages, and a bench that may reach it.
 async fn server() -> (MockServer, Bench) {
     let server = MockServer::start().await;
     let page = |at: &str, response: ResponseTemplate| {
@@ -192,7 +192,7 @@ async fn a_host_of_the_config_is_reached_and_its_redirects_are_checked() {
         error.message
     );
     assert!(error.suggestion.unwrap().contains("allowHosts"));
-    // What is no web address is not followed at all.
+    // URLs with other schemes are not followed.
     assert_eq!(
         bench.ok("http-fetch__get", at("/file")).await["status"],
         302

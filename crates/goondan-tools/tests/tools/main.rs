@@ -1,4 +1,5 @@
-//! The built-in tools from outside: opened from a Tool resource and called as the engine calls them.
+//! Tests the built-in tools through their public interface: opened from a Tool resource and called
+//! like the engine does.
 
 #![allow(clippy::unwrap_used)]
 

@@ -211,7 +211,7 @@ async fn with_embeddings_meaning_counts_and_vectors_are_kept() {
         (&json!(1), &json!(1))
     );
     assert_eq!(first.runtime.embedded(), 3);
-    // Another start of the program asks for nothing that it knows.
+    // After a restart, known texts are not embedded again.
     let second = bench();
     second.write("MEMORY.md", notes);
     let again = second

@@ -4,7 +4,8 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::bench::{Bench, with_unknown};
 
-/// A bench with channels to a server on this machine: one that takes messages, one that does not, one that is elsewhere.
+/// Starts a bench with channels to a local server: one accepts messages, one refuses them, one
+/// redirects.
 async fn server() -> (MockServer, Bench) {
     let server = MockServer::start().await;
     let taken = json!({
@@ -40,7 +41,7 @@ async fn server() -> (MockServer, Bench) {
     )
 }
 
-/// An address of this machine where nobody listens.
+/// Returns a local address without a listener.
 fn closed_port() -> std::net::SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

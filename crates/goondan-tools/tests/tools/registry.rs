@@ -1,4 +1,4 @@
-//! The registry over the built-in tools: register, unregister, get, execute, tools, enabled.
+//! The registry with the built-in tools: register, unregister, get, execute, tools, enabled.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Handlers survive arguments that nobody has checked.
+//! Handlers must not panic on arguments that were not validated.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 
-/// JSON values of every type, with what tends to break things among them.
+/// JSON values of every type, including typical edge cases.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -35,7 +35,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A value for some of an export's own parameters.
+/// Values for some of an export's own parameters.
 fn arguments(schema: &Value) -> impl Strategy<Value = JsonObject> + use<> {
     let names: Vec<String> = schema["properties"]
         .as_object()
@@ -64,7 +64,7 @@ fn no_handler_panics() {
         .unwrap();
     for tool in goondan_tools::base_tools() {
         for export in tool.exports.iter() {
-            // What these would run is up to chance, and chance should not run programs.
+            // Random arguments must not run programs.
             let runs_programs = ["bash", "custom-tools", "runtime"].contains(&tool.name.as_str());
             if runs_programs {
                 continue;
@@ -80,7 +80,7 @@ fn no_handler_panics() {
             let check = |input: JsonObject| {
                 let context = bench.context();
                 let call = handler.call(&context, input);
-                // A call may wait for as long as it was told; whether it panics shows at once.
+                // A call may wait for as long as requested, but a panic would occur at once.
                 let _ = runtime.block_on(async {
                     tokio::time::timeout(Duration::from_millis(20), call).await
                 });

@@ -29,7 +29,7 @@ async fn act(bench: &Bench, action: &str, id: &str) -> Value {
         .await
 }
 
-/// Polls until what was printed contains `words`, or the process has ended.
+/// Polls until the output contains `words`, or the process has ended.
 async fn printed(bench: &Bench, id: &str, words: &str) -> String {
     let mut seen = String::new();
     for _ in 0..3000 {
@@ -157,7 +157,7 @@ async fn a_process_belongs_to_the_conversation_that_started_it() {
     let input = crate::bench::object(json!({"action": "status", "process_id": id}));
     let error = process.call(&other, input).await.unwrap_err();
     assert_eq!(error.code.as_deref(), Some("E_TOOL_PROCESS_NOT_FOUND"));
-    // The one that started it still finds it, also through a tool that was opened later.
+    // The instance that started it still finds it, even through a tool that was opened later.
     assert_eq!(act(&bench, "status", &id).await["status"], "running");
 }
 
@@ -243,7 +243,7 @@ async fn arguments_that_make_no_sense_are_refused() {
     assert_eq!(code, "E_TOOL_FILE_NOT_FOUND");
 }
 
-/// A command that writes its id down and then sleeps, with a child that does likewise.
+/// A command that writes its process id and sleeps, with a child that does the same.
 const SLEEPER: &str = "sh -c 'echo $$ > child; exec sleep 600' & echo $$ > parent; wait";
 
 fn lives(bench: &Bench, file: &str) -> bool {

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, exists, with_unknown};
 
-/// Writes a file of the squad.
 fn squad_file(bench: &Bench, path: &str, content: &str) {
     let path = bench.dir.path().join(".squad").join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -15,7 +14,7 @@ fn squad_text(bench: &Bench, path: &str) -> String {
     std::fs::read_to_string(bench.dir.path().join(".squad").join(path)).unwrap()
 }
 
-/// The kind and the text of a result.
+/// Calls an export, and returns the kind and the text of the result.
 async fn call(bench: &Bench, export: &str, args: Value) -> (String, String) {
     let output = bench.ok(&format!("squad__{export}"), args).await;
     let text = |field: &str| output[field].as_str().unwrap().to_owned();
@@ -249,7 +248,8 @@ async fn a_routed_session_is_told_the_charter_the_history_and_the_context() {
         ("success".to_owned(), "stset etirw".to_owned())
     );
     let log = bench.runtime.log.lock().unwrap().join("\n");
-    // Nobody is called hockney: the caller's own definition plays the role, in a conversation of its own.
+    // No agent is named hockney, so the caller's own definition plays the role in a separate
+    // conversation.
     assert!(
         log.contains("spawn assistant") && log.contains("request assistant"),
         "{log}"

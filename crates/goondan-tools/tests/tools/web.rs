@@ -4,7 +4,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::bench::{Bench, with_unknown};
 
-/// A server with one page, and a bench that may reach it.
+/// Starts a server with one page, and a bench that may reach it.
 async fn serve(response: ResponseTemplate) -> (MockServer, Bench, String) {
     let server = MockServer::start().await;
     Mock::given(path("/dir/page"))

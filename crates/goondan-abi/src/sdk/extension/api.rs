@@ -1,4 +1,4 @@
-//! What `register` gets.
+//! The argument of `register`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::sdk::context::{Logger, ToolContext};
 use crate::sdk::export::Tool;
 use crate::wire::{Kept, LayerEntry, LayerKind, OfferedTool, Register, Registered, ToolError};
 
-/// What an extension registers with, and for which conversation.
+/// Registers an extension for one conversation.
 pub struct ExtensionApi {
     told: Register,
     context: ToolContext,
@@ -39,36 +39,36 @@ impl ExtensionApi {
         }
     }
 
-    /// The Extension resource's name.
+    /// Returns the name of the Extension resource.
     pub fn extension_name(&self) -> &str {
         &self.told.extension
     }
 
-    /// The agent.
+    /// Returns the name of the agent.
     pub fn agent_name(&self) -> &str {
         &self.told.agent_name
     }
 
-    /// Its conversation.
+    /// Returns the key of the conversation.
     pub fn instance_key(&self) -> &str {
         &self.told.instance_key
     }
 
-    /// Where the agent's tools work.
+    /// Returns the working directory of the agent's tools.
     pub fn workdir(&self) -> &Path {
         self.context.workdir()
     }
 
-    /// The project's folder.
+    /// Returns the directory of the project.
     pub fn project_dir(&self) -> &Path {
         &self.project_dir
     }
 
-    /// The extension's config, as a `T`.
+    /// Parses the extension's config as a `T`.
     ///
     /// # Errors
     ///
-    /// What does not fit, with the field's name.
+    /// Fails with the field's name if a value does not match.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         serde_json::from_value(Value::Object(self.told.config.clone())).map_err(|mistake| {
             ToolError::new(format!(
@@ -77,23 +77,25 @@ impl ExtensionApi {
         })
     }
 
-    /// What the extension keeps for the conversation. May be cloned into layers and tools.
+    /// Returns the state that the extension keeps for the conversation. Clones can be moved into
+    /// layers and tools.
     pub fn state(&self) -> State {
         self.state.clone()
     }
 
-    /// Events: those of the runtime in this conversation, such as `turn.completed`, and those between the extensions of the
-    /// conversation that come from this library. May be cloned into layers and tools.
+    /// Returns the events: runtime events of this conversation, such as `turn.completed`, and
+    /// events between this library's extensions in the conversation. Clones can be moved into
+    /// layers and tools.
     pub fn events(&self) -> Events {
         self.events.clone()
     }
 
-    /// Log lines.
+    /// Returns the logger of the extension.
     pub fn logger(&self) -> Logger<'_> {
         self.context.logger()
     }
 
-    /// Registers a layer of the priority 0.
+    /// Registers a layer with the priority 0.
     pub fn layer<F>(&mut self, kind: LayerKind, run: F)
     where
         F: Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync + 'static,
@@ -101,7 +103,7 @@ impl ExtensionApi {
         self.layer_at(kind, 0.0, run);
     }
 
-    /// Registers a layer. The lower its priority, the further out it lies.
+    /// Registers a layer. A lower priority places it further outside.
     pub fn layer_at<F>(&mut self, kind: LayerKind, priority: f64, run: F)
     where
         F: Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync + 'static,
@@ -110,15 +112,15 @@ impl ExtensionApi {
             .push((LayerEntry { kind, priority }, Box::new(run)));
     }
 
-    /// Offers a tool, which [`tool`](crate::sdk::tool) makes of a name such as `notes__add` and a function. One that was
-    /// offered under the same name gives way.
+    /// Offers a tool, which [`tool`](crate::sdk::tool) creates from a name such as `notes__add` and
+    /// a function. Replaces a tool with the same name.
     pub fn tool(&mut self, tool: Tool) {
         self.tools
             .retain(|known| known.export.name != tool.export.name);
         self.tools.push(tool);
     }
 
-    /// What was registered, and what the host is told of it.
+    /// Returns the registration, and its description for the host.
     pub(super) fn into_session(self) -> (Session, Registered) {
         let offered = self.tools.iter().map(|tool| OfferedTool {
             name: tool.export.name.clone(),
@@ -138,13 +140,14 @@ impl ExtensionApi {
     }
 }
 
-/// What an extension keeps for a conversation: any JSON, null at first. It survives restarts.
+/// The state that an extension keeps for a conversation: any JSON, null at first. It survives
+/// restarts.
 #[derive(Clone)]
 pub struct State(Arc<Mutex<Held>>);
 
 struct Held {
     value: Value,
-    /// The host does not know yet.
+    /// True if the host does not have this value yet.
     is_news: bool,
 }
 
@@ -156,12 +159,12 @@ impl State {
         })))
     }
 
-    /// What is kept.
+    /// Returns the current value.
     pub fn get(&self) -> Value {
         self.lock().value.clone()
     }
 
-    /// Keeps `value` from now on.
+    /// Replaces the value.
     pub fn set(&self, value: impl Into<Value>) {
         *self.lock() = Held {
             value: value.into(),
@@ -169,7 +172,7 @@ impl State {
         };
     }
 
-    /// The host has put it back.
+    /// Restores a value that the host has reset.
     pub(super) fn put_back(&self, kept: Kept) {
         *self.lock() = Held {
             value: kept.value,
@@ -177,7 +180,7 @@ impl State {
         };
     }
 
-    /// What the host does not know yet, once.
+    /// Returns the value if the host does not have it yet, once.
     pub(super) fn news(&self) -> Option<Kept> {
         let mut held = self.lock();
         std::mem::take(&mut held.is_news).then(|| Kept {

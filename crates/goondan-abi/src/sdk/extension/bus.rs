@@ -1,4 +1,4 @@
-//! Events: those of the runtime, and those between the extensions of a conversation that come from one library.
+//! Events of the runtime, and events between one library's extensions in a conversation.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::wire::{JsonObject, LogLevel, LogLine};
 
 type Listener = Arc<dyn Fn(&Value) + Send + Sync>;
 
-/// Who listens to what in a conversation.
+/// The listeners of a conversation.
 #[derive(Default)]
 pub(super) struct Bus {
     listeners: Mutex<Listeners>,
@@ -31,13 +31,13 @@ impl Bus {
     }
 }
 
-/// Events between extensions, as one extension has them. Its subscriptions end with its registration.
+/// Events as one extension uses them. Its subscriptions end with its registration.
 #[derive(Clone)]
 pub struct Events {
     bus: Arc<Bus>,
-    /// Tells the subscriptions of one registration from others.
+    /// Identifies the subscriptions of this registration.
     owner: u64,
-    /// The host does not know what it listens to.
+    /// True if the host does not have the current list of event names yet.
     is_news: Arc<AtomicBool>,
 }
 
@@ -55,7 +55,8 @@ impl Events {
         }
     }
 
-    /// Has `listener` called with each event of that name; the number ends it ([`Events::off`]).
+    /// Calls `listener` with each event of that name. [`Events::off`] with the returned number ends
+    /// the subscription.
     pub fn on(&self, name: &str, listener: impl Fn(&Value) + Send + Sync + 'static) -> u64 {
         let mut listeners = self.bus.lock();
         listeners.last += 1;
@@ -75,10 +76,10 @@ impl Events {
         self.is_news.store(true, Ordering::Relaxed);
     }
 
-    /// Tells all listeners. One that panics is logged.
+    /// Calls all listeners. A panic in a listener is logged.
     pub fn emit(&self, name: &str, event: impl Into<Value>) {
         let event = event.into();
-        // Called without the lock, for listeners may listen and emit.
+        // Called without the lock, because listeners may subscribe and emit.
         let listeners = self
             .bus
             .lock()
@@ -91,7 +92,8 @@ impl Events {
             .for_each(|(_, _, listener)| tell(listener, name, &event));
     }
 
-    /// Tells the listeners of this registration of an event of the runtime: each registration hears of it by itself.
+    /// Calls this registration's listeners with an event of the runtime. The host sends such events
+    /// to each registration.
     pub(super) fn happened(&self, event: &Value) {
         let name = event["type"].as_str().unwrap_or_default();
         let listeners = self
@@ -107,7 +109,7 @@ impl Events {
         own.for_each(|(_, _, listener)| tell(listener, name, event));
     }
 
-    /// What it listens to, where the host does not know.
+    /// Returns the names of the subscribed events if the host does not have them yet.
     pub(super) fn news(&self) -> Option<Vec<String>> {
         if !self.is_news.swap(false, Ordering::Relaxed) {
             return None;
@@ -142,12 +144,12 @@ impl Events {
             *known = kept;
             gone.extend(ended);
         }
-        // Without the lock, for what listeners hold is the author's.
+        // Dropped without the lock, because listeners may own values with foreign code.
         drop(gone);
     }
 }
 
-/// Calls a listener. A panic in it is logged.
+/// Calls a listener, and logs a panic.
 fn tell(listener: &Listener, name: &str, event: &Value) {
     if let Err(panic) = panics::catch(|| listener(event)) {
         let message = format!("a listener to the event {name} failed: {panic}");

@@ -1,10 +1,10 @@
-//! The conversation, as layers around turns and steps see it.
+//! The conversation as layers around turns and steps see it.
 
 use serde_json::Value;
 
 use crate::wire::{News, Part, Splice, ToolError};
 
-/// What was said before the turn began, and what has changed since then.
+/// The messages before the turn, and the changes since then.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     base: Vec<Value>,
@@ -12,17 +12,17 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// The messages when the turn began.
+    /// Returns the messages at the beginning of the turn.
     pub fn base_messages(&self) -> &[Value] {
         &self.base
     }
 
-    /// The changes since then: appends, replaces, removes and truncates.
+    /// Returns the changes since then: append, replace, remove and truncate events.
     pub fn events(&self) -> &[Value] {
         &self.events
     }
 
-    /// The messages now.
+    /// Returns the current messages.
     pub fn next_messages(&self) -> Vec<Value> {
         let mut messages = self.base.clone();
         self.events
@@ -31,11 +31,11 @@ impl Conversation {
         messages
     }
 
-    /// Takes up what has happened.
+    /// Applies news from the host.
     ///
     /// # Errors
     ///
-    /// It is about another conversation than this one.
+    /// Fails if the news belongs to another conversation.
     pub(super) fn hear(&mut self, news: News) -> Result<(), ToolError> {
         if let Some(base) = news.base {
             *self = Conversation {
@@ -55,7 +55,7 @@ impl Conversation {
             for part in parts {
                 match part {
                     Part::New(message) => self.base.push(message),
-                    // Each message is meant once at most.
+                    // Each message is used at most once, so it can be moved.
                     Part::Known(from, to) => {
                         let kept = known.get_mut(from..to).ok_or_else(unlike)?;
                         self.base.extend(kept.iter_mut().map(Value::take));
@@ -72,7 +72,7 @@ impl Conversation {
     }
 }
 
-/// Lays a change over messages.
+/// Applies a change to messages.
 fn apply(messages: &mut Vec<Value>, event: &Value) {
     let target = event.get("targetId");
     let at = target.and_then(|id| {

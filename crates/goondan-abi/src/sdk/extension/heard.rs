@@ -1,5 +1,5 @@
-//! Events of the runtime on their way to listeners. The host's own thread only puts them down; a thread of the library tells the
-//! listeners one event after the other, for as long as there are any.
+//! Queues runtime events for listeners. The host's thread only adds events. A thread of the library
+//! calls the listeners in order, as long as there are events.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,22 +9,22 @@ use serde_json::Value;
 use super::session::Session;
 use crate::sdk::threads::Threads;
 
-/// Events that may wait. What comes when there are as many is lost to the listeners.
+/// Maximum number of queued events; further ones are dropped.
 const MOST: usize = 1_024;
 
-/// Events with whom they are for.
+/// Events with their sessions.
 #[derive(Default)]
 pub(super) struct Heard(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
     events: VecDeque<(Arc<Session>, Value)>,
-    /// A thread tells them.
+    /// True while a thread calls the listeners.
     is_told: bool,
 }
 
 impl Heard {
-    /// Puts down an event for `session`.
+    /// Adds an event for `session`.
     pub(super) fn put(
         self: &Arc<Self>,
         session: Arc<Session>,
@@ -38,7 +38,7 @@ impl Heard {
         waiting.events.push_back((session, event));
         if !waiting.is_told {
             let heard = Arc::clone(self);
-            // Without a thread the next event tries again.
+            // If no thread can be started, the next event tries again.
             waiting.is_told = threads.spawn(move || heard.tell()).is_ok();
         }
     }

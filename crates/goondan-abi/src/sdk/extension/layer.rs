@@ -1,4 +1,4 @@
-//! What a layer sees and does.
+//! The context of a layer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,27 +15,29 @@ use crate::wire::{
     Wrapped, code, operation,
 };
 
-/// Makes the ids of messages differ.
+/// Makes message ids unique.
 static EMITTED: AtomicU64 = AtomicU64::new(0);
 
-/// A run of a layer: what it sees, and what it may do.
+/// The context of a layer's run, with its operations.
 ///
-/// `metadata`, and around tool calls `args` and around steps `tool_catalog`, may be changed.
+/// A layer may change `metadata`. It may also change `args` around tool calls, and `tool_catalog`
+/// around steps.
 pub struct LayerContext<'a> {
     session: &'a Session,
     base: ToolContext,
     fields: JsonObject,
-    /// What the layers of one turn, step or call tell each other.
+    /// Data shared by the layers of one turn, step or call.
     pub metadata: JsonObject,
-    /// The arguments of a tool call; they are checked after the layers.
+    /// The arguments of a tool call; they are validated after the layers.
     pub args: Value,
-    /// What the model is offered in a step: `name`, `description`, `parameters`. It decides what may be called, too.
+    /// The tools offered to the model in a step: `name`, `description`, `parameters`. Only these
+    /// tools can be called.
     pub tool_catalog: Vec<Value>,
-    /// What the host knows of those three.
+    /// The values of those three fields that the host has.
     known: JsonObject,
     emitted: Vec<Value>,
     has_next: bool,
-    /// What ends the layer, whatever it returns.
+    /// An error that ends the layer regardless of its return value.
     broken: Option<ToolError>,
 }
 
@@ -74,55 +76,55 @@ impl<'a> LayerContext<'a> {
         }
     }
 
-    /// The agent.
+    /// Returns the name of the agent.
     pub fn agent_name(&self) -> &str {
         self.base.agent_name()
     }
 
-    /// Its conversation.
+    /// Returns the key of the conversation.
     pub fn instance_key(&self) -> &str {
         self.base.instance_key()
     }
 
-    /// The turn.
+    /// Returns the id of the turn.
     pub fn turn_id(&self) -> &str {
         self.base.turn_id()
     }
 
-    /// The causal chain.
+    /// Returns the trace id.
     pub fn trace_id(&self) -> &str {
         self.base.trace_id()
     }
 
-    /// Any other field of the context, such as `inputEvent`, `runtime`, `stepIndex` or `toolName`; null where this kind of
-    /// layer has none.
+    /// Returns any other field of the context, such as `inputEvent`, `runtime`, `stepIndex` or
+    /// `toolName`. Returns null if this kind of layer does not have it.
     pub fn field(&self, name: &str) -> &Value {
         self.fields.get(name).unwrap_or(&Value::Null)
     }
 
-    /// The input of the turn, around turns and steps.
+    /// Returns the input of the turn, around turns and steps.
     pub fn input(&self) -> &str {
         self.field("inputEvent")["input"]
             .as_str()
             .unwrap_or_default()
     }
 
-    /// The tool, around a tool call.
+    /// Returns the name of the tool, around a tool call.
     pub fn tool_name(&self) -> &str {
         self.field("toolName").as_str().unwrap_or_default()
     }
 
-    /// Which step of the turn it is, around steps and tool calls.
+    /// Returns the index of the step in the turn, around steps and tool calls.
     pub fn step_index(&self) -> Option<u64> {
         self.field("stepIndex").as_u64()
     }
 
-    /// Log lines about this run.
+    /// Returns the logger of this run.
     pub fn logger(&self) -> Logger<'_> {
         self.base.logger()
     }
 
-    /// Whether the turn was cancelled.
+    /// Returns true if the turn was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.base.is_cancelled()
     }
@@ -131,12 +133,12 @@ impl<'a> LayerContext<'a> {
     ///
     /// # Errors
     ///
-    /// As soon as the turn is cancelled.
+    /// Fails as soon as the turn is cancelled.
     pub fn sleep(&self, duration: Duration) -> Result<(), ToolError> {
         self.base.sleep(duration)
     }
 
-    /// The conversation with what this layer has emitted, around turns and steps.
+    /// Returns the conversation with this layer's own changes, around turns and steps.
     pub fn conversation(&self) -> Conversation {
         let mut conversation = self.session.conversation().clone();
         self.emitted
@@ -146,12 +148,13 @@ impl<'a> LayerContext<'a> {
         conversation
     }
 
-    /// Changes the conversation, around turns and steps: `{type: append, message}`, `{type: replace, targetId, message}`,
-    /// `{type: remove, targetId}` or `{type: truncate}`. A message needs `data: {role, content}`.
+    /// Changes the conversation, around turns and steps. Event forms: `{type: append, message}`,
+    /// `{type: replace, targetId, message}`, `{type: remove, targetId}`, `{type: truncate}`. A
+    /// message needs `data: {role, content}`.
     ///
     /// # Errors
     ///
-    /// Such an event makes no sense, or here.
+    /// Fails if the event is invalid, or not allowed in this layer.
     pub fn emit(&mut self, mut event: Value) -> Result<(), ToolError> {
         let wrong = |what: &str| ToolError::new(what).code(code::RESULT);
         if self.fields.contains_key("toolName") {
@@ -189,40 +192,42 @@ impl<'a> LayerContext<'a> {
         Ok(())
     }
 
-    /// Appends a message with a text.
+    /// Appends a text message.
     ///
     /// # Errors
     ///
-    /// As [`LayerContext::emit`].
+    /// Fails like [`LayerContext::emit`].
     pub fn append(&mut self, role: &str, text: impl Into<String>) -> Result<(), ToolError> {
         self.emit(
             json!({"type": "append", "message": {"data": {"role": role, "content": text.into()}}}),
         )
     }
 
-    /// Asks another agent and waits for its answer, around turns and steps: `{target, response}`.
+    /// Sends a request to another agent and waits for its answer, around turns and steps: `{target,
+    /// response}`.
     ///
     /// # Errors
     ///
-    /// No such agent, no answer in time, a failed turn, a circle of questions, or the end of this turn.
+    /// Fails if the agent does not exist, its turn fails or times out, requests form a cycle, or
+    /// this turn ends.
     pub fn request(&self, question: AgentRequest) -> Result<Value, ToolError> {
         self.ask(operation::LAYER_REQUEST, &question)
     }
 
-    /// Tells another agent something, around turns and steps: `{accepted}`.
+    /// Sends a message to another agent, around turns and steps: `{accepted}`.
     ///
     /// # Errors
     ///
-    /// No such agent, or the end of this turn.
+    /// Fails if the agent does not exist, or this turn ends.
     pub fn send(&self, message: SendRequest) -> Result<Value, ToolError> {
         self.ask(operation::LAYER_SEND, &message)
     }
 
-    /// Runs what the layer wraps, once, and waits for its result.
+    /// Runs the wrapped operation, once, and waits for its result.
     ///
     /// # Errors
     ///
-    /// What it wraps has failed, or was run already.
+    /// Fails if the wrapped operation fails or has already run.
     #[expect(
         clippy::should_implement_trait,
         reason = "it is what all languages call it, and no iterator"
@@ -282,7 +287,7 @@ impl<'a> LayerContext<'a> {
         pollster::block_on(self.base.ask(name, payload))
     }
 
-    /// What the layer has changed since the host was told.
+    /// Returns the changes that the host does not have yet.
     fn changes(&mut self) -> Changes {
         let now = [
             ("metadata", Value::Object(self.metadata.clone())),
@@ -315,7 +320,7 @@ impl<'a> LayerContext<'a> {
     }
 }
 
-/// What tells the items of a catalog apart.
+/// Reduces a catalog to its tool names, which identify the items.
 fn names(catalog: &[Value]) -> Value {
     catalog
         .iter()

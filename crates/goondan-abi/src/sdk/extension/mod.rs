@@ -1,6 +1,7 @@
-//! Extensions: a function `register`, and what it is told and runs. docs/extensions.md tells what layers are.
+//! Extensions: the function `register`, its messages and its layers. docs/extensions.md describes
+//! layers.
 //!
-//! Each message of the host runs on a thread of its own, so layers wait by blocking.
+//! Each message of the host runs on its own thread, so layers may block.
 
 mod api;
 mod bus;
@@ -29,10 +30,10 @@ use crate::wire::{
     CallContext, CallRequest, Ended, ExtensionMessage, LayerRun, Register, ToolError,
 };
 
-/// Registers the layers and tools of an extension, once for each conversation.
+/// Registers the layers and tools of an extension, once per conversation.
 pub type RegisterFn = fn(&mut ExtensionApi) -> Result<(), ToolError>;
 
-/// The extension of an opened library: what has registered.
+/// The extension of an opened library, with its registrations.
 pub(super) struct Extension {
     register: RegisterFn,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
@@ -40,7 +41,7 @@ pub(super) struct Extension {
     heard: Arc<Heard>,
 }
 
-/// What a message needs of its library to run.
+/// The means to process a message.
 pub(super) struct Means {
     pub(super) call: u64,
     pub(super) cancellation: Arc<Cancellation>,
@@ -49,7 +50,7 @@ pub(super) struct Means {
 }
 
 impl Means {
-    /// A context for code that runs on behalf of `context`.
+    /// Creates a context for code that runs on behalf of `request`.
     pub(super) fn context(self, mut request: CallRequest) -> ToolContext {
         ToolContext::of_call(
             self.call,
@@ -70,22 +71,22 @@ impl Extension {
         }
     }
 
-    /// A registration is no longer wanted.
+    /// Removes a registration.
     pub(super) fn forget(&self, session: u64) {
-        // Dropped without the lock: what it holds is the author's.
+        // Dropped without the lock, because the session may own values with foreign code.
         let gone = self.lock().remove(&session);
         drop(gone);
     }
 
-    /// Something happened to which a registration listens.
+    /// Queues an event for a registration.
     pub(super) fn happened(&self, session: u64, event: Value, threads: &Arc<Threads>) {
-        // One that is gone listens no more.
+        // A removed registration receives no events.
         if let Ok(session) = self.session(session) {
             self.heard.put(session, event, threads);
         }
     }
 
-    /// Runs a message to its end.
+    /// Processes a message.
     pub(super) fn run(&self, message: ExtensionMessage, means: Means) -> Ended {
         match message {
             ExtensionMessage::Register(message) => self.register(message, means),
@@ -101,7 +102,7 @@ impl Extension {
                 self.forget(session);
                 Ended::default()
             }
-            // Nothing comes of it, or it is none of an extension.
+            // These messages have no result, or belong to a connector.
             ExtensionMessage::Event { .. } | ExtensionMessage::Connect(_) => Ended::default(),
         }
     }
@@ -136,7 +137,7 @@ impl Extension {
     }
 }
 
-/// An end without a result.
+/// Returns an end with an error.
 fn failed(error: ToolError) -> Ended {
     Ended {
         error: Some(error),
@@ -144,7 +145,7 @@ fn failed(error: ToolError) -> Ended {
     }
 }
 
-/// The call that stands behind a registration or a run of a layer, as far as contexts show it.
+/// Creates the call request that contexts of a registration or a layer's run are based on.
 fn request(register: &Register, run: Option<&LayerRun>) -> CallRequest {
     let text = |name: &str| {
         let field = run.and_then(|run| run.context.get(name));

@@ -1,4 +1,4 @@
-//! What has registered for a conversation.
+//! A registration for a conversation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,11 +14,10 @@ use crate::sdk::export::Tool;
 use crate::sdk::handler::Run;
 use crate::wire::{CallRequest, Ended, LayerRun, News, Register, ToolError};
 
-/// A layer.
 pub(super) type LayerFn =
     Box<dyn Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync>;
 
-/// The buses of the conversations, by agent and key; a bus lasts as long as somebody holds it.
+/// The buses of the conversations, by agent and key. A bus exists as long as it is referenced.
 #[derive(Default)]
 pub(super) struct Buses(Mutex<HashMap<(String, String), Weak<Bus>>>);
 
@@ -106,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Something happened to which it listens.
+    /// Calls the listeners of an event.
     pub(super) fn happened(&self, event: &Value) {
         self.events.happened(event);
     }

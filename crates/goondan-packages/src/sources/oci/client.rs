@@ -1,4 +1,4 @@
-//! Requests to one repository, and who asks: without a name first, then as the registry wants it.
+//! A client for one OCI repository. It authenticates only after the registry requires it.
 
 use goondan_spec::Code;
 use reqwest::header::WWW_AUTHENTICATE;
@@ -12,27 +12,26 @@ use crate::credentials::{Basic, Credentials, Who};
 use crate::error::{PackageError, Result};
 use crate::http::{self, LARGEST_TEXT};
 
-/// What the requests are for.
+/// The access that the requests need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Reading.
     Pull,
-    /// Writing, too.
+    /// Reading and writing.
     Push,
 }
 
 pub(super) use Purpose::{Pull, Push};
 
-/// A client of one repository.
 pub(super) struct Client {
     http: reqwest::Client,
     reference: Reference,
     base: Url,
     credentials: Credentials,
-    /// Who asks, once the registry wants to know.
+    /// The credentials, once the registry requires them.
     who: OnceCell<Who>,
     purpose: Purpose,
-    /// How requests are signed, once the registry has said how.
+    /// The authentication method, once the registry has stated it.
     signed: Mutex<Signed>,
 }
 
@@ -70,14 +69,14 @@ impl Client {
         self.reference.host()
     }
 
-    /// An address below that of the repository.
+    /// Returns a URL below that of the repository.
     pub(super) fn address(&self, path: &str) -> Result<Url> {
         self.base
             .join(path)
             .map_err(|error| self.odd(&error.to_string()))
     }
 
-    /// An answer that no registry gives.
+    /// Creates the error for an answer that violates the OCI protocol.
     pub(super) fn odd(&self, why: &str) -> PackageError {
         PackageError::source(format!(
             "{} does not answer like an OCI registry: {why}.",
@@ -86,7 +85,7 @@ impl Client {
         .suggest("check the address: it begins with the host of the registry")
     }
 
-    /// Sends a request, and says who asks where the registry wants to know.
+    /// Sends a request, and authenticates if the registry requires it.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -118,7 +117,7 @@ impl Client {
         http::send(request(&signed), self.host()).await
     }
 
-    /// As [`Client::send`], where everything but success is an error.
+    /// Sends a request like [`Client::send`], and fails unless it succeeds.
     pub(super) async fn accepted(
         &self,
         method: Method,
@@ -175,7 +174,7 @@ impl Client {
         ))
     }
 
-    /// How the registry wants requests to be signed; none where it says nothing that we know.
+    /// Returns the authentication that the registry requires; `None` if no method is supported.
     async fn sign(&self, wanted: Vec<&str>) -> Result<Option<Signed>> {
         let of = |scheme: &str| {
             wanted.iter().find_map(|value| {
@@ -195,7 +194,7 @@ impl Client {
         }
     }
 
-    /// Asks the token server that the registry names.
+    /// Requests a token from the server that the registry states.
     async fn token(&self, parameters: &str) -> Result<String> {
         let parameter = |name: &str| {
             parameters_of(parameters)
@@ -236,7 +235,8 @@ impl Client {
     }
 }
 
-/// The parameters of a challenge: `name="value"`, separated by commas that may stand in values, too.
+/// Parses the parameters of a challenge: `name="value"`, separated by commas. Quoted values may
+/// contain commas.
 fn parameters_of(text: &str) -> impl Iterator<Item = (String, String)> {
     let mut rest = text;
     std::iter::from_fn(move || {

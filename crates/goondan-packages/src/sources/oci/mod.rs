@@ -1,4 +1,5 @@
-//! Packages in OCI registries, as images are: a manifest of our type with one layer, the archive.
+//! Packages in OCI registries, stored like images: a manifest with a specific type and one layer,
+//! the archive.
 
 mod client;
 mod reference;
@@ -23,15 +24,15 @@ use crate::http::{self, LARGEST_TEXT};
 use self::client::{Client, Pull, Push};
 pub use self::reference::Reference;
 
-/// What a manifest of ours is about.
+/// Artifact type of package manifests.
 pub const ARTIFACT_TYPE: &str = "application/vnd.goondan.package.v1";
-/// The archive.
+/// Media type of archives.
 const LAYER_TYPE: &str = "application/vnd.goondan.package.v1.tar+gzip";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
-/// The config of an artifact that needs none.
+/// The config of an artifact without one.
 const EMPTY: &[u8] = b"{}";
-/// So many pages of tags are read.
+/// Maximum number of pages of tags.
 const MOST_PAGES: usize = 100;
 
 #[derive(Serialize, Deserialize)]
@@ -71,17 +72,17 @@ impl Descriptor {
     }
 }
 
-/// `sha256:…` of some bytes.
+/// Returns a digest in the form `sha256:…`.
 fn digest(content: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(content)))
 }
 
-/// The tag of a version, in which `+` may not stand.
+/// Returns the tag of a version. Tags must not contain `+`.
 fn tag_of(version: &Version) -> String {
     version.to_string().replace('+', "_")
 }
 
-/// The versions that tags name; where a tag or a digest was named, that alone.
+/// Returns the versions in the tags, or only the stated tag or digest.
 pub(super) async fn candidates(
     reference: &Reference,
     credentials: &Credentials,
@@ -105,7 +106,7 @@ pub(super) async fn candidates(
             .get(LINK)
             .and_then(|link| link.to_str().ok())
             .and_then(next_page);
-        // Its own further pages, and not those of somebody else.
+        // Follow only pages of the same registry.
         next = link
             .and_then(|link| address.join(&link).ok())
             .filter(|url| url.origin() == address.origin());
@@ -125,13 +126,13 @@ pub(super) async fn candidates(
     Ok(candidates)
 }
 
-/// The address in `<…>; rel="next"`.
+/// Returns the URL in `<…>; rel="next"`.
 fn next_page(link: &str) -> Option<String> {
     let (address, rest) = link.trim().strip_prefix('<')?.split_once('>')?;
     rest.contains("next").then(|| address.to_owned())
 }
 
-/// Fetches the archive that a manifest leads to.
+/// Fetches the archive of a manifest.
 pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> Result<Fetched> {
     let client = Client::new(reference, credentials, Pull).await?;
     let address = client.address(&format!("manifests/{}", reference.selector()))?;
@@ -192,10 +193,11 @@ pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> R
     })
 }
 
-/// Publishes an archive under the tag of its version, and further tags. Returns the address with the digest.
+/// Publishes an archive under its version and further tags. Returns the URL with the digest.
 ///
 /// # Errors
-/// The registry refuses it, or has other content under that version.
+///
+/// Fails if the registry refuses it, or already has other contents for the version.
 pub async fn publish(
     reference: &Reference,
     about: About<'_>,
@@ -252,7 +254,7 @@ pub async fn publish(
     Ok(format!("oci://{}", reference.with_digest(&digest(&bytes))))
 }
 
-/// What is published under a version stays as it is.
+/// Fails if the version was already published with other contents.
 async fn refuse_other(client: &Client, reference: &Reference, tag: &str, mine: &str) -> Result<()> {
     let address = client.address(&format!(
         "manifests/{}",
@@ -277,7 +279,7 @@ async fn refuse_other(client: &Client, reference: &Reference, tag: &str, mine: &
     }
 }
 
-/// Uploads a blob, unless it is there.
+/// Uploads a blob unless it exists.
 async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
     let digest = digest(blob);
     let there = client
@@ -302,7 +304,7 @@ async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
         .and_then(|location| location.to_str().ok());
     let mut location = location
         .and_then(|location| begin.join(location).ok())
-        // The key goes to the registry alone.
+        // Credentials are sent only to the registry.
         .filter(|location| location.origin() == begin.origin())
         .ok_or_else(|| client.odd("it does not say where to upload to"))?;
     location.query_pairs_mut().append_pair("digest", &digest);

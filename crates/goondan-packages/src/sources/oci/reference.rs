@@ -1,4 +1,4 @@
-//! The address of a package in an OCI registry.
+//! References to packages in OCI registries.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use url::Url;
 use crate::error::{PackageError, Result};
 use crate::http;
 
-/// `host/name`, with a tag or a digest where one is meant.
+/// A reference `host/name` with an optional tag or digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     host: String,
@@ -17,7 +17,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Reads `host/name`, `host/name:tag` or `host/name@sha256:…`.
+    /// Parses `host/name`, `host/name:tag` or `host/name@sha256:…`.
     pub(crate) fn parse(text: &str) -> Result<Reference> {
         let wrong = || {
             PackageError::source(format!("`oci://{text}` is not the address of a package."))
@@ -53,7 +53,7 @@ impl Reference {
         Ok(reference)
     }
 
-    /// Its registry, with the port where there is one.
+    /// Returns the registry host with its port, if any.
     pub(crate) fn host(&self) -> &str {
         match self.host.as_str() {
             "docker.io" | "index.docker.io" => "registry-1.docker.io",
@@ -65,7 +65,7 @@ impl Reference {
         &self.name
     }
 
-    /// `https://host/v2/name/`; on this machine a registry may do without TLS.
+    /// Returns `https://host/v2/name/`; local registries may use HTTP.
     pub(super) fn base(&self) -> Result<Url> {
         let plain = Url::parse(&format!("http://{}/v2/{}/", self.host(), self.name))
             .map_err(|error| PackageError::source(error.to_string()))?;
@@ -75,12 +75,12 @@ impl Reference {
         }
     }
 
-    /// Whether the registry is on this machine.
+    /// Returns true if the registry is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.base().is_ok_and(|url| http::is_local(&url))
     }
 
-    /// Whether it means one package and not all versions.
+    /// Returns true if the reference selects one package and not all versions.
     pub(super) fn is_exact(&self) -> bool {
         self.tag.is_some() || self.digest.is_some()
     }
@@ -93,7 +93,7 @@ impl Reference {
         self.digest.as_ref()
     }
 
-    /// What stands behind `manifests/`.
+    /// Returns the part of a URL after `manifests/`.
     pub(super) fn selector(&self) -> &str {
         self.digest
             .as_deref()
@@ -121,7 +121,7 @@ impl Reference {
         }
     }
 
-    /// The same without a tag: all versions of the package.
+    /// Returns the reference to all versions of the package.
     #[must_use]
     pub fn without_tag(&self) -> Reference {
         Reference {
@@ -137,7 +137,8 @@ fn is_tag(tag: &str) -> bool {
     (1..=128).contains(&tag.len()) && !tag.starts_with(['.', '-']) && tag.chars().all(inner)
 }
 
-/// `sha256:` with 64 hex digits. It becomes part of an address.
+/// Checks a digest: `sha256:` with 64 hexadecimal digits. Required because it becomes a part of a
+/// URL.
 pub(super) fn checked_digest(digest: &str) -> Result<&str> {
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     let known = digest

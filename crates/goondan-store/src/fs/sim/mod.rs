@@ -1,7 +1,8 @@
-//! A file system in memory that can be killed, lose power, run full and fail to sync, wherever a test wants.
+//! An in-memory file system for tests. It can be killed, lose power, run full and fail to sync at
+//! any point.
 //!
-//! It knows for every file and folder what is on disk and what is only in the system's cache. A *kill* keeps both. A
-//! *power failure* keeps what was synced; of the rest, any part may survive.
+//! For each file and directory it records the durable contents and the cached contents. A *kill*
+//! keeps both. A *power failure* keeps synced data, and any part of the unsynced data may survive.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,8 +21,8 @@ use std::time::{Duration, Instant};
 use super::{DataFile, FileSystem, Opened};
 use tear::{Chance, survivor};
 
-/// The file system, as one process sees it. After a kill or a power failure the next process gets another handle; through
-/// an old one nothing changes any more, whoever still holds it.
+/// The file system as one process sees it. After a kill or a power failure the next process gets a
+/// new handle. Old handles can no longer change anything.
 #[derive(Clone)]
 pub struct SimFs {
     state: Arc<Mutex<State>>,
@@ -31,19 +32,19 @@ pub struct SimFs {
 struct State {
     files: Vec<Contents>,
     folders: Vec<Folder>,
-    /// Changes until the process dies.
+    /// Number of changes until the process dies.
     left: Option<u64>,
-    /// The process that runs; dead ones have smaller numbers.
+    /// Number of the running process; dead processes have smaller numbers.
     process: u32,
-    /// Bytes that still fit.
+    /// Number of bytes that still fit.
     room: Option<usize>,
-    /// So many syncs of files go well, then so many fail.
+    /// Number of file syncs that succeed, and of those after them that fail.
     failing_syncs: (u32, u32),
-    /// Whoever syncs a file lets others go first.
+    /// If set, a thread that syncs a file yields to other threads first.
     is_slow: bool,
     changes: u64,
     traffic: usize,
-    /// How often the power failed.
+    /// Number of power failures.
     boots: u32,
 }
 
@@ -67,11 +68,10 @@ enum Node {
     Folder(usize),
 }
 
-/// The folder that has no name.
+/// Index of the root directory, which has no name.
 const ROOT: usize = 0;
 
 impl SimFs {
-    /// An empty one.
     #[allow(clippy::new_without_default, reason = "a disk is made on purpose")]
     pub fn new() -> Self {
         let state = State {
@@ -96,7 +96,7 @@ impl SimFs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, where this process lives.
+    /// Returns the state, or fails if this process is dead.
     fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.state();
         if self.process == state.process {
@@ -106,47 +106,46 @@ impl SimFs {
         }
     }
 
-    /// The process dies in the middle of the change after the next `changes` ones.
+    /// Kills the process in the middle of the change that follows the next `changes` changes.
     pub fn die_after(&self, changes: u64) {
         self.state().left = Some(changes);
     }
 
-    /// Whether it has died.
     pub fn is_dead(&self) -> bool {
         self.process != self.state().process
     }
 
-    /// How many changes there were since it was made.
+    /// Returns the number of changes since creation.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
 
-    /// How many bytes were read and written since it was made.
+    /// Returns the number of bytes read and written since creation.
     pub fn traffic(&self) -> usize {
         self.state().traffic
     }
 
-    /// Only that many more bytes fit.
+    /// Limits the free space to `bytes`.
     pub fn leave_room(&self, bytes: Option<usize>) {
         self.state().room = bytes;
     }
 
-    /// The next syncs of files fail.
+    /// Makes the next `count` file syncs fail.
     pub fn fail_syncs(&self, count: u32) {
         self.fail_syncs_after(0, count);
     }
 
-    /// Some syncs of files go well, then some fail.
+    /// Lets `well` file syncs succeed, then makes `count` fail.
     pub fn fail_syncs_after(&self, well: u32, count: u32) {
         self.state().failing_syncs = (well, count);
     }
 
-    /// Much happens while a file is synced.
+    /// Makes each file sync yield to other threads.
     pub fn take_time(&self) {
         self.state().is_slow = true;
     }
 
-    /// This process is killed, where it still lives. Gives back what the next one finds.
+    /// Kills this process if it is alive, and returns the file system of the next process.
     pub fn kill(&self) -> SimFs {
         let mut state = self.state();
         state.left = None;
@@ -157,8 +156,8 @@ impl SimFs {
         }
     }
 
-    /// The machine stops, and starts again. What was not synced is gone; with a seed, parts of it survive, torn or followed by
-    /// garbage. Gives back what the next process finds.
+    /// Simulates a power failure and a reboot, and returns the file system of the next process.
+    /// Unsynced data is lost. With a seed, parts of it survive, torn or followed by garbage.
     pub fn lose_power(&self, seed: Option<u64>) -> SimFs {
         let next = self.kill();
         let mut chance = seed.map(Chance);
@@ -179,7 +178,7 @@ impl SimFs {
         next
     }
 
-    /// What a file holds now.
+    /// Returns the current contents of a file.
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         match state.find(path)? {
@@ -188,7 +187,7 @@ impl SimFs {
         }
     }
 
-    /// Puts `bytes` in a file, synced.
+    /// Writes `bytes` to a file and syncs it.
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         let mut file = self.open(path).unwrap().file;
         file.set_len(0).unwrap();
@@ -203,7 +202,7 @@ impl SimFs {
 }
 
 impl State {
-    /// Counts a change. The process may die of it.
+    /// Counts a change, which may kill the process.
     fn change(&mut self) -> io::Result<()> {
         self.changes += 1;
         match &mut self.left {
@@ -286,7 +285,7 @@ impl State {
         self.traffic += bytes.len();
         let written = match &changed {
             Ok(()) => self.room.map_or(bytes.len(), |room| room.min(bytes.len())),
-            // It died in the middle of this.
+            // The process died in the middle of this write, so only half is written.
             Err(_) => bytes.len() / 2,
         };
         let now = &mut self.files[file].now;

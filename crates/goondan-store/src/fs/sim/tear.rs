@@ -1,8 +1,8 @@
-//! What a power failure leaves of what was not synced.
+//! Simulates the loss of unsynced data in a power failure.
 
 use super::Contents;
 
-/// What of a file is there after a power failure.
+/// Returns the contents of a file after a power failure.
 pub(super) fn survivor(contents: &Contents, chance: Option<&mut Chance>) -> Vec<u8> {
     let Some(chance) = chance else {
         return contents.on_disk.clone();
@@ -16,7 +16,7 @@ pub(super) fn survivor(contents: &Contents, chance: Option<&mut Chance>) -> Vec<
         2 if contents.now.len() > contents.on_disk.len()
             && contents.now.starts_with(&contents.on_disk) =>
         {
-            // The file had grown, and its blocks were not written.
+            // The file had grown, but its new blocks were not written.
             let mut bytes = contents.on_disk.clone();
             bytes.resize(contents.now.len(), 0);
             bytes
@@ -25,7 +25,7 @@ pub(super) fn survivor(contents: &Contents, chance: Option<&mut Chance>) -> Vec<
     }
 }
 
-/// Random enough, and the same for the same seed.
+/// A small pseudo-random generator that is deterministic for a seed.
 pub(super) struct Chance(pub(super) u64);
 
 impl Chance {

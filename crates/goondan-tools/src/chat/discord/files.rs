@@ -1,4 +1,4 @@
-//! Files, to Discord and from there.
+//! Files sent to and fetched from Discord.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use reqwest::Method;
@@ -14,7 +14,7 @@ use super::{answered, calls, messages};
 use crate::define::{Operation, titled};
 use crate::errors;
 
-/// Where files of messages lie.
+/// Hosts of message files.
 const FILES: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
 
 /// Send a file of the working directory to a channel of Discord, or to a thread.
@@ -74,7 +74,7 @@ impl Operation for SendFile {
 
 /// Fetch a file of a message.
 #[derive(Deserialize, JsonSchema)]
-// serde can't refuse what a flattened struct might take; the schema does.
+// serde cannot refuse fields with a flattened struct; the schema does.
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 pub(super) struct DownloadFile {
@@ -97,14 +97,14 @@ impl Operation for DownloadFile {
             return Err(error.suggest("use http-fetch for other addresses"));
         }
         let facts = [("url".to_owned(), json!(self.url))].into_iter().collect();
-        // Whoever knows the address may fetch: nobody needs to see the token.
+        // The URL itself grants access, so the token is not sent.
         self.fetch
             .fetch(ctx, bot, (self.url, false), self.timeout_ms, facts)
             .await
     }
 }
 
-/// Whether files of Discord lie there, or at where the API is.
+/// Returns true for files of Discord, or of the configured API.
 fn is_of_discord(url: &str, base: &str) -> bool {
     let (Ok(url), Ok(base)) = (Url::parse(url), Url::parse(base)) else {
         return false;

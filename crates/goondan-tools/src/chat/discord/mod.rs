@@ -1,4 +1,4 @@
-//! `discord`: speak as a bot of Discord.
+//! `discord`: messages as a Discord bot.
 
 mod files;
 mod read;
@@ -25,7 +25,7 @@ pub(super) const PLATFORM: Platform = Platform {
     base: "https://discord.com/api/v10",
     variables: &["DISCORD_BOT_TOKEN", "DISCORD_TOKEN"],
     scheme: "Bot",
-    // Discord turns away whoever does not say so who he is.
+    // Discord rejects requests without this identification.
     headers: &[(
         "user-agent",
         concat!(
@@ -37,9 +37,9 @@ pub(super) const PLATFORM: Platform = Platform {
         ),
     )],
 };
-/// A message that no embed is made for.
+/// Message flag that suppresses embeds.
 const SUPPRESS_EMBEDS: u64 = 1 << 2;
-/// A message that makes no sound.
+/// Message flag that suppresses notifications.
 const SILENT: u64 = 1 << 12;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -78,7 +78,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// An id, as Discord writes it.
+/// Validates a Discord id.
 fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
     let text = text.trim();
     match !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -89,7 +89,7 @@ fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
     }
 }
 
-/// The address of the messages of a channel, or of one of them.
+/// Returns the URL of a channel's messages, or of one message.
 fn messages(bot: &Bot, channel: &str, message: Option<&str>) -> Result<Url, ToolError> {
     let mut parts = vec!["channels", id("channelId", channel)?, "messages"];
     if let Some(message) = message {
@@ -98,12 +98,12 @@ fn messages(bot: &Bot, channel: &str, message: Option<&str>) -> Result<Url, Tool
     bot.address(&parts)
 }
 
-/// Whom a message calls: people alone.
+/// Limits mentions in a message to users.
 fn calls() -> Value {
     json!({"parse": ["users"]})
 }
 
-/// The message that a message answers.
+/// Returns the reference to the answered message.
 fn answered(reply_to: Option<&String>) -> Result<Option<Value>, ToolError> {
     let reference = |message: &String| {
         Ok(json!({"message_id": id("replyToMessageId", message)?, "fail_if_not_exists": false}))

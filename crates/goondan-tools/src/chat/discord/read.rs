@@ -1,4 +1,4 @@
-//! `read`: messages, in few words.
+//! `read`: messages in a compact form.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use reqwest::Method;
@@ -11,7 +11,7 @@ use super::{id, messages};
 use crate::define::{Operation, titled};
 use crate::errors;
 
-/// How many messages are read where nothing else is said.
+/// Default number of messages.
 const MESSAGES: u32 = 20;
 
 /// Read messages of a channel or a thread, the newest first.
@@ -82,7 +82,8 @@ impl Operation for Read {
     }
 }
 
-/// What a model needs of a message: a whole one is mostly pictures of people and settings of windows.
+/// Returns the relevant fields of a message. A complete one mostly consists of avatars and display
+/// settings.
 fn shown(message: &Value) -> Value {
     let files = message["attachments"].as_array().into_iter().flatten();
     let files: Vec<Value> = files

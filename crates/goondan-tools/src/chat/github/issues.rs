@@ -1,4 +1,4 @@
-//! Issues and pull requests: what they say, their labels, and whether they are open.
+//! Issues and pull requests: their text, labels and state.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use reqwest::Method;
@@ -11,7 +11,7 @@ use super::{below, unmarked};
 use crate::define::{Operation, titled};
 use crate::errors;
 
-/// How many comments are read where nothing else is said.
+/// Default number of comments.
 const COMMENTS: u32 = 30;
 
 /// Read an issue or a pull request with its comments, the oldest first.
@@ -83,7 +83,7 @@ impl Operation for Read {
     }
 }
 
-/// What a model needs of a comment.
+/// Returns the relevant fields of a comment.
 fn comment(comment: &Value) -> Value {
     json!({
         "commentId": comment["id"],
@@ -127,7 +127,7 @@ impl Operation for Label {
         }
         let number = self.number.to_string();
         let of_issue = ["issues", number.as_str(), "labels"];
-        // Nothing is changed where one of them can't be.
+        // Build all URLs first, so that an invalid label changes nothing.
         let named = |label: &String| {
             below(
                 bot,
@@ -154,7 +154,7 @@ impl Operation for Label {
                     self.timeout_ms,
                 )
                 .await?;
-            // It is not there.
+            // The label is not on the issue.
             let is_gone = status.as_u16() == 404 && answer["message"] == "Label does not exist";
             if !status.is_success() && !is_gone {
                 return Err(bot.refused(

@@ -1,4 +1,4 @@
-//! `github`: take part in issues and pull requests.
+//! `github`: issues and pull requests.
 
 mod issues;
 mod pulls;
@@ -30,7 +30,8 @@ pub(super) const PLATFORM: Platform = Platform {
         ("x-github-api-version", "2022-11-28"),
     ],
 };
-/// Stands at the end of what agents write, so that a connection knows it again and nobody talks to himself. Pages do not show it.
+/// Ends each text of an agent, so that a connection recognizes it and the agent does not answer
+/// itself. Pages do not show it.
 pub const MARK: &str = "<!-- answered by gdn -->";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -67,7 +68,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// An address below a repository, which is written as `owner/name`.
+/// Returns a URL below a repository, which is written as `owner/name`.
 fn below(bot: &Bot, repository: &str, parts: &[&str]) -> Result<Url, ToolError> {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -86,12 +87,12 @@ fn below(bot: &Bot, repository: &str, parts: &[&str]) -> Result<Url, ToolError> 
     }
 }
 
-/// A text of an agent, which can be told from those of people.
+/// Appends the mark to an agent's text.
 fn marked(text: &str) -> String {
     format!("{}\n\n{MARK}", text.replace(MARK, "").trim_end())
 }
 
-/// What an agent reads of a text that an agent may have written.
+/// Removes the mark from a text for an agent.
 fn unmarked(text: &Value) -> Option<String> {
     text.as_str()
         .map(|text| text.replace(MARK, "").trim_end().to_owned())
@@ -117,7 +118,7 @@ impl Kind {
         }
     }
 
-    /// The address of one.
+    /// Returns the URL of a comment.
     fn address(
         self,
         bot: &Bot,

@@ -25,7 +25,7 @@ enum Side {
 }
 
 impl Side {
-    /// As GitHub writes it. A default stands in the schema as callers write it.
+    /// Returns GitHub's name. The schema contains the name for callers.
     fn told(self) -> &'static str {
         match self {
             Side::Left => "LEFT",
@@ -121,7 +121,7 @@ impl Operation for ReviewComment {
 }
 
 impl ReviewComment {
-    /// The newest commit of the pull request.
+    /// Returns the newest commit of the pull request.
     async fn head(&self, bot: &Bot, number: &str) -> Result<String, ToolError> {
         let url = below(bot, &self.repository, &["pulls", number])?;
         let pull = bot

@@ -1,9 +1,9 @@
-//! Fits hunks into a text.
+//! Applies hunks to a text.
 
 use super::parse::{Hunk, Sign};
 
-/// `text` with all hunks applied, or what does not fit. Lines that stay keep their own line ends; new lines get those of
-/// the file.
+/// Applies all hunks to `text`, or returns the reason why one does not match. Unchanged lines keep
+/// their line ends; new lines get those of the file.
 pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<String, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
@@ -23,7 +23,7 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<String, String> {
     Ok(result)
 }
 
-/// Writes the hunk's lines in place of those that it fits, and returns where the text goes on.
+/// Replaces the matched lines by those of the hunk, and returns the next position in the text.
 fn splice(lines: &[&str], at: usize, hunk: &Hunk, line_end: &str, result: &mut String) -> usize {
     let mut cursor = at;
     for line in &hunk.lines {
@@ -34,7 +34,7 @@ fn splice(lines: &[&str], at: usize, hunk: &Hunk, line_end: &str, result: &mut S
             }
             Sign::Removed => cursor += 1,
             Sign::Added => {
-                // The last line of a file may lack its line end.
+                // The last line of a file may lack a line end.
                 if !result.is_empty() && !result.ends_with('\n') {
                     result.push_str(line_end);
                 }
@@ -46,7 +46,7 @@ fn splice(lines: &[&str], at: usize, hunk: &Hunk, line_end: &str, result: &mut S
     cursor
 }
 
-/// The line at which the hunk fits, at or after `cursor`.
+/// Finds the first line at or after `cursor` at which the hunk matches.
 fn locate(lines: &[&str], cursor: usize, hunk: &Hunk) -> Result<usize, String> {
     let from = match &hunk.anchor {
         Some(anchor) => anchored(lines, cursor, anchor)?,
@@ -59,7 +59,7 @@ fn locate(lines: &[&str], cursor: usize, hunk: &Hunk) -> Result<usize, String> {
         .map(|line| line.text.as_str())
         .collect();
     if old.is_empty() {
-        // Lines are only added: after the anchor, or else at the end.
+        // A hunk that only adds lines: they follow the anchor, or else the end of the file.
         return Ok(if hunk.anchor.is_some() && !hunk.at_end {
             from + 1
         } else {
@@ -91,7 +91,8 @@ fn locate(lines: &[&str], cursor: usize, hunk: &Hunk) -> Result<usize, String> {
     ))
 }
 
-/// Where the line that a header names is: the same but for white space around it, or else containing it.
+/// Finds the anchor line: an equal line without regard to surrounding white space, or else a line
+/// that contains it.
 fn anchored(lines: &[&str], cursor: usize, anchor: &str) -> Result<usize, String> {
     let rest = || lines.iter().enumerate().skip(cursor);
     rest()
@@ -110,7 +111,7 @@ fn after(hunk: &Hunk) -> String {
     [anchor, end].into_iter().flatten().collect()
 }
 
-/// The same line, whatever its line end.
+/// Compares lines without their line ends.
 fn exactly(there: &str, old: &str) -> bool {
     there.trim_end_matches(['\n', '\r']) == old
 }
@@ -126,7 +127,7 @@ mod tests {
     use super::super::parse::{Action, parse};
     use super::*;
 
-    /// Applies hunks as they stand in a patch.
+    /// Applies hunks in the form of a patch.
     fn applied(text: &str, hunks: &str) -> Result<String, String> {
         let patch = format!("*** Begin Patch\n*** Update File: f\n{hunks}\n*** End Patch");
         match parse(&patch).unwrap().remove(0).action {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// A patch made from two texts turns one into the other.
+        /// A patch made from two texts converts the first to the second.
         #[test]
         fn a_whole_file_hunk_gives_the_new_text(old in "([abc]\n){1,6}", new in "([abcx]\n){1,6}") {
             let diff = similar::TextDiff::from_lines(&old, &new);
@@ -209,7 +210,7 @@ mod tests {
             prop_assert_eq!(applied(&old, &format!("@@\n{}", hunk.trim_end_matches('\n'))).unwrap(), new);
         }
 
-        /// A patch of several hunks, each with a few lines around a change, finds its places in a long file.
+        /// A patch of several hunks with little context finds all places in a long file.
         #[test]
         fn hunks_with_context_find_their_places(
             changes in proptest::collection::vec((0usize..60, 0u8..3), 1..8),

@@ -1,4 +1,4 @@
-//! `fs__apply_patch`: change several files at once, all or nothing.
+//! `fs__apply_patch`: changes several files atomically.
 
 mod apply;
 mod parse;
@@ -70,7 +70,7 @@ impl Operation for ApplyPatch {
 }
 
 impl ApplyPatch {
-    /// Everything that is to happen, or why it can't.
+    /// Plans all changes.
     fn changes(&self, root: &Root) -> Result<Vec<Change>, ToolError> {
         let sections = parse::parse(&self.patch).map_err(misunderstood)?;
         let changes = sections
@@ -82,18 +82,18 @@ impl ApplyPatch {
     }
 }
 
-/// What is to happen to one file, decided before any file is touched.
+/// A planned change of one file. All changes are planned before any file is touched.
 struct Change {
     place: Place,
-    /// What the file holds now; none if it is to be made.
+    /// The current contents; `None` for a new file.
     before: Option<String>,
-    /// What it is to hold, and where; none if it is to go.
+    /// The new place and contents; `None` if the file is deleted.
     after: Option<(Place, String)>,
     added: usize,
     removed: usize,
 }
 
-/// Finds out what a section of the patch comes to.
+/// Plans the change of one section.
 fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> {
     let place = root.resolve(&path)?;
     match action {
@@ -173,7 +173,7 @@ fn must_be_free(place: &Place) -> Result<(), ToolError> {
     .suggest("use `*** Update File:` to change a file that exists"))
 }
 
-/// Two sections about one file would each be planned without the other.
+/// Refuses several sections for the same file, because each is planned independently.
 fn no_path_twice(changes: &[Change]) -> Result<(), ToolError> {
     let mut seen: BTreeSet<&PathBuf> = BTreeSet::new();
     for change in changes {
@@ -197,7 +197,7 @@ fn no_path_twice(changes: &[Change]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Makes all changes. If one fails, those before it are undone.
+/// Makes all changes. If one fails, the previous ones are undone.
 fn carry_out(root: &Root, changes: &[Change]) -> Result<(), ToolError> {
     for (index, change) in changes.iter().enumerate() {
         if let Err(error) = change.make(root) {
@@ -227,7 +227,7 @@ impl Change {
         }
     }
 
-    /// Puts things back as they were, as far as that goes.
+    /// Restores the original state as far as possible.
     fn undo(&self, root: &Root) {
         if let Some((target, _)) = self
             .after
@@ -241,7 +241,7 @@ impl Change {
         }
     }
 
-    /// The change as a diff.
+    /// Returns the change as a diff.
     fn preview(&self) -> String {
         let (before, after) = (
             self.before.as_deref().unwrap_or_default(),
@@ -271,7 +271,7 @@ impl Change {
     }
 }
 
-/// The patch itself is not written as it should be.
+/// Creates the error for an invalid patch.
 fn misunderstood(problem: parse::Problem) -> ToolError {
     ToolError::new(format!("the patch is not understood: line {}: {}", problem.line, problem.message))
         .code(Code::TOOL_PATCH)

@@ -1,48 +1,45 @@
-//! Reads the `*** Begin Patch` format.
+//! Parses the `*** Begin Patch` format.
 
 use std::iter::Peekable;
 
 use goondan_core::patch::{self, Header};
 
-/// What the patch says about one file.
+/// The changes to one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) path: String,
     pub(super) action: Action,
 }
 
-/// What is to be done with a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Make it.
+    /// Create the file.
     Add { lines: Vec<String> },
-    /// Change it, and perhaps rename it.
+    /// Change the file, and optionally rename it.
     Update {
         move_to: Option<String>,
         hunks: Vec<Hunk>,
     },
-    /// Remove it.
+    /// Delete the file.
     Delete,
 }
 
-/// One place of a file.
+/// One place in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Hunk {
-    /// A line that stands at or before the place.
+    /// A line at or before the place.
     pub(super) anchor: Option<String>,
     pub(super) lines: Vec<HunkLine>,
-    /// The place is the end of the file.
+    /// True if the place is the end of the file.
     pub(super) at_end: bool,
 }
 
-/// A line of a hunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HunkLine {
     pub(super) sign: Sign,
     pub(super) text: String,
 }
 
-/// What happens to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sign {
     Kept,
@@ -50,7 +47,7 @@ pub(super) enum Sign {
     Added,
 }
 
-/// What is wrong with a patch, and on which of its lines (from 1).
+/// An error in a patch, with its line number, starting at 1.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) line: usize,
@@ -61,7 +58,7 @@ const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
 const END_OF_FILE: &str = "*** End of File";
 
-/// The sections of a patch. Text before its beginning and after its end does not count.
+/// Parses the sections of a patch. Ignores text before its beginning and after its end.
 pub(super) fn parse(patch: &str) -> Result<Vec<Section>, Problem> {
     let numbered = patch
         .lines()
@@ -99,7 +96,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<Section>, Problem> {
     })
 }
 
-/// A section, from its header on.
+/// Parses a section after its header.
 fn section<'a>(
     number: usize,
     header: &str,
@@ -148,14 +145,14 @@ fn section<'a>(
     })
 }
 
-/// What a line calls the file of its section from now on.
+/// Returns the new file name in a rename header.
 fn new_name(line: &str) -> Option<&str> {
     patch::header(line)
         .filter(|(header, _)| *header == Header::Move)
         .map(|(_, path)| path)
 }
 
-/// The lines of a new file.
+/// Parses the lines of a new file.
 fn added<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Vec<String>, Problem> {
@@ -175,7 +172,7 @@ fn added<'a>(
     Ok(content)
 }
 
-/// The hunks of a changed file.
+/// Parses the hunks of a changed file.
 fn hunks<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Vec<Hunk>, Problem> {
@@ -190,7 +187,7 @@ fn hunks<'a>(
             continue;
         }
         if hunks.is_empty() {
-            // An empty line before the first hunk is no part of it.
+            // An empty line before the first hunk does not belong to it.
             if line.trim().is_empty() {
                 continue;
             }
@@ -205,7 +202,7 @@ fn hunks<'a>(
             hunk.lines.push(hunk_line(number, line)?);
         }
     }
-    // Empty lines between sections are none of the file.
+    // Empty lines between sections do not belong to the file.
     if let Some(hunk) = hunks.last_mut() {
         while hunk
             .lines
@@ -219,7 +216,8 @@ fn hunks<'a>(
     Ok(hunks)
 }
 
-/// The line that a hunk header names. Line numbers (`@@ -1,3 +1,4 @@`) name none: they are often wrong.
+/// Returns the line that a hunk header names. Line numbers (`@@ -1,3 +1,4 @@`) are ignored, because
+/// they are often wrong.
 fn anchor_of(header: &str) -> Option<String> {
     let header = header.trim();
     let header = header.strip_suffix("@@").map_or(header, str::trim);
@@ -229,7 +227,7 @@ fn anchor_of(header: &str) -> Option<String> {
     (!header.is_empty() && !numbers).then(|| header.to_owned())
 }
 
-/// A line of a hunk by its first character. Models leave out the space of an empty line.
+/// Parses a line of a hunk by its first character. Models omit the space of an empty line.
 fn hunk_line(number: usize, line: &str) -> Result<HunkLine, Problem> {
     let mut chars = line.chars();
     let sign = match chars.next() {
