@@ -22,7 +22,11 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 /// Provider, and the path of its format on the server.
-const FORMATS: [(&str, &str); 1] = [("openai", "/v1")];
+const FORMATS: [(&str, &str); 3] = [
+    ("openai", "/v1"),
+    ("anthropic", "/v1"),
+    ("google", "/v1beta"),
+];
 
 struct Aimock {
     address: String,
