@@ -33,9 +33,6 @@ use failure::FailureContext;
 use live::LiveClient;
 use settings::ClientSettings;
 
-#[cfg(test)]
-pub(crate) use request::RequestBuilder;
-
 /// Returns a client for `model`. It connects to nothing yet.
 ///
 /// # Errors
