@@ -178,10 +178,6 @@ impl AnswerBuilder {
         self.usage = Some(usage);
     }
 
-    pub(crate) fn usage(&self) -> Option<TokenUsage> {
-        self.usage
-    }
-
     /// Notes that the provider announced the end. The first announcement counts.
     pub(crate) fn end(&mut self, ending: Ending) {
         self.ending.get_or_insert(ending);
@@ -190,10 +186,6 @@ impl AnswerBuilder {
     /// Returns whether the provider announced the end.
     pub(crate) fn has_ended(&self) -> bool {
         self.ending.is_some()
-    }
-
-    pub(crate) fn has_calls(&self) -> bool {
-        !self.calls.is_empty()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -82,10 +82,6 @@ impl CallAssembler {
         by_id().or(Some(last).filter(|_| has_late_id))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
-    }
-
     pub(crate) fn get(&self, at: usize) -> Option<&OpenCall> {
         self.calls.get(at)
     }

@@ -1,5 +1,6 @@
 //! Answers of Anthropic's messages.
 
+use goondan_core::JsonObject;
 use goondan_core::json_text;
 use goondan_core::ports::model::ModelFinishReason;
 use serde_json::{Map, Value};
@@ -255,9 +256,10 @@ impl OpenBlock {
                 });
             }
             OpenContent::Opaque { mut block, input } => {
-                match json_text::parse(&input) {
-                    Ok(Value::Object(input)) if !input.is_empty() => block["input"] = input.into(),
-                    _ => {}
+                let parsed = json_text::parse(&input).ok();
+                let parsed = parsed.filter(|input: &JsonObject| !input.is_empty());
+                if let (Some(block), Some(input)) = (block.as_object_mut(), parsed) {
+                    block.insert("input".to_owned(), input.into());
                 }
                 answer.opaque(self.key, block);
             }

@@ -310,6 +310,7 @@ fn config(model: &str, effort: Option<ReasoningEffort>, params: &ModelParams) ->
         tools: &[],
         output: None,
         called_tools: &Default::default(),
+        open_turn: Default::default(),
     };
     let mut fields = format(model).fields(&context);
     fields.remove("generationConfig").unwrap_or_default()

@@ -356,6 +356,7 @@ fn fields(model: &str, params: &ModelParams, effort: Option<ReasoningEffort>) ->
         tools: &tools,
         output: effort.is_none().then_some(&output),
         called_tools: &Default::default(),
+        open_turn: Default::default(),
     };
     Value::Object(format_for(model).fields(&context))
 }

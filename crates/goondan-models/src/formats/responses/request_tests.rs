@@ -26,6 +26,7 @@ fn fields(name: &str, model: &str, effort: Option<ReasoningEffort>) -> Value {
         tools: &[],
         output: None,
         called_tools: &Default::default(),
+        open_turn: Default::default(),
     };
     Value::Object(ResponsesFormat::new(target(name, model)).fields(&context))
 }
