@@ -164,7 +164,7 @@ async fn send(stream: &mut TcpStream, answer: &Canned) -> std::io::Result<()> {
                 }
             }
             Piece::Open => {
-                stream.read(&mut [0; 16]).await?;
+                let _: usize = stream.read(&mut [0; 16]).await?;
             }
         }
     }
