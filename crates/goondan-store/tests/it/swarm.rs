@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use goondan_core::JsonObject;
 use goondan_core::event::{SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{Message, Role};
+use goondan_core::message::{Message, Part, Role, ToolCall};
 use goondan_core::ports::approval::ApproveAll;
 use goondan_core::ports::clock::{Clock, SystemClock};
 use goondan_core::ports::model::{
@@ -345,14 +345,14 @@ impl ModelFactory for Models {
 impl ModelClient for Models {
     /// An input is answered with calls first, and then with text; everything else, and what begins with `quiet`, with text.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let mut chunks = match (
+        let parts = match (
             &*request.instance.agent,
             unanswered_input(&request.messages),
         ) {
             ("q", Some(event)) => vec![call("wait", &event)],
             ("q", None) => behind_the_answer(&request.messages),
             // It never says the same again.
-            ("b", _) => vec![ModelChunk::Text(format!(
+            ("b", _) => vec![Part::text(format!(
                 "answer {}",
                 SAID.fetch_add(1, Ordering::Relaxed)
             ))],
@@ -361,13 +361,13 @@ impl ModelClient for Models {
                 call("again", &event),
                 call("ask", &event),
             ],
-            (_, None) => vec![ModelChunk::Text(format!(
+            (_, None) => vec![Part::text(format!(
                 "answer to {}",
                 request.messages.last().unwrap().id
             ))],
         };
-        chunks.push(ModelChunk::Finish { usage: None });
-        Ok(futures::stream::iter(chunks.into_iter().map(Ok)).boxed())
+        let answer = ModelChunk::finish(parts, None);
+        Ok(futures::stream::iter([Ok(answer)]).boxed())
     }
 }
 
@@ -381,7 +381,7 @@ fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
     inputs.next().filter(|event| !event.starts_with("quiet"))
 }
 
-fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<ModelChunk> {
+fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<Part> {
     let last = messages
         .iter()
         .rev()
@@ -389,16 +389,16 @@ fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<ModelChunk> {
         .unwrap();
     match last.tool_call_id.strip_prefix("wait-") {
         Some(event) => vec![call("once", event)],
-        None => vec![ModelChunk::Text("done".to_owned())],
+        None => vec![Part::text("done")],
     }
 }
 
-fn call(export: &str, event: &str) -> ModelChunk {
-    ModelChunk::ToolCall {
-        id: format!("{export}-{event}"),
-        name: format!("world__{export}"),
-        arguments: Value::Object(JsonObject::new()),
-    }
+fn call(export: &str, event: &str) -> Part {
+    Part::ToolCall(ToolCall::new(
+        format!("{export}-{event}"),
+        format!("world__{export}"),
+        Value::Object(JsonObject::new()),
+    ))
 }
 
 /// How many answers `b` has given.

@@ -222,14 +222,14 @@ fn reach(model: &Resource<Model>) -> Option<Want> {
     if !is_live(spec) {
         return None;
     }
-    let custom = provider(&spec.provider).and_then(|provider| provider.key_variable.as_ref());
+    let custom = provider(&spec.provider).and_then(|provider| provider.key_variable.as_deref());
     let key = spec.api_key.as_ref().and_then(name);
     let what = match (&spec.endpoint, key) {
         (Some(endpoint), Some(key)) => {
             format!("sends its conversations to {endpoint}, with the key in {key}")
         }
         (Some(endpoint), None) => format!("sends its conversations to {endpoint}"),
-        (None, Some(key)) if Some(&key) != custom => {
+        (None, Some(key)) if Some(key.as_str()) != custom => {
             format!(
                 "sends the value of {key} to the provider `{}`",
                 spec.provider
