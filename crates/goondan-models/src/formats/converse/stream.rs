@@ -116,9 +116,10 @@ impl ConverseDecoder {
         let Some((key, mut block, input)) = self.server_block.take() else {
             return;
         };
-        let call = block.pointer_mut("/toolUse").and_then(Value::as_object_mut);
-        if let (Some(call), Ok(input @ Value::Object(_))) = (call, json_text::parse(&input)) {
-            call.insert("input".to_owned(), input);
+        let tool_use = block.get_mut("toolUse").and_then(Value::as_object_mut);
+        if let (Some(tool_use), Ok(input @ Value::Object(_))) = (tool_use, json_text::parse(&input))
+        {
+            tool_use.insert("input".to_owned(), input);
         }
         answer.opaque(key, json!({PUBLISHER: self.publisher, BLOCK: block}));
     }
