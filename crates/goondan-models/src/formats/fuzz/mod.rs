@@ -184,10 +184,8 @@ fn decode(format: &dyn WireFormat, body: &[u8], random: &mut Random) -> Decoded 
     }
 }
 
-/// The text that is shown is the text of the answer, whatever is recovered from it. Several texts may arrive in
-/// another order than that of the answer.
+/// The text that is shown is the text of the answer, whatever is recovered from it.
 fn recover_calls(answer: CompletedAnswer, chunks: Vec<ModelChunk>) {
-    let is_in_order = answer.parts.iter().filter_map(Part::as_text).count() < 2;
     let tool = ToolDefinition {
         name: "t__x".to_owned(),
         description: String::new(),
@@ -207,11 +205,7 @@ fn recover_calls(answer: CompletedAnswer, chunks: Vec<ModelChunk>) {
         ModelChunk::Text(text) => Some(text),
         ModelChunk::Reasoning(_) | ModelChunk::Finish(_) => None,
     };
-    let shown: String = chunks.filter_map(text).collect();
-    assert!(
-        !is_in_order || shown == expected,
-        "{shown:?} is not {expected:?}"
-    );
+    assert_eq!(chunks.filter_map(text).collect::<String>(), expected);
 }
 
 /// Returns the end of an event in `framing`.
