@@ -17,7 +17,7 @@ use anyhow::{Context, anyhow};
 use async_trait::async_trait;
 use futures::StreamExt;
 use goondan::event::{RuntimeEventKind, SwarmEvent};
-use goondan::message::Role;
+use goondan::message::{Part, Role, ToolCall};
 use goondan::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
 };
@@ -76,17 +76,14 @@ impl ModelClient for ConstantModel {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let last = request.messages.last();
         let calls = last.is_some_and(|last| last.data.role == Role::Tool || last.text() == "steps");
-        let answer = if calls {
-            let (id, name) = ("c".to_owned(), "json-query__count".to_owned());
-            ModelChunk::ToolCall {
-                id,
-                name,
-                arguments: json!({"data": "[1, 2]"}),
-            }
+        let part = if calls {
+            let arguments = json!({"data": "[1, 2]"});
+            Part::ToolCall(ToolCall::new("c", "json-query__count", arguments))
         } else {
-            ModelChunk::Text("fine".to_owned())
+            Part::text("fine")
         };
-        Ok(futures::stream::iter([Ok(answer), Ok(ModelChunk::Finish { usage: None })]).boxed())
+        let answer = ModelChunk::finish(vec![part], None);
+        Ok(futures::stream::iter([Ok(answer)]).boxed())
     }
 }
 

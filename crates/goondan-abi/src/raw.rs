@@ -303,8 +303,8 @@ mod tests {
 
     #[test]
     fn null_bytes_are_empty_or_refused() {
-        // SAFETY: null is allowed.
         assert_eq!(
+            // SAFETY: null is allowed.
             unsafe {
                 Bytes {
                     ptr: core::ptr::null(),
@@ -314,8 +314,8 @@ mod tests {
             },
             Some(&[][..])
         );
-        // SAFETY: null is allowed.
         assert_eq!(
+            // SAFETY: null is allowed.
             unsafe {
                 Bytes {
                     ptr: core::ptr::null(),
@@ -325,8 +325,8 @@ mod tests {
             },
             None
         );
-        // SAFETY: an impossible length is refused before anything is read.
         assert_eq!(
+            // SAFETY: an impossible length is refused before anything is read.
             unsafe {
                 Bytes {
                     ptr: [1_u8].as_ptr(),

@@ -79,6 +79,11 @@ pub const RULES: &[Rule] = &[
     rule("M6", "scripted and replayed models"),
     rule("M7", "token usage"),
     rule(
+        "M8",
+        "answers state why they ended; calls of an incomplete answer do not run",
+    ),
+    rule("M9", "reasoning is kept and is no part of the text"),
+    rule(
         "X1",
         "extensions from files: layers around turns, steps and tool calls, and `next` once",
     ),

@@ -127,9 +127,7 @@ pub(crate) struct OpenCall {
 
 /// An event of a running call.
 pub(crate) enum Happening {
-    /// A message of the library.
     Event(Event),
-    /// The end of the call.
     Answer(Outcome<wire::ToolOutput>),
 }
 
@@ -168,12 +166,10 @@ impl OpenCall {
         self.events.try_recv().ok()
     }
 
-    /// Notes that the library waits for a reply.
     pub(crate) fn asked(&mut self, operation: u64) {
         self.operations.push(operation);
     }
 
-    /// Replies to a request.
     pub(crate) fn reply(&mut self, operation: u64, outcome: Outcome<serde_json::Value>) {
         self.operations.retain(|waiting| *waiting != operation);
         let _ = self.send(Down::Reply { operation, outcome });
@@ -224,7 +220,6 @@ fn lost() -> wire::ToolError {
         .suggest("Try again.")
 }
 
-/// Writes a log line to the call's logger.
 pub(crate) fn log_for_call(ctx: &ToolContext, line: wire::LogLine) {
     let (level, message, fields) = parts(line);
     ctx.logger.log(level, &message, fields);

@@ -63,7 +63,6 @@ impl Libraries {
         .await
     }
 
-    /// Starts a host process for one connector, and returns it with the library's name.
     async fn start_connector(
         &self,
         entry: &str,

@@ -19,19 +19,16 @@ use crate::line::LibraryLine;
 use crate::link::Outcome;
 use crate::opened::OpenedLibrary;
 
-/// The code of an extension: a library with its config.
 pub(crate) struct LibraryExtension {
     pub(crate) library: Arc<OpenedLibrary>,
     /// Hash of the library's file.
     pub(crate) content: String,
-    /// Name of the resource.
     pub(crate) name: String,
     pub(crate) project: PathBuf,
     pub(crate) config: JsonObject,
     /// Maximum time of uninterrupted work.
     pub(crate) limit: Duration,
     pub(crate) cancel_grace: Duration,
-    /// Path of the library's file.
     pub(crate) file: PathBuf,
 }
 
@@ -126,7 +123,6 @@ impl Runner for LibraryRunner {
     }
 }
 
-/// Removes an extension's registration in the library.
 pub(crate) fn forget(connection: &Connection, session: u64) {
     connection.mention(json!({"kind": "forget", "session": session}));
 }

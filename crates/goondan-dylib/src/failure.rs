@@ -165,7 +165,6 @@ pub(crate) struct Told {
 }
 
 impl Failure {
-    /// Returns the suggested fix.
     pub(crate) fn suggestion(&self) -> Option<String> {
         Some(match self {
             Failure::Told(told) => return told.suggestion.clone(),

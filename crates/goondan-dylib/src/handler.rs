@@ -27,7 +27,6 @@ pub(crate) struct ExportHandler {
     pub(crate) library: Arc<OpenedLibrary>,
     /// Hash of the library's file.
     pub(crate) content: String,
-    /// Name of the Tool resource.
     pub(crate) tool: String,
     pub(crate) export: String,
     pub(crate) config: JsonObject,
@@ -99,7 +98,6 @@ pub(crate) fn cancelled(name: &str) -> ToolError {
         .code(Code::TOOL_CANCELLED)
 }
 
-/// Creates the context that the library receives.
 pub(crate) fn context(ctx: &ToolContext, timeout: Duration) -> wire::CallContext {
     wire::CallContext {
         agent_name: ctx.agent_name.clone(),
@@ -116,7 +114,6 @@ pub(crate) fn context(ctx: &ToolContext, timeout: Duration) -> wire::CallContext
 
 type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Outcome<Value>)>>;
 
-/// A running call.
 pub(crate) struct Attended<'a> {
     open: OpenCall,
     ctx: &'a ToolContext,

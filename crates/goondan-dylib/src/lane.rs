@@ -42,7 +42,6 @@ pub(crate) struct Lane {
     pub(crate) thread: JoinHandle<()>,
 }
 
-/// The library's description of itself.
 pub(crate) struct Said {
     pub(crate) manifest: wire::Manifest,
     /// True if the library accepts messages.

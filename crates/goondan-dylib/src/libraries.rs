@@ -47,7 +47,6 @@ pub struct Libraries {
     counters: Arc<Counters>,
 }
 
-/// Loaded libraries by source and contents.
 #[derive(Default)]
 struct Opened {
     /// Created on demand: most swarms load no library.
@@ -104,7 +103,6 @@ impl Libraries {
             .for_each(|library| library.forget(instance));
     }
 
-    /// Opens the library of `entry`.
     async fn open_library(&self, entry: &str, root: &Path) -> Result<Found, Failure> {
         let source = locate::library(root, entry)?;
         let image = blocking(move || Image::read(&source)).await?;
@@ -347,7 +345,6 @@ impl ExtensionSource for Libraries {
     }
 }
 
-/// An opened library and its file.
 struct Found {
     library: Arc<OpenedLibrary>,
     /// Name for messages.
@@ -357,7 +354,6 @@ struct Found {
     file: PathBuf,
 }
 
-/// Makes a private copy of a library that can be loaded.
 async fn place(staging: Arc<Staging>, image: Image) -> Result<PathBuf, Failure> {
     blocking(move || {
         image::check(&image.name(), &image.source)?;

@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::connection::{Happening, OpenCall, parts};
 use crate::link::{self, Outcome};
 
-/// A running operation in a library.
 pub(crate) struct LibraryLine<F> {
     open: OpenCall,
     /// Converts the end of the operation.

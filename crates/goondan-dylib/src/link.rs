@@ -12,7 +12,6 @@ pub(crate) type Outcome<T> = Result<T, wire::ToolError>;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Down {
-    /// Begins a call.
     Start {
         /// A unique id that is never reused.
         call: u64,
@@ -30,7 +29,6 @@ pub(crate) enum Down {
         /// The id of the call.
         call: u64,
     },
-    /// Answers a request.
     Reply {
         /// The library's id of the request.
         operation: u64,
@@ -67,7 +65,6 @@ impl Down {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Event {
-    /// A progress update.
     Progress(wire::Progress),
     Log(wire::LogLine),
     /// A request to the host.

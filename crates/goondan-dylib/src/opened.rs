@@ -21,7 +21,6 @@ pub(crate) struct OpenedLibrary {
     pub(crate) sessions: Sessions,
 }
 
-/// The process in which a library runs.
 pub(crate) enum Place {
     /// This process, on the library's own thread.
     Here(Arc<Connection>),
@@ -30,7 +29,6 @@ pub(crate) enum Place {
 }
 
 impl OpenedLibrary {
-    /// Creates a library that was just opened.
     pub(crate) fn new(said: Said, place: Place) -> Self {
         let Said { manifest, extends } = said;
         OpenedLibrary {
@@ -52,7 +50,6 @@ impl OpenedLibrary {
             && (is_silent || features.iter().any(|known| known == feature::EXTENSION))
     }
 
-    /// Removes the registrations of `instance`.
     pub(crate) fn forget(&self, instance: &InstanceId) {
         if let Place::Here(connection) = &self.place {
             self.sessions
@@ -62,7 +59,6 @@ impl OpenedLibrary {
         }
     }
 
-    /// Returns a connection that accepts calls.
     pub(crate) async fn connect(&self) -> Outcome<Arc<Connection>> {
         match &self.place {
             Place::Here(connection) => Ok(Arc::clone(connection)),

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::link::Outcome;
 
-/// Performs the operation `name`.
 pub(crate) async fn perform(
     runtime: &dyn AgentToolRuntime,
     name: &str,

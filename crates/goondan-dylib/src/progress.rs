@@ -25,7 +25,6 @@ impl ProgressGate {
         }
     }
 
-    /// Forwards the held update.
     pub(crate) fn flush(&mut self, sink: &dyn ProgressSink) {
         if let Some(progress) = self.held.take() {
             sink.update(&progress.title, progress.metadata);

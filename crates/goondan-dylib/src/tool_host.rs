@@ -175,7 +175,6 @@ fn write_all(mut output: impl Write, queue: &Receiver<Option<Up>>) {
     }
 }
 
-/// Sends the library's messages to the parent.
 struct Pipe {
     /// `None` marks the end.
     lines: Sender<Option<Up>>,

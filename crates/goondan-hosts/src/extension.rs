@@ -21,17 +21,14 @@ use crate::host::Host;
 use crate::process::{Ping, Process};
 use crate::wire::{Answer, Begun, Call, Down};
 
-/// The code of an extension: a module with its config.
 pub(crate) struct ModuleExtension {
     pub(crate) host: Arc<Host>,
-    /// Name of the resource.
     pub(crate) name: String,
     pub(crate) module: PathBuf,
     /// The config without the settings for programs.
     pub(crate) config: JsonObject,
     /// Maximum time of uninterrupted work.
     pub(crate) limit: Duration,
-    /// The source files of the module.
     pub(crate) files: Arc<[PathBuf]>,
 }
 

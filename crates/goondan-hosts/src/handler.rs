@@ -20,7 +20,6 @@ pub(crate) struct ModuleHandler {
     pub(crate) config: Arc<JsonObject>,
     /// `timeoutMs`. The engine enforces it; the handler only receives the value.
     pub(crate) timeout: Duration,
-    /// The source files of the module.
     pub(crate) files: Arc<[PathBuf]>,
 }
 
@@ -53,7 +52,6 @@ impl ToolHandler for ModuleHandler {
     }
 }
 
-/// Creates the context that a handler receives.
 pub(crate) fn context<'a>(ctx: &'a ToolContext, host: &Host, timeout: Duration) -> Context<'a> {
     Context {
         agent_name: &ctx.agent_name,

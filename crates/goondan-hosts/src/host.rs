@@ -48,9 +48,7 @@ struct Place {
 pub(crate) struct Definition {
     pub(crate) runtime: Runtime,
     pub(crate) program: PathBuf,
-    /// Directory of the package.
     pub(crate) package: PathBuf,
-    /// Directory of the project.
     pub(crate) project: PathBuf,
     /// The settings for programs.
     pub(crate) settings: JsonObject,
@@ -60,7 +58,6 @@ pub(crate) struct Definition {
 pub(crate) struct Host {
     name: String,
     definition: Definition,
-    /// Directory of the shims.
     folder: PathBuf,
     programs: Arc<dyn HostPrograms>,
     slots: Mutex<Vec<(Place, Arc<Slot>)>>,

@@ -49,7 +49,6 @@ struct Agents {
     agents: Vec<SpawnedAgentInfo>,
 }
 
-/// Performs the operation `name`.
 pub(crate) async fn perform(
     runtime: &dyn AgentToolRuntime,
     name: &str,

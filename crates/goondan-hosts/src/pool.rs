@@ -67,7 +67,6 @@ impl Pool {
         host
     }
 
-    /// Returns all hosts in use.
     pub(crate) fn all(&self) -> Vec<Arc<Host>> {
         self.lock()
             .iter()

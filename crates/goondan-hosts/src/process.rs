@@ -35,7 +35,6 @@ const MAX_LOGGED: u64 = 10_000;
 pub(crate) struct Process {
     name: String,
     calls: Arc<Calls>,
-    /// The extensions registered in the process.
     sessions: Sessions,
     down: mpsc::UnboundedSender<Line>,
     /// Number of events that wait to be written.
@@ -140,7 +139,6 @@ impl Process {
         &self.calls
     }
 
-    /// Returns the extensions registered in the process.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
     }
@@ -251,14 +249,12 @@ impl Process {
     }
 }
 
-/// A ping of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ping {
     number: u64,
     at: Instant,
 }
 
-/// A line to write to a process.
 struct Line {
     text: Vec<u8>,
     is_event: bool,
@@ -318,7 +314,6 @@ impl Notes {
     }
 }
 
-/// Reads the messages of a process.
 struct Reader {
     name: String,
     calls: Arc<Calls>,

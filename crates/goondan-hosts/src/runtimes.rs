@@ -114,7 +114,6 @@ fn programs(runtime: Runtime) -> &'static [&'static str] {
     }
 }
 
-/// Returns the Python of a package with its own virtual environment.
 fn virtual_environment(runtime: Runtime, package: &Path) -> Option<PathBuf> {
     let places = [".venv/bin/python3", "venv/bin/python3"];
     let mut found = places

@@ -44,7 +44,6 @@ impl Modules {
         }
     }
 
-    /// Returns the directory of the shims.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

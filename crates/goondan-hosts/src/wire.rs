@@ -60,7 +60,6 @@ pub(crate) struct Begun<'a> {
     pub(crate) what: &'a Begin<'a>,
 }
 
-/// A connector to run.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Connect<'a> {
@@ -74,7 +73,6 @@ pub(crate) struct Connect<'a> {
     pub(crate) secrets: &'a BTreeMap<String, String>,
 }
 
-/// The context of a handler's call.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Context<'a> {
@@ -90,7 +88,6 @@ pub(crate) struct Context<'a> {
     pub(crate) timeout_ms: u64,
 }
 
-/// An answer to a request.
 #[derive(Serialize)]
 pub(crate) struct Answer {
     pub(crate) ask: u64,

@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 /// Maximum number of login attempts.
 const LOGINS: usize = 3;
 
-/// The input of a scenario.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Context {
@@ -34,7 +33,6 @@ struct Context {
     client_secret: Option<String>,
 }
 
-/// A tool call that the scenario expects.
 #[derive(Debug, Deserialize)]
 struct Call {
     name: String,
@@ -42,7 +40,6 @@ struct Call {
     arguments: JsonObject,
 }
 
-/// A dialer that starts no programs.
 struct Nobody;
 
 #[async_trait]

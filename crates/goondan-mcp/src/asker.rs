@@ -13,14 +13,12 @@ pub(crate) struct Asker {
     pub(crate) place: Place,
     /// The caller identity that is sent to the server.
     pub(crate) caller: Option<Caller>,
-    /// Receives the progress of the call.
     pub(crate) progress: Arc<dyn ProgressSink>,
     /// Fires when the call is cancelled.
     pub(crate) cancellation: CancellationToken,
 }
 
 impl Asker {
-    /// Creates the origin of a tool's call.
     pub(crate) fn of(ctx: &ToolContext) -> Self {
         Asker {
             place: Place::of(ctx),
@@ -30,7 +28,6 @@ impl Asker {
         }
     }
 
-    /// Returns the metadata of the request.
     pub(crate) fn meta(&self) -> Option<RequestMetaObject> {
         let mut meta = RequestMetaObject::new();
         for (name, value) in self.caller.iter().flat_map(Caller::headers) {

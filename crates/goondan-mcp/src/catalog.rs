@@ -77,7 +77,6 @@ pub struct Hints {
 }
 
 impl Catalog {
-    /// Creates the catalog of a listing.
     pub(crate) fn new(
         definition: &Definition,
         protocol: &str,

@@ -35,7 +35,6 @@ pub struct Definition {
     fingerprint: String,
 }
 
-/// The transport of a server.
 #[derive(Clone)]
 pub(crate) enum Way {
     Program {

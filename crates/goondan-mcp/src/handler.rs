@@ -53,7 +53,6 @@ impl Drop for Listening {
 }
 
 impl Handler {
-    /// Creates a handler that answers forms as `elicitation` states.
     pub(crate) fn new(elicitation: Elicitation) -> Self {
         Handler(Arc::new(Inner {
             elicitation,

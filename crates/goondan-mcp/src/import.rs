@@ -252,7 +252,6 @@ fn constant(text: &str) -> String {
         .collect()
 }
 
-/// Returns a resource name: lower-case letters, digits and hyphens.
 fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
     let plain: String = own
         .chars()
@@ -280,7 +279,6 @@ fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
     name
 }
 
-/// Removes comments, which editors allow in such files.
 fn without_comments(text: &str) -> String {
     let (mut plain, mut chars, mut in_text) = (
         String::with_capacity(text.len()),

@@ -385,7 +385,6 @@ async fn watch_over(
     let _ = told.send(Some(how));
 }
 
-/// Ends the program and returns a description of its end.
 async fn ended(program: Option<Box<dyn Running>>) -> String {
     match program {
         Some(mut program) => program.end().await,
@@ -626,7 +625,6 @@ fn too_much(name: &str, fatal: Fatal) -> ToolError {
     }
 }
 
-/// Stores a server's challenge for the next login.
 fn note_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
     if let Some((tokens, challenge)) = tokens.zip(challenge) {
         tokens.note_challenge(challenge);

@@ -48,7 +48,6 @@ pub trait Visitor: Send + Sync {
     async fn visit(&self, page: &str) -> Result<String, String>;
 }
 
-/// The token file of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenFile {
     path: PathBuf,
@@ -76,7 +75,6 @@ impl TokenFile {
         self.path.with_extension("json")
     }
 
-    /// Returns the file with the server's last login challenge.
     fn challenge_file(&self) -> PathBuf {
         self.path.with_extension("challenge")
     }
@@ -96,7 +94,6 @@ impl TokenFile {
         }
     }
 
-    /// Stores the server's challenge for the next login.
     pub(crate) fn note_challenge(&self, challenge: &str) {
         if let Err(error) = self.write(&self.challenge_file(), challenge.as_bytes()) {
             tracing::debug!(%error, "what a server wants of a login can't be noted");

@@ -63,7 +63,6 @@ pub(crate) struct Server {
     home: Mutex<Place>,
     /// State of the first contact, once it has begun.
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
-    /// Notified when the catalog changes.
     changed: Arc<Notify>,
     /// Fires when the server must end.
     ending: CancellationToken,

@@ -35,7 +35,6 @@ use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 /// Maximum time that a start waits for all new servers together.
 const FIRST_CONTACT: Duration = Duration::from_secs(10);
 
-/// Directory below the state root.
 const FOLDER: &str = "mcp";
 
 /// Directory below [`FOLDER`], in which a sandboxed server is queried for its tools.

@@ -14,7 +14,6 @@ use crate::error::{PackageError, Result};
 use crate::integrity;
 use crate::manifest::Manifest;
 
-/// Directory below the state root.
 const FOLDER: &str = "packages";
 
 /// The cache below a state root.

@@ -46,7 +46,6 @@ pub struct Credentials {
 /// The credentials for one registry.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Who {
-    /// User name and password.
     pub(crate) basic: Option<Basic>,
     /// Error of the credential helper.
     pub(crate) trouble: Option<String>,
@@ -171,7 +170,6 @@ impl Credentials {
         }
     }
 
-    /// Returns the token for the registry at `address`.
     pub(crate) fn token_of(&self, address: &str) -> Option<&str> {
         let (known, token) = self.registry.as_ref()?;
         (known.trim_end_matches('/') == address.trim_end_matches('/')).then_some(token.as_str())
@@ -228,7 +226,6 @@ mod tests {
         assert!(!format!("{:?}", known.of("ghcr.io").await).contains("a:b"));
     }
 
-    /// Creates a credential helper in its own directory.
     #[cfg(unix)]
     fn helper(folder: &std::path::Path, name: &str, script: &str) {
         use std::os::unix::fs::PermissionsExt as _;

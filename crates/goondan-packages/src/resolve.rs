@@ -23,9 +23,7 @@ pub enum Update {
     /// No package in the lock file.
     #[default]
     Nothing,
-    /// The named packages.
     Of(Vec<String>),
-    /// All packages.
     All,
 }
 

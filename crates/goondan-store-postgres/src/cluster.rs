@@ -399,7 +399,6 @@ struct Roll {
     trusted_from: Instant,
 }
 
-/// A member row.
 struct Found {
     member: Member,
     is_fresh: bool,

@@ -47,7 +47,6 @@ impl fmt::Display for Holder {
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
-    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The database is unreachable, or the user lacks permissions.
@@ -92,7 +91,6 @@ impl Access {
         }
     }
 
-    /// Opens a session with the access of `kind`.
     pub(crate) async fn open(&self, kind: Kind) -> Result<Session, StoreError> {
         self.check()?;
         let session = Session::open(&self.address, &session_name(&self.node), kind)
@@ -383,7 +381,6 @@ impl Candidate {
         })
     }
 
-    /// Returns the access of this node as a member in that epoch.
     pub(crate) fn member_access(&self, epoch: i64) -> Access {
         Access {
             address: self.address.clone(),
@@ -403,7 +400,6 @@ const NEW_EPOCH: [&str; 2] = [
     "DELETE FROM goondan.packets WHERE workspace = $1",
 ];
 
-/// Returns the name of a node's writing sessions.
 pub(crate) fn session_name(node: &str) -> String {
     format!("gdn {node}")
 }

@@ -121,7 +121,6 @@ struct Recorded {
 
 #[derive(Default)]
 enum Held {
-    /// Nothing is recorded yet.
     #[default]
     Nothing,
     /// The first record is held back.

@@ -33,7 +33,6 @@ pub struct Letter {
 /// The state of a submitted input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Posted {
-    /// The swarm has accepted the input.
     Accepted,
     /// The swarm has rejected the input for this reason.
     Refused(Value),

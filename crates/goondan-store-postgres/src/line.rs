@@ -134,7 +134,6 @@ impl Lines {
         )
     }
 
-    /// Returns the line for a key.
     pub(crate) fn of(&self, key: &[u8]) -> &Line {
         let number = key.first().copied().map_or(0, usize::from);
         &self.0[number % self.0.len()]

@@ -342,7 +342,6 @@ impl Log for PostgresStore {
     }
 }
 
-/// Traces of running turns.
 struct Begun {
     journals: Vec<(Key, String)>,
     events: Vec<(Key, goondan_core::message::MessageEvent)>,

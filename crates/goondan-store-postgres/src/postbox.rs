@@ -114,7 +114,6 @@ struct Peer {
     is_gone: bool,
 }
 
-/// Sends and receives packets.
 struct Clerk {
     access: Arc<Access>,
     line: Line,

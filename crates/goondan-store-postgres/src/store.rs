@@ -38,7 +38,6 @@ pub struct PostgresStore {
     folders: Box<dyn Workspace>,
 }
 
-/// State that conversations share with their store.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) access: Arc<Access>,
@@ -47,7 +46,6 @@ pub(crate) struct Parts {
     pub(crate) journals: Arc<Journals>,
 }
 
-/// Sends a heartbeat on every line of a store.
 pub(crate) struct Beat {
     durable: Arc<Lines>,
     quick: Arc<Lines>,

@@ -70,7 +70,6 @@ impl Ledger {
         self.unsettled.clear();
     }
 
-    /// Applies the next record.
     pub(super) fn apply(&mut self, place: usize, note: Note) {
         match note {
             Note::Accepted(event) => self.accept(place, event),

@@ -44,7 +44,6 @@ struct State {
     records: HashMap<InstanceId, HashMap<String, Record>>,
     /// Side effects of unfinished turns.
     journals: HashMap<InstanceId, Recorded>,
-    /// Version of the most recently written record.
     last_version: Version,
 }
 

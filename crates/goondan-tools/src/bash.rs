@@ -191,7 +191,6 @@ fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput
     titled(shell::title(title), Value::Object(output))
 }
 
-/// Returns the schema of a map with strings, numbers and booleans.
 fn variables(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "format": SHELL_ENVIRONMENT, "additionalProperties": {"type": ["string", "number", "boolean"]}})
 }

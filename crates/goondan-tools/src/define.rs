@@ -59,7 +59,6 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// Creates the export `name` that runs `O`.
     pub(crate) fn new<O: Operation>(name: &str, shared: &Arc<O::Shared>) -> Export {
         let (description, parameters) = schema::describe::<O>();
         let spec = ExportSpec {

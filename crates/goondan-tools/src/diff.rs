@@ -40,7 +40,6 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
     text
 }
 
-/// The number of added and removed lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) added: usize,

@@ -56,7 +56,6 @@ pub fn markdown() -> String {
     page
 }
 
-/// Adds the chapter about tool names in other programs.
 fn inventories(page: &mut String) -> std::fmt::Result {
     page.push_str("\n## Names in other programs\n\nPrompts that were written for these tools find the same parameters, defaults and limits in the tools of this table. The cases are in\n`tests/conformance`.\n\n");
     page.push_str("| inventory | tool | tool in gdn | case |\n|---|---|---|---|\n");
@@ -69,7 +68,6 @@ fn inventories(page: &mut String) -> std::fmt::Result {
         })
 }
 
-/// Adds the chapter of one resource.
 fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> std::fmt::Result {
     write!(page, "\n## {}\n\n{}", manifest.name, builtin.about)?;
     if let Some(limit) = manifest.timeout_ms {
@@ -94,7 +92,6 @@ fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> st
         .try_for_each(|export| self::export(page, &manifest.name, export))
 }
 
-/// Adds the section of one export.
 fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::Result {
     writeln!(
         page,

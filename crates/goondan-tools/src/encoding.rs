@@ -4,14 +4,12 @@
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::Code;
 
-/// The type of a file's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Text in UTF-8.
     Text,
     /// Text in another encoding, with its name for `iconv`.
     Foreign(&'static str),
-    /// Any other contents.
     Binary,
 }
 

@@ -123,7 +123,6 @@ impl Operation for Write {
     }
 }
 
-/// Appends `content` to a file and returns its new size.
 fn append(root: &Root, place: &Place, content: &[u8]) -> Result<u64, ToolError> {
     let mut file = root.open_to_append(place)?;
     file.write_all(content)
@@ -168,7 +167,6 @@ impl Operation for List {
     }
 }
 
-/// A file or a directory.
 struct Found {
     name: String,
     path: std::path::PathBuf,
@@ -224,7 +222,6 @@ impl List {
     }
 }
 
-/// Returns the JSON of an entry.
 fn entry(found: Found) -> Value {
     match found.size {
         Some(size) => json!({"name": found.name, "path": found.path, "type": "file", "size": size}),

@@ -35,11 +35,9 @@ pub(crate) struct Request {
     pub(crate) max_bytes: usize,
 }
 
-/// The body of a request.
 pub(crate) enum Content {
     /// Raw bytes.
     Bytes(Vec<u8>),
-    /// Fields and files.
     Form(Form),
 }
 

@@ -124,7 +124,6 @@ impl Operation for Post {
     }
 }
 
-/// Parses the request headers of a call.
 fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
     let header = |(name, value): (String, String)| {
         let wrong = || {

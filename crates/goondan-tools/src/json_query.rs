@@ -152,7 +152,6 @@ fn flatten(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
     }
 }
 
-/// Parses the JSON document of a call.
 fn parse(data: &str) -> Result<Value, ToolError> {
     serde_json::from_str(data).map_err(|error| {
         errors::invalid(format!("data is not valid JSON: {error}"))

@@ -58,7 +58,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Config {
@@ -86,7 +85,6 @@ struct Webhook {
     url: Value,
 }
 
-/// The destination of messages.
 enum Channel {
     /// The URL is secret, so it must not appear in messages.
     Webhook(Url),
@@ -170,7 +168,6 @@ impl Operation for Message {
 }
 
 impl Message {
-    /// Posts the message and returns the response status.
     async fn post(
         &self,
         ctx: &ToolContext,

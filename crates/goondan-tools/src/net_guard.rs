@@ -12,7 +12,6 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::Deserialize;
 use url::{Host, Url};
 
-/// The settings in a tool's config.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Guard {
@@ -36,13 +35,11 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
     ),
 ];
 
-/// The reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Blocked {
     /// The scheme is not HTTP or HTTPS.
     #[error("`{0}:` addresses are not fetched, only http: and https:")]
     Scheme(String),
-    /// The URL has no host.
     #[error("the address names no host")]
     NoHost,
     /// The host has an address that is not public.

@@ -193,7 +193,6 @@ impl Root {
         self.open_with(place, what, how)
     }
 
-    /// Creates the parent directories of `place`.
     pub(crate) fn create_parents(&self, place: &Place) -> Result<(), ToolError> {
         let parent = place
             .path

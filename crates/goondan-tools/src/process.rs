@@ -141,7 +141,6 @@ impl Group {
         }
     }
 
-    /// Returns the program's pipes.
     pub(crate) fn pipes(&mut self) -> &mut dyn ChildWrapper {
         &mut *self.child
     }
@@ -207,7 +206,6 @@ impl Drop for Group {
     }
 }
 
-/// A signal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signal(i32);
 
@@ -248,7 +246,6 @@ impl Signal {
     }
 }
 
-/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,

@@ -31,7 +31,6 @@ const KEEP: usize = 10_000;
 /// Maximum time to write input to a process that does not read.
 const INPUT: Duration = Duration::from_secs(5);
 
-/// The background processes of a swarm.
 #[derive(Default)]
 pub(crate) struct Processes {
     table: Mutex<Table>,
@@ -218,7 +217,6 @@ impl Background {
         (stdout.text(), stderr.text())
     }
 
-    /// Writes to the standard input.
     pub(crate) async fn write(&self, input: &str) -> Result<(), ToolError> {
         let failed =
             |message: &str| ToolError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);

@@ -49,7 +49,6 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Parses the config.
     pub(crate) fn of(
         address: Option<String>,
         commands: Option<Vec<String>>,

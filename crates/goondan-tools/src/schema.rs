@@ -29,7 +29,6 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
     (description, root)
 }
 
-/// Cleans a schema and all nested schemas.
 fn tidy(schema: &mut Value) {
     let Value::Object(schema) = schema else {
         return;

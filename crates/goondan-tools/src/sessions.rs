@@ -188,7 +188,6 @@ impl Operation for Spawn {
     }
 }
 
-/// A request to a new session.
 pub(crate) struct Ask<'a> {
     pub(crate) agent: &'a str,
     pub(crate) input: String,
@@ -196,7 +195,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) event_type: &'static str,
 }
 
-/// The answer of a new session.
 pub(crate) struct Answer {
     pub(crate) session: InstanceId,
     pub(crate) text: String,

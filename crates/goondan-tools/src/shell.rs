@@ -19,7 +19,6 @@ use crate::remote::Host;
 use crate::table::ConfigError;
 use crate::text_transform::scalar;
 
-/// The settings for programs in a tool's `spec.config`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
@@ -215,7 +214,6 @@ pub(crate) fn add(output: &mut Value, note: Option<String>) {
     }
 }
 
-/// Shortens a command line for users.
 pub(crate) fn title(line: &str) -> String {
     line.lines()
         .next()

@@ -21,7 +21,6 @@ pub(crate) struct State {
     pub(crate) squad_sessions: Arc<Sessions>,
     /// Restricts programs, and ends leftover processes.
     pub(crate) helper: Option<Arc<Helper>>,
-    /// Environment of value sources.
     pub(crate) environment: Mutex<Environment>,
     /// Directory for reproducible data.
     pub(crate) cache_dir: Option<PathBuf>,

@@ -46,7 +46,6 @@ impl Builtin {
         open: |_| Ok(Vec::new()),
     };
 
-    /// Returns the exports of a tool with that config.
     pub(crate) fn exports(&self, opening: &Opening<'_>) -> Result<Vec<Export>, ConfigError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -89,7 +88,6 @@ pub(crate) enum ConfigError {
 
 /// The inputs for opening a tool.
 pub(crate) struct Opening<'a> {
-    /// The resource's `spec.config`.
     pub(crate) config: &'a JsonObject,
     /// Environment of value sources in the config.
     pub(crate) environment: &'a Environment,

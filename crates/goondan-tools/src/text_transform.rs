@@ -196,7 +196,6 @@ impl Operation for Join {
     }
 }
 
-/// Returns the schema of a list of strings, numbers and booleans.
 fn scalars(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": ["string", "number", "boolean"]}})
 }

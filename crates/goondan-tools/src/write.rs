@@ -107,7 +107,6 @@ pub(crate) fn make_executable(root: &Root, place: &Place) -> Result<(), ToolErro
     Ok(())
 }
 
-/// Returns the change of a file as a diff.
 pub(crate) fn diff(path: &str, before: &str, after: &str) -> String {
     let hunks = crate::diff::unified(before, after, 3);
     if hunks.is_empty() {

@@ -93,13 +93,11 @@ where
     }
 }
 
-/// A handler with JSON arguments.
 pub(super) trait Run: Send + Sync {
     /// Decodes the arguments and runs the handler to its end on this thread.
     fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError>;
 }
 
-/// Erases the types of `handler`.
 pub(super) fn erase<M: 'static>(handler: impl Handler<M>) -> Box<dyn Run> {
     struct Erased<H, M>(H, PhantomData<fn() -> M>);
 

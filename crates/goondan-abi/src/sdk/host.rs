@@ -54,7 +54,6 @@ impl HostLink {
         unsafe { (self.complete)(self.ctx, call, status, Bytes::of(&payload)) }
     }
 
-    /// Reports progress of `call`.
     pub(super) fn progress(&self, call: u64, payload: &impl Serialize) -> Status {
         let Ok(payload) = serde_json::to_vec(payload) else {
             return Status::BAD_ARGUMENT;

@@ -68,7 +68,6 @@ impl Operations {
         .await
     }
 
-    /// Delivers a reply to its request.
     pub(super) fn reply(&self, operation: u64, status: Status, bytes: &[u8]) {
         let reply = read_reply(status, bytes);
         let waker = self.lock().get_mut(&operation).and_then(|waiting| {

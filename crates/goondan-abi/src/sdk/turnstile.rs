@@ -56,7 +56,6 @@ impl Turnstile {
     }
 }
 
-/// A place in the queue.
 struct Waits<'a> {
     turnstile: &'a Turnstile,
     number: Option<u64>,

@@ -221,8 +221,8 @@ fn the_manifest_says_what_was_exported() {
     let library = open(host).expect("it opens");
     let mut written: Vec<u8> = Vec::new();
     let describe = library.describe.expect("the SDK fills it");
-    // SAFETY: `library` is open, and `put` takes the vector.
     assert_eq!(
+        // SAFETY: `library` is open, and `put` takes the vector.
         unsafe { describe(library.this, (&raw mut written).cast(), put) },
         Status::OK
     );

@@ -11,6 +11,10 @@ use serde_json::{Map, Value};
 pub(super) struct ReplyShape {
     /// The text.
     text: Option<String>,
+    /// Reasoning that precedes the text.
+    reasoning: Option<String>,
+    /// The reason why the answer ends. Default: `stop`, or `toolCalls` if there are calls.
+    finish_reason: Option<FinishReasonShape>,
     /// Tool calls.
     calls: Option<Vec<CallShape>>,
     /// Tool calls whose arguments are sent as they stand, also where they are no JSON.
@@ -26,6 +30,25 @@ pub(super) struct ReplyShape {
     chunks: Option<usize>,
     /// After how many pieces the stream breaks off.
     break_after: Option<usize>,
+}
+
+/// The reason why an answer ends.
+#[derive(JsonSchema)]
+#[schemars(rename = "ModelFinishReason", rename_all = "camelCase")]
+#[allow(dead_code, reason = "the schema is derived from it; it is never made")]
+enum FinishReasonShape {
+    /// The model was done.
+    Stop,
+    /// The model waits for tool results.
+    ToolCalls,
+    /// The answer reached the limit of output tokens.
+    Length,
+    /// The conversation and the answer together reached the context window.
+    ContextWindow,
+    /// The provider paused a long answer; the next model call continues it.
+    Pause,
+    /// A reason that only the provider's documentation explains.
+    Other(String),
 }
 
 /// A tool call.
@@ -84,4 +107,7 @@ struct UsageShape {
     /// Those of the tokens read that came from the provider's cache.
     #[schemars(default)]
     cached_tokens: u64,
+    /// Input tokens that the provider wrote to its cache.
+    #[schemars(default)]
+    cache_write_tokens: u64,
 }

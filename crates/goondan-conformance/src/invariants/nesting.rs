@@ -304,6 +304,7 @@ mod tests {
             step_count,
             duration,
             finish_reason,
+            model_finish_reason: None,
             token_usage,
             cost,
         };

@@ -114,11 +114,11 @@ mod tests {
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::fs::write(
             dir.path().join("a/x.jsonl"),
-            serde_json::json!({"k": "pa\"ss"}).to_string(),
+            serde_json::json!({"k": "pa\"ssword"}).to_string(),
         )
         .unwrap();
         std::fs::write(dir.path().join("b"), "nothing").unwrap();
-        assert_eq!(files_with(dir.path(), &forms("pa\"ss")), ["a/x.jsonl"]);
+        assert_eq!(files_with(dir.path(), &forms("pa\"ssword")), ["a/x.jsonl"]);
         assert!(files_with(&dir.path().join("nowhere"), &forms("value")).is_empty());
     }
 }

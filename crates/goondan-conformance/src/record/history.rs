@@ -6,6 +6,7 @@ use std::sync::Arc;
 use goondan::event::{FIRED, FinishReason, RESPONSE, RuntimeEvent, RuntimeEventKind as Kind};
 use goondan::ids::{InstanceId, is_message_of};
 use goondan::message::{Message, MessageSource, Part, Role};
+use goondan::ports::model::ModelFinishReason;
 use serde_json::{Map, Value, json};
 
 use super::{Unrecordable, named};
@@ -41,6 +42,8 @@ pub(super) struct Step {
     pub(super) id: String,
     pub(super) turn_id: String,
     pub(super) instance: InstanceId,
+    /// The reason why the answer is incomplete; none for a complete answer.
+    pub(super) cut: Option<ModelFinishReason>,
 }
 
 impl History {
@@ -314,6 +317,7 @@ fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, U
                     id: step_id.clone(),
                     turn_id: turn_id.clone(),
                     instance: event.instance(),
+                    cut: None,
                 });
             }
             Kind::ModelCompleted { turn_id, call } if turns.contains(turn_id.as_str()) => {
@@ -330,6 +334,10 @@ fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, U
                         "A step of {} asked its model more than once, and not all of the answers are kept.",
                         event.instance()
                     ));
+                }
+                let cut = call.finish_reason.clone();
+                if let Some(known) = steps.iter_mut().find(|known| known.id == *step) {
+                    known.cut = cut.filter(ModelFinishReason::is_cut);
                 }
             }
             _ => {}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use goondan::ids::InstanceId;
 use goondan::inside::ANSWER_TOOL;
 use goondan::message::{Message, MessageSource, Role, ToolCall, ToolResultPart};
+use goondan::ports::model::ModelFinishReason;
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Bundle;
 use goondan::spec::kinds::AnswerMode;
@@ -24,6 +25,8 @@ struct Answered {
     instance: InstanceId,
     message: Arc<Message>,
     calls: Vec<Played>,
+    /// The reason why the answer is incomplete; none for a complete answer.
+    cut: Option<ModelFinishReason>,
     /// The model gave its answer as arguments of a tool that the scripted model is not offered.
     is_submitted: bool,
 }
@@ -61,6 +64,7 @@ impl Replies {
                 instance: step.instance.clone(),
                 message,
                 calls,
+                cut: step.cut.clone(),
                 is_submitted,
             });
         }
@@ -160,6 +164,10 @@ impl Answered {
         }
         let text = self.message.text();
         let mut reply = Map::new();
+        let reasoning = self.message.reasoning();
+        if !reasoning.is_empty() {
+            reply.insert("reasoning".to_owned(), json!(literal(&reasoning)));
+        }
         if !text.is_empty() || self.calls.is_empty() {
             reply.insert("text".to_owned(), json!(literal(&text)));
         }
@@ -174,6 +182,9 @@ impl Answered {
                 if is_plain { "calls" } else { "rawCalls" }.to_owned(),
                 calls,
             );
+        }
+        if let Some(reason) = &self.cut {
+            reply.insert("finishReason".to_owned(), json!(reason));
         }
         Value::Object(reply)
     }

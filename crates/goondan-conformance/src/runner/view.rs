@@ -10,12 +10,13 @@ use goondan::spec::Diagnostic;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// `{role, text, calls, results, metadata}`; what is empty is absent.
+/// `{role, text, reasoning, calls, results, metadata}`; what is empty is absent.
 pub(crate) fn message(message: &Message) -> Value {
     let calls: Vec<Value> = message.tool_calls().map(call).collect();
     let results: Vec<Value> = message.tool_results().map(result).collect();
     let mut view = Map::from_iter([("role".to_owned(), plain(&message.data.role))]);
     put(&mut view, "text", message.text().into());
+    put(&mut view, "reasoning", message.reasoning().into());
     put(&mut view, "calls", calls.into());
     put(&mut view, "results", results.into());
     put(
@@ -54,7 +55,7 @@ pub(crate) fn request(request: &ModelRequest) -> Value {
     Value::Object(view)
 }
 
-/// `{finishReason, response, output, error, steps, usage, turnId, durationMs}`.
+/// `{finishReason, modelFinishReason, response, output, error, steps, usage, turnId, durationMs}`.
 pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
     let mut view = Map::from_iter([
         ("turnId".to_owned(), json!(result.turn_id)),
@@ -63,6 +64,9 @@ pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
         ("usage".to_owned(), plain(&result.usage)),
         ("durationMs".to_owned(), json!(duration_ms)),
     ]);
+    if let Some(reason) = &result.model_finish_reason {
+        view.insert("modelFinishReason".to_owned(), plain(reason));
+    }
     if result.response_message.is_some() {
         view.insert("response".to_owned(), result.response_text().into());
     }

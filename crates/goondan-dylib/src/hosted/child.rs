@@ -41,7 +41,6 @@ pub(crate) enum Hearing {
     InTurn,
 }
 
-/// A started host process.
 pub(crate) struct HostProcess {
     pub(crate) connection: Arc<Connection>,
     child: Arc<SharedChild>,
@@ -70,7 +69,6 @@ impl SharedChild {
 type Opened = Result<wire::Manifest, Failure>;
 
 impl HostProcess {
-    /// Starts a host process for the library at `path`, and waits for its handshake.
     pub(crate) async fn start(
         command: &HostCommand,
         path: &Path,
@@ -174,7 +172,6 @@ impl HostProcess {
         self.child.ended.get().copied()
     }
 
-    /// Kills the process.
     pub(crate) fn kill(&self) {
         // The process may already have ended.
         let _ = self.child.lock().kill();

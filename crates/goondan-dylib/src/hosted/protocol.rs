@@ -17,12 +17,10 @@ pub(crate) enum Up {
     Opened(wire::Manifest),
     /// The first and last line, if the library was not opened.
     Failed(Told),
-    /// A call is over.
     Complete {
         call: u64,
         outcome: Outcome<wire::ToolOutput>,
     },
-    /// A call has sent a message.
     Event {
         /// Id of the call, or `NO_CALL`.
         call: u64,
@@ -30,7 +28,6 @@ pub(crate) enum Up {
     },
 }
 
-/// Encodes `value` as one line.
 pub(crate) fn to_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');

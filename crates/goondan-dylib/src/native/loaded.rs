@@ -69,7 +69,6 @@ impl LoadedLibrary {
         from_table(unsafe { table.assume_init() }, name)
     }
 
-    /// Reads the library's manifest.
     pub(crate) fn describe(&self, name: &str) -> Result<wire::Manifest, Failure> {
         let mut bytes: Vec<u8> = Vec::new();
         // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives during this call.

@@ -92,7 +92,6 @@ pub(crate) fn plugin(name: &str) -> &'static Path {
     &BUILT[name]
 }
 
-/// Returns a command that starts host processes.
 pub(crate) fn host_command() -> HostCommand {
     HostCommand {
         program: BUILT["tool-host"].clone(),
@@ -191,7 +190,6 @@ impl Bench {
     }
 }
 
-/// Returns a Tool resource with that entry.
 pub(crate) fn tool(entry: &str) -> Resource<Tool> {
     Resource {
         id: ResourceId {
@@ -260,7 +258,6 @@ pub(crate) struct Engine {
     pub(crate) heard: Arc<Heard>,
 }
 
-/// All messages of a handler.
 #[derive(Default)]
 pub(crate) struct Heard {
     pub(crate) lines: Mutex<Vec<(LogLevel, String, JsonObject)>>,

@@ -30,7 +30,6 @@ const MAX_CARD: usize = 1 << 20;
 /// Maximum size in bytes of the answer to one request.
 pub(super) const MAX_ANSWER: usize = 16 << 20;
 
-/// An agent of another program.
 pub(super) struct Agent {
     /// The tool's name, for messages.
     pub(super) name: String,
@@ -40,7 +39,6 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Creates the agent of `tool` and resolves its headers.
     pub(super) fn new(
         tool: &Resource<Tool>,
         stated: &A2aAgent,

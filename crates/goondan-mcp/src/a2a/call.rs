@@ -36,7 +36,6 @@ pub(super) struct Call<'a> {
     conversation: Option<&'a str>,
     /// Id of the task that requested more input.
     answers: Option<&'a str>,
-    /// The known state of the task.
     task: Task,
     /// The id of the task, once it is known.
     named: watch::Sender<Option<String>>,

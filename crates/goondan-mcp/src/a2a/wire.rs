@@ -55,7 +55,6 @@ impl Version {
         json!({"jsonrpc": "2.0", "id": 1, "method": self.method(method), "params": params})
     }
 
-    /// Returns the parameters of a message.
     pub(super) fn message(
         self,
         id: &str,
@@ -111,10 +110,8 @@ impl<'v> Piece<'v> {
     }
 }
 
-/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// The task is running.
     Open,
     /// The task waits for another message.
     Asks,

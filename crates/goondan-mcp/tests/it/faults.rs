@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::lines::{Does, HANGS, Heard, Played, Script, call, hello, outcome, session, tool};
 
-/// A fault with its expected effects.
 struct Fault {
     name: &'static str,
     script: Script,
@@ -334,7 +333,6 @@ async fn whatever_a_server_does_a_call_ends() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Runs a fault and returns its effects.
 async fn of(fault: &Fault) -> (String, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let is_silent = fault.tools == "E_MCP_TIMEOUT";

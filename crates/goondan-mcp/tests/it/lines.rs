@@ -221,7 +221,6 @@ pub(crate) fn defined(transport: McpTransport, patience: Duration) -> Resource<T
     }
 }
 
-/// Opens a session with `server`.
 pub(crate) fn session(server: &Arc<Played>, folder: &Path, patience: Duration) -> Session {
     let stand_ins = Arc::new(Starts(Arc::clone(server))) as Arc<dyn StandIns>;
     let tools =

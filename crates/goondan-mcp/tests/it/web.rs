@@ -40,7 +40,6 @@ impl Request {
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// Returns a JSON-RPC answer.
     pub(crate) fn result(&self, result: Value) -> String {
         json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result}).to_string()
     }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::lines::{HANGS, call};
 use crate::web::{Reply, Request, Script, Served, data, events, page, status};
 
-/// A fault with its expected effects.
 struct Fault {
     name: &'static str,
     script: Script,

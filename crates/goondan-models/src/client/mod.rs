@@ -7,6 +7,8 @@ mod live;
 mod request;
 mod settings;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 pub(crate) use request::RequestBuilder;

@@ -73,8 +73,8 @@ pub(crate) fn plain_id(id: &str) -> String {
     format!("{kept}_{digest}")
 }
 
-/// Returns `name` in the characters that Anthropic and Bedrock accept for tools. Models of other providers sometimes
-/// call tools whose names are not valid there.
+/// Returns `name` in the characters that Anthropic and Bedrock accept for tools. Models of other
+/// providers sometimes call tools whose names are not valid there.
 pub(crate) fn plain_name(name: &str) -> String {
     match name {
         "" => "_".to_owned(),

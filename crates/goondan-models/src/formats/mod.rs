@@ -57,8 +57,8 @@ pub(crate) struct ModelTarget {
 }
 
 impl ModelTarget {
-    /// Returns the key under which messages keep opaque data of this model. Signatures of Claude models are valid on
-    /// Vertex AI and at Anthropic.
+    /// Returns the key under which messages keep opaque data of this model. Signatures of Claude
+    /// models are valid on Vertex AI and at Anthropic.
     pub(crate) fn family(&self) -> &str {
         match (self.provider.format(), self.provider.wire(&self.model)) {
             (ProviderFormat::Vertex, Some(Wire::Anthropic)) => "anthropic",

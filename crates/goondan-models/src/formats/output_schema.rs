@@ -37,8 +37,9 @@ const ACCEPTED_FORMATS: [&str; 9] = [
     "ipv6",
 ];
 
-/// Returns `schema` as both APIs accept it: objects have no further properties, and keywords that they refuse become
-/// text in the description. Answers are checked against the schema as it was written.
+/// Returns `schema` as both APIs accept it: objects have no further properties, and keywords that
+/// they refuse become text in the description. Answers are checked against the schema as it was
+/// written.
 pub(crate) fn output_schema(schema: &Value) -> Value {
     closed(&sent_schema(Wire::Anthropic, schema))
 }

@@ -38,7 +38,6 @@ pub(crate) fn parts(path: &[u8]) -> Result<Vec<&str>, &'static str> {
     Ok(parts)
 }
 
-/// Checks the name of a file or directory.
 fn check(part: &str) -> Result<(), &'static str> {
     let is_odd = |c: char| c.is_control() || matches!(c, '<' | '>' | '"' | '|' | '?' | '*');
     match part {

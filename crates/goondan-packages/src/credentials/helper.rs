@@ -91,7 +91,6 @@ fn find(name: &str, path: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no `{file}` in PATH, which Docker's configuration names"))
 }
 
-/// Runs the program, and returns its success and its output.
 async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
     command

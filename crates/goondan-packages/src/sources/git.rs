@@ -134,7 +134,6 @@ pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> 
     }
 }
 
-/// Fetches a commit and packs its files.
 pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
     let place = empty_folder()?;
     let folder = place.path();

@@ -21,11 +21,9 @@ pub const DEFAULT_REGISTRY: &str = "https://goondan-registry.yechanny.workers.de
 /// A source in a Package document or on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A repository of an OCI registry.
     Oci(oci::Reference),
     /// A directory or an archive.
     File(PathBuf),
-    /// A git repository.
     Git(git::Reference),
     /// A Goondan registry.
     Registry(Url),
@@ -42,7 +40,6 @@ pub struct Candidate {
 /// The exact location of an archive.
 #[derive(Debug, Clone)]
 pub enum Pin {
-    /// A manifest by its tag or digest.
     Oci(oci::Reference),
     /// A directory or an archive.
     File(PathBuf),

@@ -67,7 +67,6 @@ pub struct About<'a> {
     pub tag: &'a str,
 }
 
-/// Returns the versions of a package.
 pub(super) async fn candidates(
     registry: &Url,
     name: &str,
@@ -100,7 +99,6 @@ pub(super) async fn candidates(
     Ok(candidates)
 }
 
-/// Fetches an archive.
 pub(super) async fn fetch(url: &Url, stated: Option<&str>, reach: &Reach) -> Result<Fetched> {
     let client = http::client().await?;
     let known = Url::parse(&reach.registry)

@@ -20,9 +20,7 @@ pub(crate) struct Shelf {
     pub(crate) seen: Vec<(String, Option<String>)>,
     /// Basic credentials that the registry requires for a token.
     pub(crate) wants: Option<&'static str>,
-    /// Number of tags per page.
     pub(crate) page: usize,
-    /// Redirect target of blobs.
     pub(crate) redirect: Option<String>,
 }
 

@@ -88,7 +88,6 @@ impl Machine {
     }
 }
 
-/// Returns all archives in the cache.
 pub(crate) fn archives(machine: &Machine) -> Vec<PathBuf> {
     let read = fs::read_dir(machine.path("state/packages/archives"));
     read.into_iter()

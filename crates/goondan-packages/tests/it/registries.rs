@@ -9,7 +9,6 @@ use goondan_spec::Code;
 use crate::fake::Registry;
 use crate::projects::Machine;
 
-/// Publishes the package in `folder`.
 pub(crate) async fn publish(
     machine: &Machine,
     folder: &str,

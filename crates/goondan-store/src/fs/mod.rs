@@ -34,7 +34,6 @@ pub trait FileSystem: Send + Sync {
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
     /// Lists the subdirectories in any order. A missing directory has none.
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
-    /// Deletes a directory with its contents.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
     /// Returns true if so many files are open that idle ones should be closed.
     fn is_crowded(&self) -> bool;

@@ -126,7 +126,6 @@ impl Appender {
         Ok(())
     }
 
-    /// Removes all lines.
     pub(super) fn clear(&mut self) -> Result<(), StoreError> {
         if self.file.is_none() && !self.disk.exists(&self.path) {
             return Ok(());

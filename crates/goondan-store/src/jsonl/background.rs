@@ -92,7 +92,6 @@ impl Background {
         }
     }
 
-    /// Queues `meta` to be written.
     pub(super) fn put_meta_soon(&self, meta: InstanceMeta) {
         let mut waiting = self.shared.waiting();
         waiting.metas.insert(meta.id(), meta);

@@ -22,7 +22,6 @@ use goondan_core::ports::store::{
 /// them into the carrier record would take longer.
 const LARGE: u64 = 64 * 1024;
 
-/// State that all conversations of a store share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) disk: Arc<Disk>,

@@ -234,7 +234,6 @@ fn is_deleted(folder: &Path) -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with(DELETED))
 }
 
-/// Removes the leftovers of interrupted deletions.
 pub(super) fn finish_deletions(fs: &dyn FileSystem, workspace: &Path) {
     let folders = fs
         .folders(&workspace.join(layout::INSTANCES))

@@ -25,7 +25,6 @@ const REMEMBERED: usize = 64;
 /// Size in bytes above which held records are written at once.
 const MOST_HELD: usize = 64 * 1024;
 
-/// Stores journals in the instance directories.
 pub(super) struct Journals {
     disk: Arc<Disk>,
     workspace: PathBuf,
@@ -112,7 +111,6 @@ impl Journals {
         ))
     }
 
-    /// Clears the journal of a finished turn.
     pub(super) fn close(&self, instance: &InstanceId) -> Result<(), StoreError> {
         let running = self.running().remove(instance);
         let Some(mut appender) =

@@ -12,7 +12,6 @@ use crate::fs::{DataFile, FileSystem, RealFs};
 pub(super) struct Lines<T> {
     /// The readable lines, each with its byte range including the line break.
     pub(super) values: Vec<(T, Range<usize>)>,
-    /// Human-readable warnings about unreadable lines.
     pub(super) warnings: Vec<String>,
     /// Start of the first unreadable line, or the end of the file's last line.
     pub(super) sound_until: usize,

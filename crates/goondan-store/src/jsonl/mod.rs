@@ -76,7 +76,6 @@ pub struct JsonlStore {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenWorkspaceError {
-    /// Another process holds the workspace.
     #[error(transparent)]
     Locked(#[from] LockError),
     /// The directory cannot be used.

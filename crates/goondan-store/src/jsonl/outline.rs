@@ -63,7 +63,6 @@ struct FoldOutline {
 }
 
 impl Outline<'_> {
-    /// Returns the facts that the ledger needs.
     pub(super) fn note(&self) -> serde_json::Result<Note> {
         Ok(match self.record {
             Kind::Accepted => Note::Accepted(event(self.event.unwrap_or(RawValue::NULL))?),

@@ -14,7 +14,6 @@ use crate::record::InboxRecord;
 /// The contents of an inbox file. A missing file counts as empty.
 pub(super) struct TakenUp {
     pub(super) held: Held,
-    /// Number of records.
     pub(super) count: usize,
     /// The boot id at the time the workspace was closed, if it was closed.
     pub(super) closed_in: Option<String>,

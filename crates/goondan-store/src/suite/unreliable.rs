@@ -31,7 +31,6 @@ pub struct Unreliable {
     remembered_outside: Option<usize>,
 }
 
-/// Quality of the simulated connection.
 struct Line {
     longest: Duration,
     /// True if every answer takes the maximum delay.

@@ -21,7 +21,6 @@ fn open(fs: &SimFs) -> JsonlStore {
 /// The point at which a turn stops.
 #[derive(Clone, Copy)]
 enum Until {
-    /// The turn completes.
     Folded,
     /// The process dies after the turn's final record is durable.
     Done,

@@ -1,6 +1,5 @@
-//! A small swarm on a failing file system. Agent `a` calls three tools, one of which asks agent
-//! `b`. Agent `w` answers, and forgets old messages. Agent `q` asks `b` and waits, and then
-//! performs a non-idempotent action.
+//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`. Agent `w` answers, and
+//! forgets what is old. Agent `q` asks `b` and waits, and then does something that must not be done twice.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,7 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use goondan_core::JsonObject;
 use goondan_core::event::{SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{Message, Role};
+use goondan_core::message::{Message, Part, Role, ToolCall};
 use goondan_core::ports::approval::ApproveAll;
 use goondan_core::ports::clock::{Clock, SystemClock};
 use goondan_core::ports::model::{
@@ -78,10 +77,10 @@ spec:
   policy: POLICY
 ";
 
-/// Number of executions of each tool call.
+/// What the tools did to the world, by call.
 pub(crate) type World = Arc<Mutex<HashMap<String, usize>>>;
 
-/// The instance that the tests send events to.
+/// The instance that the tests talk to.
 pub(crate) fn a() -> InstanceId {
     InstanceId::new("a", "main")
 }
@@ -91,7 +90,7 @@ pub(crate) fn b() -> InstanceId {
     InstanceId::new("b", "main")
 }
 
-/// The instance that forgets old messages.
+/// The instance that remembers little.
 pub(crate) fn w() -> InstanceId {
     InstanceId::new("w", "main")
 }
@@ -101,20 +100,21 @@ pub(crate) fn q() -> InstanceId {
     InstanceId::new("q", "main")
 }
 
+/// A process that runs the swarm.
 pub(crate) struct Process {
     pub(crate) runtime: Runtime,
     pub(crate) events: UnboundedReceiver<SwarmEvent>,
 }
 
 impl Process {
-    /// Starts the swarm on the files in `fs`. `None` if the process dies during the start.
+    /// Starts on what lies on `fs`. `None` where the process dies of it.
     pub(crate) async fn start(fs: &SimFs, world: &World) -> Option<Process> {
         let store: Arc<dyn Store> =
             Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).ok()?);
         Process::start_with(store, fs, world, Arc::new(SystemClock), "{}").await
     }
 
-    /// Starts the swarm like [`Process::start`], with another store, clock, or policy (in YAML).
+    /// As [`Process::start`], with another store, clock, or policy (in YAML).
     pub(crate) async fn start_with(
         store: Arc<dyn Store>,
         fs: &SimFs,
@@ -159,12 +159,12 @@ impl Process {
         Some(Process { runtime, events })
     }
 
-    /// Sends an event and waits for its result. `None` if the event was not accepted.
+    /// Hands in an event and waits for its result. `None` where it was not accepted.
     pub(crate) async fn send(&self, id: &str) -> Option<TurnResult> {
         self.send_to(a(), id).await
     }
 
-    /// Sends an event like [`Process::send`], to another instance.
+    /// As [`Process::send`], for another instance.
     pub(crate) async fn send_to(&self, target: InstanceId, id: &str) -> Option<TurnResult> {
         let input = ExternalInput {
             id: Some(id.to_owned()),
@@ -178,7 +178,7 @@ impl Process {
             .ok()
     }
 
-    /// Waits until the conversation of `a` satisfies `is_complete`.
+    /// Waits until the conversation of `a` is as `is_complete` wants it.
     pub(crate) async fn wait_for(
         &mut self,
         is_complete: impl Fn(&[Arc<Message>]) -> bool,
@@ -186,7 +186,7 @@ impl Process {
         loop {
             let messages = within(async {
                 loop {
-                    // A distant store may fail to answer.
+                    // A store that is far away may fail to tell.
                     if let Ok(messages) = self.runtime.conversation(&a()).await {
                         return messages;
                     }
@@ -211,7 +211,7 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
         .expect("it hangs")
 }
 
-/// Returns the number of answers of `b` in a conversation.
+/// How many answers of `b` are in a conversation.
 pub(crate) fn answers(messages: &[Arc<Message>]) -> usize {
     messages
         .iter()
@@ -287,7 +287,7 @@ impl ToolSource for Tools {
 struct Handler {
     fs: SimFs,
     world: World,
-    /// `Some` if the tool asks `b`; true if it waits for the answer.
+    /// It asks `b`, and waits for the answer or not.
     asks: Option<bool>,
 }
 
@@ -295,7 +295,7 @@ struct Handler {
 impl ToolHandler for Handler {
     async fn call(&self, ctx: &ToolContext, _input: JsonObject) -> Result<ToolOutput, ToolError> {
         if self.fs.is_dead() {
-            // A dead process has no further effects and reports nothing.
+            // The dead do nothing to the world, and tell nobody.
             std::future::pending::<()>().await;
         }
         *self
@@ -343,17 +343,16 @@ impl ModelFactory for Models {
 
 #[async_trait]
 impl ModelClient for Models {
-    /// Answers an input with tool calls first and then with text. Everything else, and inputs that
-    /// begin with `quiet`, gets text only.
+    /// An input is answered with calls first, and then with text; everything else, and what begins with `quiet`, with text.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let mut chunks = match (
+        let parts = match (
             &*request.instance.agent,
             unanswered_input(&request.messages),
         ) {
             ("q", Some(event)) => vec![call("wait", &event)],
             ("q", None) => behind_the_answer(&request.messages),
-            // Each answer is unique.
-            ("b", _) => vec![ModelChunk::Text(format!(
+            // It never says the same again.
+            ("b", _) => vec![Part::text(format!(
                 "answer {}",
                 SAID.fetch_add(1, Ordering::Relaxed)
             ))],
@@ -362,13 +361,13 @@ impl ModelClient for Models {
                 call("again", &event),
                 call("ask", &event),
             ],
-            (_, None) => vec![ModelChunk::Text(format!(
+            (_, None) => vec![Part::text(format!(
                 "answer to {}",
                 request.messages.last().unwrap().id
             ))],
         };
-        chunks.push(ModelChunk::Finish { usage: None });
-        Ok(futures::stream::iter(chunks.into_iter().map(Ok)).boxed())
+        let answer = ModelChunk::finish(parts, None);
+        Ok(futures::stream::iter([Ok(answer)]).boxed())
     }
 }
 
@@ -382,7 +381,7 @@ fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
     inputs.next().filter(|event| !event.starts_with("quiet"))
 }
 
-fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<ModelChunk> {
+fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<Part> {
     let last = messages
         .iter()
         .rev()
@@ -390,17 +389,17 @@ fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<ModelChunk> {
         .unwrap();
     match last.tool_call_id.strip_prefix("wait-") {
         Some(event) => vec![call("once", event)],
-        None => vec![ModelChunk::Text("done".to_owned())],
+        None => vec![Part::text("done")],
     }
 }
 
-fn call(export: &str, event: &str) -> ModelChunk {
-    ModelChunk::ToolCall {
-        id: format!("{export}-{event}"),
-        name: format!("world__{export}"),
-        arguments: Value::Object(JsonObject::new()),
-    }
+fn call(export: &str, event: &str) -> Part {
+    Part::ToolCall(ToolCall::new(
+        format!("{export}-{event}"),
+        format!("world__{export}"),
+        Value::Object(JsonObject::new()),
+    ))
 }
 
-/// Number of answers that `b` has given.
+/// How many answers `b` has given.
 static SAID: AtomicUsize = AtomicUsize::new(0);

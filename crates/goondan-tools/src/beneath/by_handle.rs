@@ -88,12 +88,10 @@ impl Folder {
         })
     }
 
-    /// Creates the directory `name` in it.
     pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(mkdirat(&self.0, name, Mode::from_bits_truncate(0o777))?)
     }
 
-    /// Opens the file `name` in it.
     pub(crate) fn open_file(&self, name: &OsStr, how: How) -> io::Result<File> {
         Ok(File::from(openat(&self.0, name, flags(how), MODE)?))
     }

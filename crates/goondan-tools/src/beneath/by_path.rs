@@ -24,7 +24,6 @@ pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Opens the directory `path`.
     pub(crate) fn open(_base: &Path, path: &Path) -> io::Result<Folder> {
         match fs::symlink_metadata(path)?.is_dir() {
             true => Ok(Folder(path.to_owned())),
@@ -43,12 +42,10 @@ impl Folder {
         }
     }
 
-    /// Creates the directory `name` in it.
     pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<()> {
         fs::create_dir(self.0.join(name))
     }
 
-    /// Opens the file `name` in it.
     pub(crate) fn open_file(&self, name: &OsStr, how: How) -> io::Result<File> {
         open_without_links(&self.0.join(name), how)
     }

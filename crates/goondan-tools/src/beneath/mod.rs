@@ -33,7 +33,6 @@ pub(crate) enum How {
     Create,
 }
 
-/// The type of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,

@@ -43,7 +43,6 @@ fn default_max_bytes() -> u32 {
     3_000_000
 }
 
-/// The fields of a result.
 pub(super) type Facts = Map<String, Value>;
 
 impl Fetch {
@@ -148,7 +147,6 @@ impl Fetch {
 /// more.
 pub(super) const LARGEST_SENT: u64 = 10_000_000;
 
-/// A file to send.
 pub(super) struct Outgoing {
     /// The name on the platform.
     pub(super) name: String,
@@ -199,7 +197,6 @@ impl Outgoing {
         .await
     }
 
-    /// Returns the file as a part of a form.
     pub(super) fn part(self) -> Part {
         Part::bytes(self.content).file_name(self.name)
     }

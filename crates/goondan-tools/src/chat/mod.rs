@@ -50,7 +50,6 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
     ),
 ];
 
-/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Config {
@@ -62,7 +61,6 @@ struct Config {
     allow_hosts: Vec<String>,
 }
 
-/// A platform for bots.
 struct Platform {
     /// Display name.
     name: &'static str,
@@ -72,11 +70,9 @@ struct Platform {
     variables: &'static [&'static str],
     /// Authorization scheme in the header.
     scheme: &'static str,
-    /// Additional headers of every request.
     headers: &'static [(&'static str, &'static str)],
 }
 
-/// A bot on a platform.
 pub(crate) struct Bot {
     platform: &'static Platform,
     /// Calls without a token fail with the name of the variable to set.
@@ -86,7 +82,6 @@ pub(crate) struct Bot {
     http: HttpClient,
 }
 
-/// The body of a request.
 enum Body {
     Empty,
     Json(Value),

@@ -77,7 +77,6 @@ async fn call(
     )
 }
 
-/// Returns a successful answer.
 fn said(bot: &Bot, method: &str, (status, answer): Answer) -> Result<Value, ToolError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer),

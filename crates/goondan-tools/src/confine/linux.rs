@@ -38,7 +38,6 @@ const DEVICES: [&str; 5] = [
 /// Inserts a character into the input of a terminal.
 const TIOCSTI: u32 = 0x5412;
 
-/// Pastes into a console.
 const TIOCLINUX: u32 = 0x541c;
 
 /// The bit of system calls of the x32 interface, which the filter for x86-64 does not distinguish.

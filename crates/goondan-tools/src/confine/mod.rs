@@ -100,7 +100,6 @@ pub(crate) struct Layer {
 
 #[cfg(target_os = "linux")]
 impl Layer {
-    /// Returns all paths of the layer.
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.read
             .iter()
@@ -125,7 +124,6 @@ impl Helper {
     }
 }
 
-/// A command with all its restrictions, ready to be started.
 pub(crate) struct Contained {
     pub(crate) command: Command,
     /// Ends the process if this program cannot.
@@ -152,7 +150,6 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// Creates the launcher with the settings of a tool.
     pub(crate) fn new(settings: Settings, helper: Option<&Arc<Helper>>) -> Self {
         let sandbox = settings.sandbox.and_then(|sandbox| sandbox.0);
         Launcher {
@@ -298,9 +295,7 @@ fn wrapped(helper: &HelperCommand, restrictions: &str, command: Command) -> Comm
 /// The access of a program that a sandbox needs to permit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places<'a> {
-    /// Directory of the project.
     pub(crate) project: &'a Path,
-    /// Writable directory.
     pub(crate) workdir: &'a Path,
     /// Sandboxes of the callers.
     pub(crate) sandboxes: &'a [Sandbox],
@@ -309,7 +304,6 @@ pub(crate) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Returns the places of a call.
     fn of(ctx: &'a ToolContext) -> Self {
         Places {
             project: &ctx.project_dir,

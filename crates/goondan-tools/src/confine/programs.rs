@@ -85,10 +85,8 @@ const LAUNCHERS: [&str; 72] = [
 /// Maximum length in bytes of an interpreter's path.
 const LONGEST_NAME: u64 = 4096;
 
-/// A program that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Path of the file.
     pub(crate) path: PathBuf,
     /// True for scripts and programs that start others.
     pub(crate) is_launcher: bool,

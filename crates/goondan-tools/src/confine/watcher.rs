@@ -26,7 +26,6 @@ pub(crate) struct Watcher {
 struct State {
     /// Pipe to the watcher, once it is running.
     pipe: Option<ChildStdin>,
-    /// Running process groups.
     groups: BTreeSet<u32>,
 }
 

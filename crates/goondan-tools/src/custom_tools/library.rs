@@ -23,7 +23,6 @@ pub(crate) struct Loaded {
     sets: Mutex<HashMap<PathBuf, Arc<ToolSet>>>,
 }
 
-/// The arguments of a call.
 pub(super) struct Run<'a> {
     pub(super) source: Option<&'a Arc<dyn ToolSource>>,
     pub(super) loaded: &'a Loaded,

@@ -86,7 +86,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
@@ -109,9 +108,7 @@ struct Shelf {
     /// Replaces the directory below the home directory.
     dir: Option<String>,
     launcher: Launcher,
-    /// Opens dynamic libraries.
     libraries: Option<Arc<dyn ToolSource>>,
-    /// Loaded libraries.
     loaded: Arc<Loaded>,
 }
 
@@ -137,7 +134,6 @@ impl Shelf {
         }
     }
 
-    /// Returns the directory of the tools of a scope.
     fn folder_of(&self, ctx: &ToolContext, scope: Scope) -> Result<PathBuf, ToolError> {
         match scope {
             Scope::Project => Ok(ctx.project_dir.join(FOLDER)),

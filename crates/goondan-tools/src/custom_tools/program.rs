@@ -20,7 +20,6 @@ use crate::text_transform::scalar;
 /// Number of bytes kept of standard output and of standard error.
 const KEEP: (usize, usize) = (75_000, 15_000);
 
-/// Validates the arguments, runs the program with them as flags, and returns the result.
 pub(crate) async fn run(
     ctx: &ToolContext,
     tool: &Ready,

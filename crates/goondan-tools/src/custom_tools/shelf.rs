@@ -21,7 +21,6 @@ pub(crate) struct Found {
     pub(crate) tool: Result<Ready, Unfit>,
 }
 
-/// The reason why a tool is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error(transparent)]
@@ -36,7 +35,6 @@ pub(crate) enum Unfit {
     NotExecutable(String),
 }
 
-/// A usable tool.
 pub(crate) struct Ready {
     pub(crate) manifest: CustomTool,
     /// Absolute path without symbolic links.

@@ -18,7 +18,6 @@ pub(super) enum Template {
     Python,
 }
 
-/// The files of a new tool, and the next steps.
 pub(super) struct Scaffold {
     /// Path below the directory, contents, and true for an executable file.
     pub(super) files: Vec<(String, String, bool)>,
@@ -26,7 +25,6 @@ pub(super) struct Scaffold {
     pub(super) next: Vec<String>,
 }
 
-/// Returns the files of a tool with this name and description.
 pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Scaffold {
     let (entrypoint, source, build) = match template {
         Template::Sh => (format!("{name}.sh"), (format!("{name}.sh"), SH, true), None),

@@ -102,7 +102,6 @@ fn edited(path: &str, text: &str, old: &str, new: &str) -> Result<(String, usize
     }
 }
 
-/// Converts all line breaks to those of Windows.
 fn windows_lines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }

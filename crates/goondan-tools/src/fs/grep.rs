@@ -121,7 +121,6 @@ impl Grep {
     }
 }
 
-/// The result so far.
 #[derive(Default)]
 struct Found {
     text: String,

@@ -75,7 +75,6 @@ struct Page {
     text: String,
     /// Number of lines skipped or read.
     seen: u64,
-    /// Number of lines read.
     count: u64,
     /// True if more lines follow.
     more: bool,

@@ -106,7 +106,6 @@ pub(super) fn search_file(
     lines.lines
 }
 
-/// Collects the matches of one file.
 struct Lines {
     lines: Vec<Line>,
     left: u64,

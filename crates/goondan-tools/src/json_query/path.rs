@@ -50,7 +50,6 @@ fn parse(path: &str) -> Result<Vec<String>, String> {
     Ok(segments)
 }
 
-/// Parses a plain name, up to the next dot or bracket.
 fn name(rest: &str) -> Result<(String, &str), String> {
     let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
     if end == 0 {

@@ -22,7 +22,6 @@ const LONGEST_OUTPUT: u64 = 1 << 20;
 const MOST_NAMES: usize = 100_000;
 
 impl Shell<'_> {
-    /// Expands a word to arguments.
     pub(super) async fn expand(self, word: &Word, scope: &Scope) -> io::Result<Vec<OsString>> {
         if word.is_glob() {
             let (word, folder, roots) = (word.clone(), scope.folder.clone(), self.line.roots());

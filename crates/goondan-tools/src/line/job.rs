@@ -80,7 +80,6 @@ impl Started {
         }
     }
 
-    /// Sends a signal to all processes.
     pub(crate) fn signal(&self, signal: Signal) {
         match self {
             Started::Program(group) => group.signal(signal),
@@ -89,7 +88,6 @@ impl Started {
     }
 }
 
-/// A running command line.
 pub(crate) struct Job {
     /// The future that runs the commands one after another; `None` once it is over.
     commands: Option<BoxFuture<'static, io::Result<ExitStatus>>>,
@@ -147,7 +145,6 @@ impl Job {
     }
 }
 
-/// The running processes of a line.
 #[derive(Default)]
 pub(super) struct Running {
     groups: Mutex<Vec<u32>>,

@@ -45,7 +45,6 @@ pub(crate) struct Line {
     files: BTreeMap<String, Vec<Containment>>,
     launcher: Launcher,
     ctx: ToolContext,
-    /// The initial directory.
     folder: PathBuf,
     environment: Environment,
     /// True if redirections must stay in the working directory.
@@ -112,7 +111,6 @@ impl Line {
     }
 }
 
-/// Runs the parts of a line.
 #[derive(Clone, Copy)]
 struct Shell<'a> {
     line: &'a Line,

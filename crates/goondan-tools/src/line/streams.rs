@@ -121,7 +121,6 @@ impl Streams {
     }
 }
 
-/// The purpose of opening a file.
 #[derive(Clone, Copy)]
 enum For {
     Reading,

@@ -74,7 +74,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -91,7 +90,6 @@ struct EmbeddingSettings {
 struct Shared {
     /// Name of the Model resource for embeddings.
     model: Option<String>,
-    /// Directory of cached vectors.
     cache: Option<PathBuf>,
     vectors: Vectors,
 }

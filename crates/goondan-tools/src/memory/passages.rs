@@ -8,7 +8,6 @@ const LONGEST: usize = 30;
 pub(super) struct Passage {
     /// First line number, starting at 1.
     pub(super) from: usize,
-    /// Last line number.
     pub(super) to: usize,
     /// The lines without surrounding empty lines.
     pub(super) text: String,

@@ -56,7 +56,6 @@ pub(super) fn rank(texts: &[&str], query: &str) -> Vec<(usize, f64)> {
     scores
 }
 
-/// Returns the stems of a text's words.
 fn words(stemmer: &Stemmer, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let words = text

@@ -29,7 +29,6 @@ pub(super) struct Vectors {
     known: tokio::sync::Mutex<Option<HashMap<String, Arc<[f32]>>>>,
 }
 
-/// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line {
     key: String,

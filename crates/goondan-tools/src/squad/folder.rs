@@ -51,7 +51,6 @@ impl Folder {
         read_text(&root, &place).map(Some).map_err(told)
     }
 
-    /// Writes a file and creates its parent directories.
     pub(super) fn write(&self, path: &str, content: &str) -> Result<(), String> {
         let (root, place) = self.place(path)?;
         root.create_parents(&place)

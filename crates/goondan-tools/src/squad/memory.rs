@@ -10,7 +10,6 @@ use crate::define::Operation;
 
 /// Contents of a new history.
 const SKELETON: &str = "# Project Context\n\n## Learnings\n";
-/// Heading of the learnings.
 const HEADING: &str = "## Learnings";
 
 /// What a learning is about.

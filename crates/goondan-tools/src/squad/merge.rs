@@ -10,7 +10,6 @@ use crate::define::Operation;
 
 /// Directory of proposals.
 const INBOX: &str = "decisions/inbox";
-/// File of decisions.
 const FILE: &str = "decisions.md";
 /// Contents of a new file of decisions.
 const SKELETON: &str = "# Decisions\n";

@@ -73,7 +73,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// The contents of `spec.config`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Settings {
@@ -85,14 +84,12 @@ struct Settings {
     max_concurrent: usize,
 }
 
-/// State that the exports share.
 struct Squad {
     settings: Settings,
     sessions: Arc<Sessions>,
 }
 
 impl Squad {
-    /// Returns the squad's directory in the project of the call.
     fn folder(&self, ctx: &ToolContext) -> Folder {
         Folder::new(ctx.project_dir.clone(), self.settings.dir.clone())
     }
@@ -128,7 +125,6 @@ impl Squad {
     }
 }
 
-/// Returns the calling conversation.
 fn caller(ctx: &ToolContext) -> InstanceId {
     InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }

@@ -154,7 +154,6 @@ impl Route {
     }
 }
 
-/// Returns the instructions that precede the task.
 fn instructions(folder: &Folder, agent: &str, context: Option<&str>) -> Result<String, String> {
     let agent = plain_name("an agent", agent)?;
     let path = format!("agents/{agent}/charter.md");

@@ -50,7 +50,6 @@ pub(super) struct Session {
 /// The stored and displayed fields of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
-    /// Name of the squad's agent.
     pub(super) agent: String,
     /// Key of its conversation; empty until it exists.
     pub(super) key: String,
@@ -67,7 +66,6 @@ pub(super) enum State {
     Active,
     /// No call waits; the answer will be a message.
     Started,
-    /// The session has answered.
     Completed,
     /// The session has failed, or its call was cancelled.
     Error,

@@ -136,7 +136,6 @@ fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput
     Ok(output)
 }
 
-/// Returns an image as an attachment.
 fn image(response: &Response, media_type: &str) -> ToolOutput {
     let text = format!(
         "[{} is an image ({media_type}, {} bytes).]",

@@ -98,7 +98,6 @@ pub(super) fn sanitize(html: &str, base: &Url) -> Page {
     }
 }
 
-/// The sanitized page.
 pub(super) struct Page {
     /// Correctly nested HTML.
     pub(super) html: String,

@@ -146,7 +146,6 @@ fn outside(bench: &Bench) -> Vec<(String, String)> {
     found
 }
 
-/// Returns calls of all file exports with this path.
 fn file_calls(path: &str) -> Vec<(&'static str, Value)> {
     let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\n");
     vec![
@@ -260,7 +259,6 @@ fn names() -> Vec<String> {
     names
 }
 
-/// Returns every file below a directory.
 fn files(folder: &std::path::Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {

@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// A working directory `work` in a temporary directory, and the tools.
 pub(crate) struct Bench {
     pub(crate) tools: BuiltinTools,
     pub(crate) dir: TempDir,
@@ -46,7 +45,6 @@ impl Bench {
         }
     }
 
-    /// Sets the `spec.config` of the called tools.
     pub(crate) fn config(mut self, config: Value) -> Self {
         self.config = object(config);
         self
@@ -69,14 +67,12 @@ impl Bench {
         self.dir.path().join("work").canonicalize().unwrap()
     }
 
-    /// Writes a file in the working directory.
     pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.work().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
-    /// Reads a file in the working directory.
     pub(crate) fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.work().join(path)).unwrap()
     }
@@ -113,7 +109,6 @@ impl Bench {
         (error.code.unwrap_or_default(), error.message)
     }
 
-    /// Returns one export of a resource with its handler.
     pub(crate) async fn open(&self, name: &str) -> (ExportSpec, Arc<dyn ToolHandler>) {
         let (resource, export) = name.split_once("__").unwrap();
         let tool = resource_of(
@@ -143,7 +138,6 @@ impl Bench {
             .map_err(|error| error.cause.to_string())
     }
 
-    /// Creates the context of a call.
     pub(crate) fn context(&self) -> ToolContext {
         let message = Message {
             id: "m1".to_owned(),
@@ -178,7 +172,6 @@ impl Bench {
     }
 }
 
-/// Creates a Tool resource with this entry.
 pub(crate) fn resource_of(name: &str, entry: Entry, config: JsonObject) -> Resource<Tool> {
     let spec = Tool {
         entry,
@@ -229,7 +222,6 @@ pub(crate) struct FakeRuntime {
     state: Mutex<BTreeMap<String, Value>>,
     /// Agents and keys of spawned instances, all of which are running.
     spawned: Mutex<Vec<(String, String)>>,
-    /// Number of embedded texts.
     embedded: Mutex<usize>,
     /// Received operations, as text.
     pub(crate) log: Mutex<Vec<String>>,

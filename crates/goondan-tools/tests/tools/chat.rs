@@ -349,7 +349,6 @@ async fn bad_arguments_and_missing_tokens_are_errors() {
     );
 }
 
-/// Returns the parts of a form by name, with their contents.
 pub(crate) fn parts(request: &wiremock::Request) -> Vec<(String, String)> {
     let kind = request.headers["content-type"].to_str().unwrap();
     let boundary = kind.split_once("boundary=").unwrap().1;

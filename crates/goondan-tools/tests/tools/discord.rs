@@ -5,7 +5,6 @@ use wiremock::{Mock, ResponseTemplate};
 use crate::bench::{Bench, with_unknown};
 use crate::chat::{TOKEN, parts, platform_of};
 
-/// Returns a message in Discord's format.
 fn message(id: &str, content: &str) -> Value {
     json!({
         "id": id, "channel_id": "5", "content": content, "timestamp": "2026-01-02T03:04:05.000000+00:00",

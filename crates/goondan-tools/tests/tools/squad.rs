@@ -14,7 +14,6 @@ fn squad_text(bench: &Bench, path: &str) -> String {
     std::fs::read_to_string(bench.dir.path().join(".squad").join(path)).unwrap()
 }
 
-/// Calls an export, and returns the kind and the text of the result.
 async fn call(bench: &Bench, export: &str, args: Value) -> (String, String) {
     let output = bench.ok(&format!("squad__{export}"), args).await;
     let text = |field: &str| output[field].as_str().unwrap().to_owned();

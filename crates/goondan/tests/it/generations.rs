@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use goondan::message::Part;
 use goondan::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
 };
@@ -75,11 +76,8 @@ impl ModelClient for Client {
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
         self.asked.notify_one();
         self.may_answer.notified().await;
-        let chunks = [
-            ModelChunk::Text(format!("{}", self.number)),
-            ModelChunk::Finish { usage: None },
-        ];
-        Ok(futures::stream::iter(chunks.map(Ok)).boxed())
+        let answer = ModelChunk::finish(vec![Part::text(self.number.to_string())], None);
+        Ok(futures::stream::iter([Ok(answer)]).boxed())
     }
 }
 

@@ -120,7 +120,6 @@ impl ExtensionApi {
         self.tools.push(tool);
     }
 
-    /// Returns the registration, and its description for the host.
     pub(super) fn into_session(self) -> (Session, Registered) {
         let offered = self.tools.iter().map(|tool| OfferedTool {
             name: tool.export.name.clone(),

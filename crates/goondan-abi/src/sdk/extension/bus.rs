@@ -11,7 +11,6 @@ use crate::wire::{JsonObject, LogLevel, LogLine};
 
 type Listener = Arc<dyn Fn(&Value) + Send + Sync>;
 
-/// The listeners of a conversation.
 #[derive(Default)]
 pub(super) struct Bus {
     listeners: Mutex<Listeners>,

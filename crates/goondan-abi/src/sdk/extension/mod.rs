@@ -33,7 +33,6 @@ use crate::wire::{
 /// Registers the layers and tools of an extension, once per conversation.
 pub type RegisterFn = fn(&mut ExtensionApi) -> Result<(), ToolError>;
 
-/// The extension of an opened library, with its registrations.
 pub(super) struct Extension {
     register: RegisterFn,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
@@ -86,7 +85,6 @@ impl Extension {
         }
     }
 
-    /// Processes a message.
     pub(super) fn run(&self, message: ExtensionMessage, means: Means) -> Ended {
         match message {
             ExtensionMessage::Register(message) => self.register(message, means),

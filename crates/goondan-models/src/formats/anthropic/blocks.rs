@@ -14,7 +14,8 @@ use crate::formats::results::{result_text, sent_arguments};
 #[derive(Clone, Copy)]
 pub(super) struct OpaqueOwner<'a> {
     pub(super) family: &'a str,
-    /// Thinking without a signature is also returned. Claude models refuse it; some others write no signatures.
+    /// Thinking without a signature is also returned. Claude models refuse it; some others write no
+    /// signatures.
     pub(super) accepts_unsigned: bool,
 }
 

@@ -29,7 +29,8 @@ pub(crate) struct AnthropicDecoder {
     /// Thinking without a signature is kept for the next request.
     keeps_unsigned: bool,
     open: Vec<OpenBlock>,
-    /// Number of blocks that began, which is the key of the next one: some servers use an index twice.
+    /// Number of blocks that began, which is the key of the next one: some servers use an index
+    /// twice.
     count: BlockKey,
     usage: UsageCounts,
 }
@@ -291,8 +292,8 @@ fn begin_call(key: BlockKey, block: &Value, answer: &mut AnswerBuilder) -> OpenC
     }
 }
 
-/// Returns the fields of a call that the provider expects back, such as the code that made it. A direct call needs
-/// none.
+/// Returns the fields of a call that the provider expects back, such as the code that made it. A
+/// direct call needs none.
 fn own_call_fields(block: &Value) -> Map<String, Value> {
     let fields = block.as_object().into_iter().flatten();
     let is_own = |key: &str, value: &Value| {

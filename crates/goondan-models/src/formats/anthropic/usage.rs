@@ -24,7 +24,8 @@ impl UsageCounts {
         grow(&mut self.cache_write, "cache_creation_input_tokens");
     }
 
-    /// Returns the counts in the engine's terms. The input tokens of this API do not include cached ones.
+    /// Returns the counts in the engine's terms. The input tokens of this API do not include cached
+    /// ones.
     pub(super) fn total(&self) -> TokenUsage {
         let prompt_tokens = self
             .input

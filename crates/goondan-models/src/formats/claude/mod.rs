@@ -36,8 +36,9 @@ pub(crate) struct Sampling {
 }
 
 impl ClaudeModel {
-    /// Returns the Claude model that `name` contains. Names come with and without dates, prefixes and revisions:
-    /// `claude-3-5-haiku-20241022`, `claude-opus-4-5@20251101`, `us.anthropic.claude-sonnet-4-20250514-v1:0`.
+    /// Returns the Claude model that `name` contains. Names come with and without dates, prefixes
+    /// and revisions: `claude-3-5-haiku-20241022`, `claude-opus-4-5@20251101`,
+    /// `us.anthropic.claude-sonnet-4-20250514-v1:0`.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let (_, rest) = name.split_once("claude")?;
@@ -74,7 +75,8 @@ impl ClaudeModel {
         }
     }
 
-    /// Returns whether the model chooses the amount of thinking itself, by an effort. Older models need a budget.
+    /// Returns whether the model chooses the amount of thinking itself, by an effort. Older models
+    /// need a budget.
     fn thinks_adaptively(self) -> bool {
         self.always_thinks() || self.version >= (4, 6)
     }
@@ -89,8 +91,8 @@ impl ClaudeModel {
         matches!(self.line, ClaudeLine::Fable | ClaudeLine::Mythos)
     }
 
-    /// Returns whether the model refuses sampling params, and returns thinking without text unless a request asks for
-    /// a summary.
+    /// Returns whether the model refuses sampling params, and returns thinking without text unless
+    /// a request asks for a summary.
     fn is_since_opus_4_7(self) -> bool {
         self.always_thinks() || self.version >= (4, 7)
     }
@@ -120,8 +122,8 @@ fn version_number(word: &str) -> Option<u32> {
     word.parse().ok().filter(|_| is_short)
 }
 
-/// Returns the limit of output tokens, which includes thinking. An agent's own `limit` is for the answer, so a budget
-/// is added to it.
+/// Returns the limit of output tokens, which includes thinking. An agent's own `limit` is for the
+/// answer, so a budget is added to it.
 pub(crate) fn max_tokens(model: Option<ClaudeModel>, limit: Option<u32>, budget: u32) -> u32 {
     let largest = model.map(ClaudeModel::max_output_tokens);
     let Some(limit) = limit else {

@@ -21,8 +21,8 @@ pub(crate) struct ThinkingPlan {
 }
 
 impl ThinkingPlan {
-    /// Returns the plan for a request that continues `turn`. Models of other makers, which copy the format, understand
-    /// budgets.
+    /// Returns the plan for a request that continues `turn`. Models of other makers, which copy the
+    /// format, understand budgets.
     pub(crate) fn of(
         model: Option<ClaudeModel>,
         effort: Option<ReasoningEffort>,
@@ -60,8 +60,9 @@ impl ThinkingPlan {
         }
     }
 
-    /// A turn has to think from its beginning or not at all: the API answers 400 to a turn that begins with a tool
-    /// call, as one does that another provider began, if the request turns thinking on.
+    /// A turn has to think from its beginning or not at all: the API answers 400 to a turn that
+    /// begins with a tool call, as one does that another provider began, if the request turns
+    /// thinking on.
     fn with_budget(
         model: Option<ClaudeModel>,
         effort: Option<ReasoningEffort>,
@@ -83,9 +84,9 @@ impl ThinkingPlan {
     }
 }
 
-/// Adds the blocks of an assistant message, and notes whether the turn contains reasoning. A model that needs a budget
-/// counts only reasoning at the beginning of a turn. [`ThinkingPlan`] turns thinking off for its other turns, so their
-/// reasoning is left out: the API refuses it then.
+/// Adds the blocks of an assistant message, and notes whether the turn contains reasoning. A model
+/// that needs a budget counts only reasoning at the beginning of a turn. [`ThinkingPlan`] turns
+/// thinking off for its other turns, so their reasoning is left out: the API refuses it then.
 pub(crate) fn add_step(
     model: Option<ClaudeModel>,
     mut blocks: Vec<Value>,

@@ -22,7 +22,8 @@ const DIGEST_LENGTH: usize = 8;
 /// Most characters of a file's name in the name of a document.
 const MAX_NAME_LENGTH: usize = 100;
 
-/// Owner of the opaque data that requests may contain. Publishers do not understand the data of others.
+/// Owner of the opaque data that requests may contain. Publishers do not understand the data of
+/// others.
 #[derive(Clone, Copy)]
 pub(super) struct OpaqueOwner<'a> {
     pub(super) family: &'a str,
@@ -100,8 +101,8 @@ pub(super) fn result_block(result: &ToolResultPart, has_status: bool) -> Value {
     json!({"toolResult": sent})
 }
 
-/// Returns the blocks of an attachment. A message with a document needs a text, and no cache point may follow a
-/// document, so the file's name follows it.
+/// Returns the blocks of an attachment. A message with a document needs a text, and no cache point
+/// may follow a document, so the file's name follows it.
 fn sent_file(file: &Attachment, message: &Message, at: usize) -> Vec<Value> {
     if let AttachmentForm::Text(text) = attachment_form(Wire::Converse, file) {
         return text_block(&text).into_iter().collect();
@@ -118,8 +119,8 @@ fn sent_file(file: &Attachment, message: &Message, at: usize) -> Vec<Value> {
     }
 }
 
-/// Returns a name in the characters that Bedrock accepts. No two documents of a request may have the same name, so it
-/// ends with a digest of the attachment's place in the conversation.
+/// Returns a name in the characters that Bedrock accepts. No two documents of a request may have
+/// the same name, so it ends with a digest of the attachment's place in the conversation.
 fn document_name(file: &Attachment, message_id: &str, at: usize) -> String {
     let name = file_name(file);
     let stem = name

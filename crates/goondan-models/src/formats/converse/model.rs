@@ -10,8 +10,8 @@ const REGIONS: [&str; 9] = [
     "us", "us-gov", "eu", "apac", "au", "ca", "jp", "in", "global",
 ];
 
-/// Amazon's models whose system prompt may end with a cache point. Later ones refuse cache points while tools are in
-/// use.
+/// Amazon's models whose system prompt may end with a cache point. Later ones refuse cache points
+/// while tools are in use.
 const CACHING_NOVA_MODELS: [&str; 4] = ["nova-micro", "nova-lite", "nova-pro", "nova-premier"];
 
 /// A model on Bedrock. Requests differ by its publisher.
@@ -104,7 +104,8 @@ impl BedrockModel {
         }
     }
 
-    /// Returns whether the model refuses a limit of output tokens and sampling params with `effort`.
+    /// Returns whether the model refuses a limit of output tokens and sampling params with
+    /// `effort`.
     pub(super) fn refuses_limits(&self, effort: Option<ReasoningEffort>) -> bool {
         let reasons = matches!(self.family, ModelFamily::Nova { reasons: true, .. });
         reasons && effort.and_then(nova_level) == Some("high")

@@ -63,7 +63,10 @@ impl ConverseDecoder {
                 name: call["name"].as_str(),
                 arguments: None,
             });
-        } else if start.as_object().is_some_and(|start| !start.is_empty()) {
+        } else if start
+            .as_object()
+            .is_some_and(|start| start.values().any(Value::is_object))
+        {
             self.end_server_block(answer);
             self.server_block = Some((key, start.clone(), String::new()));
         }
@@ -180,18 +183,22 @@ fn exception(name: &str, data: Option<Value>, text: &str) -> ReportedError {
     error
 }
 
-/// Adds the pieces of a block whose parts are lists and texts, such as the result of a server-side tool.
+/// Adds the pieces of a block whose parts are lists and texts, such as the result of a server-side
+/// tool.
 fn extend_server_block(block: &mut Value, input: &mut String, delta: &Value) {
     if let Some(piece) = delta.pointer("/toolUse/input").and_then(Value::as_str) {
         input.push_str(piece);
         return;
     }
-    if let Some(Value::Array(pieces)) = delta.get("toolResult") {
-        let result = &mut block["toolResult"]["content"];
-        match result.as_array_mut() {
-            Some(content) => content.extend(pieces.iter().cloned()),
-            None => *result = Value::Array(pieces.clone()),
-        }
+    let result = block
+        .pointer_mut("/toolResult")
+        .and_then(Value::as_object_mut);
+    if let (Some(result), Some(Value::Array(pieces))) = (result, delta.get("toolResult")) {
+        let content = result.entry("content").or_insert_with(|| json!([]));
+        content
+            .as_array_mut()
+            .into_iter()
+            .for_each(|content| content.extend(pieces.iter().cloned()));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::formats::{
     Draft, Framing, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
 };
 
-/// Part of the names of models that reason by level. Ollama refuses levels for other models before version 0.22.
+/// Part of the names of models that reason by level. Older versions of Ollama refuse levels for other models.
 const LEVEL_MODELS: &str = "gpt-oss";
 
 /// Ollama's chat for one model.

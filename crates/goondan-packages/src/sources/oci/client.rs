@@ -15,7 +15,6 @@ use crate::http::{self, LARGEST_TEXT};
 /// The access that the requests need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Reading.
     Pull,
     /// Reading and writing.
     Push,
@@ -194,7 +193,6 @@ impl Client {
         }
     }
 
-    /// Requests a token from the server that the registry states.
     async fn token(&self, parameters: &str) -> Result<String> {
         let parameter = |name: &str| {
             parameters_of(parameters)

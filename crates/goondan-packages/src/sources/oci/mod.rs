@@ -132,7 +132,6 @@ fn next_page(link: &str) -> Option<String> {
     rest.contains("next").then(|| address.to_owned())
 }
 
-/// Fetches the archive of a manifest.
 pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> Result<Fetched> {
     let client = Client::new(reference, credentials, Pull).await?;
     let address = client.address(&format!("manifests/{}", reference.selector()))?;

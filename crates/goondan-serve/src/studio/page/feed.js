@@ -1,7 +1,7 @@
 // What happens in the swarm: one stream for the whole page, which goes on where it was cut off.
 
 import { get, headers, Problem } from "./api.js";
-import { nameOf, state, take, tell } from "./state.js";
+import { clear, nameOf, state, take, tell } from "./state.js";
 
 /** So many stored events are shown at the beginning, the latest. */
 const BEFORE = 20_000;
@@ -78,10 +78,12 @@ function flush() {
   const happened = [];
   let texts = false;
   for (const [name, body] of waiting) {
-    if (name === "text.delta" || name === "text.reset") {
+    if (name === "text.delta" || name === "reasoning.delta" || name === "text.reset") {
       take(events.splice(0));
       const turn = state.running.get(nameOf(body));
-      if (turn) turn.text = name === "text.reset" ? "" : turn.text + body.delta;
+      if (turn && name === "text.delta") turn.text += body.delta;
+      else if (turn && name === "reasoning.delta") turn.reasoning += body.delta;
+      else if (turn) clear(turn);
       texts = true;
     } else if (name === "approval.request") {
       state.questions.set(body.id, body);

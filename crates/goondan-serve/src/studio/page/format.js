@@ -36,6 +36,14 @@ export function counted(count, one, many = `${one}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }
 
+/**
+ * A model call that is retried, in one line.
+ * @param {{model: string, attempt: number, of: number, waitMs: number, reason: string}} event
+ */
+export function retry({ model, attempt, of, waitMs, reason }) {
+  return `Retrying ${model} in ${duration(waitMs)} (${attempt} of ${of}): ${reason}`;
+}
+
 /** @param {any} value */
 export function json(value) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);

@@ -2,7 +2,7 @@
 
 import { button, h } from "./dom.js";
 import { counted, excerpt, when } from "./format.js";
-import { data, mark } from "./parts.js";
+import { cut, data, mark } from "./parts.js";
 
 /**
  * A message as the store has it.
@@ -12,7 +12,8 @@ import { data, mark } from "./parts.js";
 /**
  * All messages of a conversation. Results stand with the calls that they answer.
  * @param {Message[]} messages
- * @param {{fork?: (message: Message) => any, record?: (message: Message) => any}} [does] what can be done with a message
+ * @param {{fork?: (message: Message) => any, record?: (message: Message) => any, cuts?: Map<string, string>}} [does] what can be done
+ *   with a message, and the finish reasons of incomplete answers by step
  */
 export function conversation(messages, does = {}) {
   const results = new Map();
@@ -36,10 +37,11 @@ function one(message, results, called, does) {
   const isInput = role === "user" && message.source?.type === "user";
   const record = does.record && isInput && button("Case of this turn", () => does.record(message), { class: "quiet", title: "Make a case for gdn test of the turn that this input began" });
   const parts = content.map((part) => piece(part, results, called));
+  const incomplete = role === "assistant" && cut(does.cuts?.get(message.source?.stepId));
   return h(
     `article.message.${role}`,
     { data: { message: message.id } },
-    h("header", {}, h("span.speaker", {}, SPEAKERS[role] ?? role), from, h("time.muted", { datetime: message.createdAt }, when(message.createdAt)), record, fork),
+    h("header", {}, h("span.speaker", {}, SPEAKERS[role] ?? role), from, incomplete, h("time.muted", { datetime: message.createdAt }, when(message.createdAt)), record, fork),
     parts,
   );
 }
@@ -48,6 +50,10 @@ function piece(part, results, called) {
   switch (part.type) {
     case "text":
       return part.text ? h("div.words", { dir: "auto" }, part.text) : null;
+    case "reasoning":
+      return part.text ? reasoning(part.text) : null;
+    case "opaque":
+      return null;
     case "tool-call":
       return call(part.toolName, part.input, results.get(part.toolCallId));
     case "tool-result":
@@ -57,6 +63,15 @@ function piece(part, results, called) {
     default:
       return data(part);
   }
+}
+
+/**
+ * Reasoning of a model: closed, a line; open, all of it.
+ * @param {string} text
+ * @param {boolean} [open]
+ */
+export function reasoning(text, open = false) {
+  return h("details.reasoning", { open }, h("summary.muted", {}, `Reasoning (${counted(text.trim().split("\n").length, "line")})`), h("div.words.muted", { dir: "auto" }, text));
 }
 
 /**

@@ -22,6 +22,18 @@ export function mark(kind, words) {
   return h(`span.mark.${kind}`, {}, words);
 }
 
+/** The reasons why an answer is incomplete, in words. */
+const CUTS = { length: "the limit of output tokens", contextWindow: "the context window", pause: "a pause of the provider" };
+
+/**
+ * A badge for an incomplete answer; nothing for a complete one.
+ * @param {string|undefined} reason the finish reason of a model call
+ */
+export function cut(reason) {
+  const words = CUTS[reason];
+  return words && h("span.mark.ask", { title: `The answer is incomplete: it reached ${words}.` }, `incomplete: ${reason}`);
+}
+
 /**
  * Data as it is.
  * @param {any} value

@@ -5,7 +5,7 @@ import { nameOf, state } from "./state.js";
 /**
  * Something that took a while.
  * @typedef {{kind: "turn"|"model"|"tool"|"wait", name: string, whose: string, begin: number, end: number|null, failed: boolean,
- *   depth: number, details: any[], children: Span[], key: string}} Span
+ *   depth: number, details: any[], children: Span[], key: string, finishReason?: string}} Span
  */
 
 const at = (text) => Date.parse(text);
@@ -45,6 +45,7 @@ export function spans(traceId) {
   const turns = new Map();
   const tools = new Map();
   const waits = new Map();
+  const retried = new Map();
   const roots = [];
   const bySpan = new Map();
   const make = (kind, name, event, begin, details) => ({ kind, name, whose: nameOf(event), begin, end: null, failed: false, depth: 0, details, children: [], key: `${kind}/${event.sequence}` });
@@ -67,9 +68,14 @@ export function spans(traceId) {
       case "turn.failed":
         close(turns.get(turnKey), time, event, event.type === "turn.failed");
         break;
+      case "model.retrying":
+        retried.set(turnKey, [...(retried.get(turnKey) ?? []), event]);
+        break;
       case "model.completed":
       case "model.failed": {
-        const model = make("model", `${event.provider} · ${event.model}`, event, at(event.startedAt), []);
+        const model = make("model", `${event.provider} · ${event.model}`, event, at(event.startedAt), retried.get(turnKey) ?? []);
+        retried.delete(turnKey);
+        model.finishReason = event.finishReason;
         close(model, at(event.startedAt) + event.duration, event, event.type === "model.failed");
         turns.get(turnKey)?.children.push(model);
         break;

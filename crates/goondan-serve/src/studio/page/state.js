@@ -25,7 +25,7 @@ export const state = {
   reloads: [],
   /** @type {any[]} */
   letters: [],
-  /** @type {Map<string, {turnId: string, traceId: string, startedAt: string, text: string}>} running turns, by instance */
+  /** @type {Map<string, {turnId: string, traceId: string, startedAt: string, text: string, reasoning: string}>} running turns, by instance */
   running: new Map(),
   /** @type {"connecting"|"live"|"lost"} */
   connection: "connecting",
@@ -77,11 +77,20 @@ function follow(event) {
   const name = nameOf(event);
   if (event.type === "turn.started") {
     const { turnId, traceId, timestamp } = event;
-    state.running.set(name, { turnId, traceId, startedAt: timestamp, text: "" });
+    state.running.set(name, { turnId, traceId, startedAt: timestamp, text: "", reasoning: "" });
   } else if (event.type === "turn.completed" || event.type === "turn.failed") {
     state.running.delete(name);
   } else if (event.type === "step.started" || event.type === "step.completed") {
     const turn = state.running.get(name);
-    if (turn) turn.text = "";
+    if (turn) clear(turn);
   }
+}
+
+/**
+ * Discards the text and the reasoning of a step.
+ * @param {{text: string, reasoning: string}} turn
+ */
+export function clear(turn) {
+  turn.text = "";
+  turn.reasoning = "";
 }

@@ -37,7 +37,6 @@ pub(super) const PLATFORM: Platform = Platform {
         ),
     )],
 };
-/// Message flag that suppresses embeds.
 const SUPPRESS_EMBEDS: u64 = 1 << 2;
 /// Message flag that suppresses notifications.
 const SILENT: u64 = 1 << 12;
@@ -78,7 +77,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ..Builtin::BLANK
 };
 
-/// Validates a Discord id.
 fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
     let text = text.trim();
     match !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -118,7 +118,6 @@ impl Kind {
         }
     }
 
-    /// Returns the URL of a comment.
     fn address(
         self,
         bot: &Bot,

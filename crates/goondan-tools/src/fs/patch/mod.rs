@@ -70,7 +70,6 @@ impl Operation for ApplyPatch {
 }
 
 impl ApplyPatch {
-    /// Plans all changes.
     fn changes(&self, root: &Root) -> Result<Vec<Change>, ToolError> {
         let sections = parse::parse(&self.patch).map_err(misunderstood)?;
         let changes = sections

@@ -145,14 +145,12 @@ fn section<'a>(
     })
 }
 
-/// Returns the new file name in a rename header.
 fn new_name(line: &str) -> Option<&str> {
     patch::header(line)
         .filter(|(header, _)| *header == Header::Move)
         .map(|(_, path)| path)
 }
 
-/// Parses the lines of a new file.
 fn added<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Vec<String>, Problem> {
@@ -172,7 +170,6 @@ fn added<'a>(
     Ok(content)
 }
 
-/// Parses the hunks of a changed file.
 fn hunks<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Vec<Hunk>, Problem> {

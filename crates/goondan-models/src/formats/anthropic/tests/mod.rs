@@ -1,4 +1,6 @@
 mod answers;
+mod any_conversation;
+mod events;
 mod refusal;
 mod requests;
 

@@ -273,3 +273,22 @@ fn odd_events_are_passed_over() {
         );
     }
 }
+
+#[test]
+fn damaged_blocks_of_server_side_tools_do_no_harm() {
+    let input = json!({"toolUse": {"input": "{}"}});
+    let results = json!({"toolResult": [1]});
+    for start in [
+        json!({"toolUse": "x", "other": {}}),
+        json!({"toolUse": {"type": "server_tool_use"}, "toolResult": 3}),
+        json!({"toolResult": {"content": "x"}}),
+    ] {
+        let pieces = [input.clone(), results.clone(), json!({"text": "a"})];
+        let events = message(
+            &[block(0, start.clone(), &pieces), text(1, &["a"])],
+            "end_turn",
+        );
+        let parts = decoded(&events).expect("an answer").parts;
+        assert_eq!(parts.last(), Some(&Part::text("a")), "{start}");
+    }
+}

@@ -241,7 +241,8 @@ proptest! {
     }
 }
 
-/// Returns messages as the engine keeps them. A step is reasoning, text, the number of calls, and what follows them.
+/// Returns messages as the engine keeps them. A step is reasoning, text, the number of calls, and
+/// what follows them.
 fn messages(steps: &[(u8, bool, u8, u8)]) -> Vec<Arc<Message>> {
     let mut messages = vec![user("go")];
     for (at, (kind, has_text, calls, after)) in steps.iter().enumerate() {

@@ -4,8 +4,8 @@ import { get, place as placeOf, post, remove } from "../api.js";
 import { button, fill, h } from "../dom.js";
 import { exportPage } from "../export.js";
 import { instances } from "../feed.js";
-import { counted, when } from "../format.js";
-import { call, conversation } from "../message.js";
+import { counted, retry, when } from "../format.js";
+import { call, conversation, reasoning } from "../message.js";
 import { address, attempt, head, mark, nothing, notice } from "../parts.js";
 import { recordCase } from "../record.js";
 import { nameOf, on, state } from "../state.js";
@@ -95,7 +95,7 @@ function open(detail, whose) {
     shown.list = found.messages;
     const open = new Set([...messages.querySelectorAll("details[open]")].map((one) => place(one)));
     const isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
-    fill(messages, shown.failed && h("p.bad", {}, shown.failed), conversation(shown.list, { fork: (message) => fork(whose, message.id), record: (message) => recordCase(whose, message.id) }));
+    fill(messages, shown.failed && h("p.bad", {}, shown.failed), conversation(shown.list, { fork: (message) => fork(whose, message.id), record: (message) => recordCase(whose, message.id), cuts: cuts(whose) }));
     for (const one of messages.querySelectorAll("details")) one.open = open.has(place(one));
     if (!shown.list.length) fill(messages, nothing("Nothing was said yet", "What you send begins the conversation."));
     drawHead();
@@ -107,7 +107,7 @@ function open(detail, whose) {
     const turn = state.running.get(nameOf(whose));
     const isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
     const calls = turn ? openCalls(whose, turn) : [];
-    fill(live, turn && h("article.message.assistant.running", {}, h("header", {}, h("span.speaker", {}, "Agent"), mark("busy", "running")), turn.text && h("div.words", { dir: "auto" }, turn.text), calls));
+    fill(live, turn && h("article.message.assistant.running", {}, h("header", {}, h("span.speaker", {}, "Agent"), mark("busy", "running")), retries(whose, turn), liveReasoning(live, turn), turn.text && h("div.words", { dir: "auto" }, turn.text), calls));
     if (isAtEnd) scroll.scrollTop = scroll.scrollHeight;
   }
   const isMine = (event) => nameOf(event) === nameOf(whose);
@@ -134,6 +134,36 @@ function open(detail, whose) {
 function place(details) {
   const message = details.closest("[data-message]");
   return `${message?.dataset.message}/${[...(message?.querySelectorAll("details") ?? [])].indexOf(details)}`;
+}
+
+/** The reasoning of the running step: open until text begins, then as the person leaves it. */
+function liveReasoning(live, turn) {
+  if (!turn.reasoning) return null;
+  const before = live.querySelector("details.reasoning[data-folded]");
+  const details = reasoning(turn.reasoning, turn.text ? (before?.open ?? false) : true);
+  if (turn.text) details.dataset.folded = "";
+  return details;
+}
+
+/** The finish reasons of incomplete answers, by step. */
+function cuts(whose) {
+  const found = new Map();
+  for (const event of state.events) {
+    if (event.type === "model.completed" && event.stepId && nameOf(event) === nameOf(whose)) found.set(event.stepId, event.finishReason);
+  }
+  return found;
+}
+
+/** The failed attempts of the model call that a running turn waits for. */
+function retries(whose, turn) {
+  const lines = [];
+  for (let index = state.events.length - 1; index >= 0; index -= 1) {
+    const event = state.events[index];
+    if (event.turnId !== turn.turnId || nameOf(event) !== nameOf(whose)) continue;
+    if (event.type !== "model.retrying") break;
+    lines.unshift(h("p.muted", {}, retry(event)));
+  }
+  return lines;
 }
 
 /** The calls of a running turn that are not over. */

@@ -2,7 +2,7 @@
 
 import { fill, h } from "../dom.js";
 import { counted, duration, when } from "../format.js";
-import { address, data, head, mark, nothing } from "../parts.js";
+import { address, cut, data, head, mark, nothing } from "../parts.js";
 import { chains, flat, spans } from "../spans.js";
 import { on } from "../state.js";
 
@@ -75,7 +75,7 @@ function row(span, begin, end, open, redraw) {
   const whole = end - begin;
   bar.style.left = `${(100 * (span.begin - begin)) / whole}%`;
   bar.style.width = `max(3px, ${(100 * ((span.end ?? end) - span.begin)) / whole}%)`;
-  const name = h("span.span-name", {}, h(`i.bar-key.${span.kind}`, { "aria-hidden": "true" }), span.name, span.failed && mark("bad", "failed"));
+  const name = h("span.span-name", {}, h(`i.bar-key.${span.kind}`, { "aria-hidden": "true" }), span.name, span.failed && mark("bad", "failed"), cut(span.finishReason));
   name.style.paddingInlineStart = `${span.depth * 14}px`;
   const took = span.end === null ? "runs" : duration(span.end - span.begin);
   const isOpen = open.has(span.key);
