@@ -9,7 +9,7 @@ use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ModelError, ModelE
 use reqwest::Response;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::failure::FailureContext;
+use super::failure::{FailureContext, is_html};
 use crate::answer::AnswerBuilder;
 use crate::errors::ProviderError;
 use crate::formats::{Progress, StreamDecoder, WireEvent};
@@ -242,6 +242,11 @@ impl AnswerReader {
             }
             Ok(Progress::More) => {}
             Ok(Progress::Done) => self.complete(),
+            Err(ProviderError::Unreadable(_))
+                if is_html(&String::from_utf8_lossy(&self.sample)) =>
+            {
+                self.fail(FailureContext::html);
+            }
             Err(error) => self.fail(|failures, host| failures.provider(host, error)),
         }
     }

@@ -97,3 +97,21 @@ pub(crate) fn ending_of(reason: &str, words: &str) -> Option<Ending> {
         None => Ending::Finished(ModelFinishReason::Other(owned)),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../../docs/models.md");
+
+    #[test]
+    fn the_documentation_lists_every_reason() {
+        let page = PAGE.to_ascii_lowercase();
+        let missing: Vec<_> = CLASSES
+            .iter()
+            .map(|(reason, _)| *reason)
+            .filter(|reason| !page.contains(&format!("`{reason}`")))
+            .collect();
+        assert!(missing.is_empty(), "not in docs/models.md: {missing:?}");
+    }
+}

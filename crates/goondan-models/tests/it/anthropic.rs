@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::common::*;
 use super::mock::{Canned, Mock};
-use goondan_core::ports::model::ModelErrorKind;
+use goondan_core::ports::model::{CompletedAnswer, ModelErrorKind, ModelRequest};
 
 fn named(events: &[Value]) -> String {
     let name = |event: &Value| event["type"].as_str().unwrap_or_default().to_owned();
@@ -59,18 +59,11 @@ fn message(blocks: &[Vec<Value>]) -> Canned {
     Canned::events(named(&events))
 }
 
-async fn ask(
-    canned: Canned,
-    request: goondan_core::ports::model::ModelRequest,
-) -> (Mock, Vec<goondan_core::ports::model::ModelChunk>) {
+async fn ask(canned: Canned, request: ModelRequest) -> (Mock, CompletedAnswer) {
     let mock = Mock::start(vec![canned]).await;
-    let client = client(
-        "anthropic",
-        &format!("http://{}/v1", mock.address),
-        json!({}),
-    );
-    let chunks = answer(&client, request).await;
-    (mock, chunks)
+    let client = client("anthropic", &mock.url("/v1"), json!({}));
+    let answer = answer(&client, request).await;
+    (mock, answer)
 }
 
 #[tokio::test]
@@ -80,15 +73,13 @@ async fn text_calls_and_usage_arrive() {
         use_of(1, "t1", &["{\"city\":", "\"Ulm\"}"]),
         use_of(2, "t2", &[]),
     ];
-    let (mock, chunks) = ask(message(&blocks), hello()).await;
-    let expected = [
-        said("Hel"),
-        said("lo"),
+    let (mock, answer) = ask(message(&blocks), hello()).await;
+    let expected = vec![
+        text("Hello"),
         called("t1", json!({"city": "Ulm"})),
         called("t2", json!({})),
-        finish(20, 9),
     ];
-    assert_eq!(chunks, expected);
+    assert_eq!(answer, finished(expected, 20, 9));
     let asked = &mock.asked()[0];
     assert_eq!(asked.line, "POST /v1/messages HTTP/1.1");
     assert!(
@@ -97,15 +88,15 @@ async fn text_calls_and_usage_arrive() {
             .to_lowercase()
             .contains(&format!("x-api-key: {KEY}"))
     );
-    assert_eq!(asked.body["system"], "Be brief.");
+    assert_eq!(asked.body["system"][0]["text"], "Be brief.");
     assert_eq!(asked.body["max_tokens"], 100);
     assert_eq!(asked.body["tools"][0]["input_schema"], weather().parameters);
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_stay_text() {
-    let (_mock, chunks) = ask(message(&[use_of(0, "t1", &["{\"city\": Ulm"])]), hello()).await;
-    assert_eq!(chunks[0], called("t1", json!("{\"city\": Ulm")));
+async fn broken_arguments_stay_text() {
+    let (_mock, answer) = ask(message(&[use_of(0, "t1", &["{\"city\": Ulm"])]), hello()).await;
+    assert_eq!(answer.parts, [called("t1", json!("{\"city\": Ulm"))]);
 }
 
 #[tokio::test]
@@ -126,11 +117,13 @@ async fn a_second_turn_carries_calls_results_and_errors() {
         results[1]["content"],
         "ERROR: no such city\nCODE: E_TOOL\nSUGGESTION: spell it out"
     );
-    assert_eq!(messages[3]["content"], "and\n\ntomorrow?");
+    assert_eq!(results[2], json!({"type": "text", "text": "and"}));
+    assert_eq!(results[3]["text"], "tomorrow?");
+    assert_eq!(messages.as_array().map(Vec::len), Some(3));
 }
 
 #[tokio::test]
-async fn a_stream_without_its_end_or_with_an_error_in_it_fails() {
+async fn a_stream_without_its_end_or_with_an_error_fails() {
     let begun = [vec![start()], words(0, &["Hel"])].concat();
     let error =
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
@@ -138,17 +131,17 @@ async fn a_stream_without_its_end_or_with_an_error_in_it_fails() {
         (
             named(&begun),
             ModelErrorKind::Connection,
-            "the stream broke off",
+            "The stream broke off",
         ),
         (
             named(&begun) + "event: content_block_delta\ndata: {\"type\": \"con",
             ModelErrorKind::Connection,
-            "the stream broke off",
+            "The stream broke off",
         ),
         (
             named(&[begun.clone(), vec![error]].concat()),
             ModelErrorKind::Status(529),
-            "answered 529: Overloaded",
+            "answered 529: Overloaded.",
         ),
     ];
     for (body, kind, words) in cases {
@@ -158,9 +151,9 @@ async fn a_stream_without_its_end_or_with_an_error_in_it_fails() {
             &format!("http://{}/v1/", mock.address),
             json!({}),
         );
-        let (chunks, error) = all(&client, hello()).await;
-        let error = error.expect("an error");
-        assert_eq!(chunks, [said("Hel")]);
+        let received = all(&client, hello()).await;
+        let error = received.error.expect("an error");
+        assert_eq!(received.texts, ["Hel"]);
         assert_eq!(error.kind, kind);
         assert!(
             error.is_transient() && error.message.contains(words),
@@ -171,11 +164,11 @@ async fn a_stream_without_its_end_or_with_an_error_in_it_fails() {
 }
 
 #[tokio::test]
-async fn the_trace_goes_along_unless_the_user_says_something_else() {
+async fn requests_contain_the_trace_unless_the_model_has_its_own() {
     let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let traced = || {
         let caller = goondan_core::caller::Caller::read(traceparent, ["a=1"]);
-        goondan_core::ports::model::ModelRequest { caller, ..hello() }
+        ModelRequest { caller, ..hello() }
     };
     let (mock, _) = ask(message(&[words(0, &["hi"])]), traced()).await;
     let head = mock.asked()[0].head.to_lowercase();

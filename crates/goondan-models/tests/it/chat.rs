@@ -396,3 +396,20 @@ async fn options_reach_the_request() {
     assert_eq!(asked.body["model"], "mistral-medium");
     assert_eq!(asked.body.get("reasoning_effort"), None);
 }
+
+#[tokio::test]
+async fn mistral_gets_ids_of_nine_letters_and_digits() {
+    let mock = Mock::start(vec![stream(&[], "stop")]).await;
+    let client = client("mistral", &mock.url("/v1"), json!({}));
+    answer(&client, second_turn()).await;
+    let messages = mock.asked()[0].body["messages"].clone();
+    let id = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let calls = [0, 1].map(|at| id(&messages[2]["tool_calls"][at]["id"]));
+    let results = [3, 4].map(|at| id(&messages[at]["tool_call_id"]));
+    assert_eq!(calls, results);
+    assert_ne!(calls[0], calls[1]);
+    for id in calls {
+        let is_plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        assert!(id.len() == 9 && is_plain, "{id}");
+    }
+}

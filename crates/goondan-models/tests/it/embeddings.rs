@@ -11,7 +11,7 @@ fn texts() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn openai_is_asked_for_all_texts_at_once() {
+async fn openai_embeds_all_texts_in_one_request() {
     let vector = |index: usize, embedding: Value| json!({"object": "embedding", "index": index, "embedding": embedding});
     let data = [vector(0, json!([1.0, 0.5])), vector(1, json!([-0.25, 0.0]))];
     let body = json!({"object": "list", "model": "some-model", "data": data, "usage": {"prompt_tokens": 2, "total_tokens": 2}});
@@ -41,7 +41,7 @@ async fn ollama_embeds_without_a_key() {
 }
 
 #[tokio::test]
-async fn a_provider_that_refuses_or_talks_nonsense_is_an_error_that_tells_no_key() {
+async fn refusals_and_nonsense_are_errors_without_the_key() {
     let refusal = json!({"error": {"message": format!("no such key: {KEY}"), "type": "invalid_request_error"}});
     let later = json!({"error": {"message": "come back later"}});
     let cases = [
@@ -58,17 +58,17 @@ async fn a_provider_that_refuses_or_talks_nonsense_is_an_error_that_tells_no_key
         (
             Canned::json("200 OK", json!({"data": "none"})),
             ModelErrorKind::Protocol,
-            "not a model's answer",
+            "is not a list of embeddings",
         ),
         (
             Canned::new("200 OK", "application/json", "{\"data\": ["),
-            ModelErrorKind::Protocol,
-            "not JSON",
+            ModelErrorKind::Connection,
+            "broke off its answer",
         ),
         (
             Canned::new("200 OK", "text/html", "<html>hello</html>"),
             ModelErrorKind::Protocol,
-            "HTML",
+            "a web page",
         ),
     ];
     for (canned, kind, words) in cases {
@@ -82,7 +82,7 @@ async fn a_provider_that_refuses_or_talks_nonsense_is_an_error_that_tells_no_key
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_is_an_error_that_names_it() {
+async fn a_refused_connection_names_the_address() {
     let address = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()
@@ -90,7 +90,7 @@ async fn nobody_at_the_address_is_an_error_that_names_it() {
     let error = client("openai", &format!("http://{address}/v1"), json!({}))
         .embed(texts())
         .await
-        .expect_err("nobody");
-    assert_eq!(error.kind, ModelErrorKind::Connection, "{error:?}");
+        .expect_err("no server");
+    assert_eq!(error.kind, ModelErrorKind::Starting, "{error:?}");
     assert!(error.message.contains(&address.to_string()), "{error:?}");
 }

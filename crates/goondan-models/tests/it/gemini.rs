@@ -35,21 +35,19 @@ async fn google(canned: Vec<Canned>) -> (Mock, Arc<dyn goondan_core::ports::mode
 }
 
 #[tokio::test]
-async fn text_and_parallel_calls_arrive_with_ids_of_their_own() {
+async fn text_and_parallel_calls_arrive_with_ids() {
     let body = events(&[
         parts(json!([{"text": "Hel"}]), None),
         parts(json!([{"text": "lo"}, call_of("Ulm")]), None),
         parts(json!([call_of("Bonn")]), Some("STOP")),
     ]);
     let (mock, client) = google(vec![Canned::events(body)]).await;
-    let expected = [
-        said("Hel"),
-        said("lo"),
+    let expected = vec![
+        text("Hello"),
         called("call_1", json!({"city": "Ulm"})),
         called("call_2", json!({"city": "Bonn"})),
-        finish(8, 2),
     ];
-    assert_eq!(answer(&client, hello()).await, expected);
+    assert_eq!(answer(&client, hello()).await, finished(expected, 8, 2));
     let asked = &mock.asked()[0];
     assert_eq!(
         asked.line,
@@ -86,10 +84,10 @@ async fn a_second_turn_carries_calls_results_and_errors() {
     let responses = &contents[2]["parts"];
     assert_eq!(responses[0]["functionResponse"]["name"], "weather__now");
     assert_eq!(
-        responses[0]["functionResponse"]["response"]["content"],
+        responses[0]["functionResponse"]["response"]["result"],
         "{\"degrees\":7}"
     );
-    let error = responses[1]["functionResponse"]["response"]["content"]
+    let error = responses[1]["functionResponse"]["response"]["error"]
         .as_str()
         .unwrap();
     assert!(
@@ -103,22 +101,17 @@ async fn a_second_turn_carries_calls_results_and_errors() {
 }
 
 #[tokio::test]
-async fn a_signature_goes_back_with_its_call_and_made_up_ids_do_not() {
+async fn a_signature_returns_with_its_call_but_made_up_ids_do_not() {
     let mut signed = call_of("Ulm");
     signed["thoughtSignature"] = json!("c2lnbmVk");
     let calls = Canned::events(events(&[parts(json!([signed]), Some("STOP"))]));
     let done = Canned::events(events(&[parts(json!([{"text": "7"}]), Some("STOP"))]));
     let (mock, client) = google(vec![calls, done]).await;
-    assert_eq!(
-        answer(&client, hello()).await[0],
-        called("call_1", json!({"city": "Ulm"}))
-    );
+    let first = answer(&client, hello()).await;
+    assert_eq!(calls_of(&first)[0].tool_call_id, "call_1");
     let next = request(vec![
         message(Role::User, vec![text("hello")]),
-        message(
-            Role::Assistant,
-            vec![call("call_1", "weather__now", json!({"city": "Ulm"}))],
-        ),
+        message(Role::Assistant, first.parts),
         message(Role::Tool, vec![result("call_1", "weather__now", json!(7))]),
     ]);
     answer(&client, next).await;
@@ -133,7 +126,7 @@ async fn a_signature_goes_back_with_its_call_and_made_up_ids_do_not() {
 }
 
 #[tokio::test]
-async fn a_stream_without_its_end_or_with_an_error_in_it_fails() {
+async fn a_stream_without_its_end_or_with_an_error_fails() {
     let begun = events(&[parts(json!([{"text": "Hel"}]), None)]);
     let error =
         events(&[json!({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})]);
@@ -141,19 +134,19 @@ async fn a_stream_without_its_end_or_with_an_error_in_it_fails() {
         (
             begun.clone(),
             ModelErrorKind::Connection,
-            "the stream broke off",
+            "The stream broke off",
         ),
         (
             begun.clone() + "data: {\"candid",
             ModelErrorKind::Connection,
-            "the stream broke off",
+            "The stream broke off",
         ),
         (begun + &error, ModelErrorKind::Status(503), "busy"),
     ] {
         let (_mock, client) = google(vec![Canned::events(body)]).await;
-        let (chunks, error) = all(&client, hello()).await;
-        let error = error.expect("an error");
-        assert_eq!(chunks, [said("Hel")]);
+        let received = all(&client, hello()).await;
+        let error = received.error.expect("an error");
+        assert_eq!(received.texts, ["Hel"]);
         assert_eq!(error.kind, kind, "{}", error.message);
         assert!(error.message.contains(words), "{}", error.message);
     }

@@ -16,7 +16,7 @@ pub(crate) struct Canned {
 
 #[derive(Clone)]
 enum Piece {
-    Bytes(String),
+    Bytes(Vec<u8>),
     /// The same bytes until the client disconnects.
     Endless(String),
     /// The same bytes this many times, with a pause after each.
@@ -42,7 +42,7 @@ pub(crate) struct Mock {
 }
 
 impl Canned {
-    pub(crate) fn new(status: &str, content_type: &str, body: impl Into<String>) -> Self {
+    pub(crate) fn new(status: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let head =
             format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\nconnection: close\r\n");
         Canned {
@@ -52,7 +52,7 @@ impl Canned {
     }
 
     /// A stream of server-sent events.
-    pub(crate) fn events(body: impl Into<String>) -> Self {
+    pub(crate) fn events(body: impl Into<Vec<u8>>) -> Self {
         Canned::new("200 OK", "text/event-stream", body)
     }
 
@@ -71,7 +71,7 @@ impl Canned {
     }
 
     /// A stream that begins with `begin` and stays open.
-    pub(crate) fn stuck(begin: impl Into<String>) -> Self {
+    pub(crate) fn stuck(begin: impl Into<Vec<u8>>) -> Self {
         Canned::events(begin).then(Piece::Open)
     }
 
@@ -80,7 +80,7 @@ impl Canned {
         self.then(Piece::Paced(piece.into(), count, pause))
     }
 
-    pub(crate) fn bytes(self, bytes: impl Into<String>) -> Self {
+    pub(crate) fn bytes(self, bytes: impl Into<Vec<u8>>) -> Self {
         self.then(Piece::Bytes(bytes.into()))
     }
 
@@ -153,7 +153,7 @@ async fn send(stream: &mut TcpStream, answer: &Canned) -> std::io::Result<()> {
         .await?;
     for piece in &answer.body {
         match piece {
-            Piece::Bytes(bytes) => stream.write_all(bytes.as_bytes()).await?,
+            Piece::Bytes(bytes) => stream.write_all(bytes).await?,
             Piece::Endless(bytes) => loop {
                 stream.write_all(bytes.as_bytes()).await?;
             },
@@ -164,7 +164,7 @@ async fn send(stream: &mut TcpStream, answer: &Canned) -> std::io::Result<()> {
                 }
             }
             Piece::Open => {
-                stream.read(&mut [0; 16]).await?;
+                let _: usize = stream.read(&mut [0; 16]).await?;
             }
         }
     }

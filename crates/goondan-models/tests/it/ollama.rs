@@ -34,21 +34,12 @@ async fn text_calls_and_usage_arrive() {
     ])])
     .await;
     let client = client("ollama", &format!("http://{}/v1", mock.address), json!({}));
-    let chunks = answer(&client, hello()).await;
-    assert_eq!(chunks[0], said("Hi"));
-    let cities: Vec<_> = chunks
-        .iter()
-        .filter_map(|chunk| match chunk {
-            goondan_core::ports::model::ModelChunk::ToolCall { id, arguments, .. }
-                if !id.is_empty() =>
-            {
-                Some(arguments["city"].clone())
-            }
-            _ => None,
-        })
-        .collect();
-    assert_eq!(cities, ["Ulm", "Bonn"]);
-    assert_eq!(chunks[3], finish(5, 6));
+    let expected = vec![
+        text("Hi"),
+        called("call_1", json!({"city": "Ulm"})),
+        called("call_2", json!({"city": "Bonn"})),
+    ];
+    assert_eq!(answer(&client, hello()).await, finished(expected, 5, 6));
     let asked = &mock.asked()[0];
     assert_eq!(asked.line, "POST /api/chat HTTP/1.1");
     assert_eq!(
@@ -81,23 +72,23 @@ async fn each_result_is_a_message() {
 }
 
 #[tokio::test]
-async fn broken_streams_and_web_pages_are_told_apart() {
+async fn broken_streams_and_web_pages_are_different_errors() {
     let page = "<!doctype html>\n<html><body>Welcome</body></html>\n";
     for (canned, kind, words) in [
         (
             lines(&[piece(json!({"content": "Hi"}))]),
             ModelErrorKind::Connection,
-            "the stream broke off",
+            "The stream broke off",
         ),
         (
             Canned::new("200 OK", "application/x-ndjson", "{\"message\": {\"con"),
             ModelErrorKind::Connection,
-            "the stream broke off",
+            "The stream broke off",
         ),
         (
             Canned::new("200 OK", "text/html", page),
             ModelErrorKind::Protocol,
-            "answered with HTML, not JSON",
+            "answered with a web page instead of JSON",
         ),
         (
             Canned::json(
@@ -116,7 +107,7 @@ async fn broken_streams_and_web_pages_are_told_apart() {
         if kind == ModelErrorKind::Status(404) {
             assert_eq!(
                 error.suggestion.as_deref(),
-                Some("fetch the model with `ollama pull some-model`")
+                Some("Fetch the model with `ollama pull some-model`.")
             );
         }
     }

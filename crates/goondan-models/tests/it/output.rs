@@ -45,12 +45,33 @@ fn place(body: &Value, at: &str) -> Option<String> {
 
 #[tokio::test]
 async fn the_schema_has_its_own_place_in_each_format() {
-    for (provider, path, options, expected) in [(
-        "openai",
-        "/v1",
-        json!({}),
-        "/response_format/json_schema/schema",
-    )] {
+    for (provider, path, options, expected) in [
+        (
+            "openai",
+            "/v1",
+            json!({}),
+            "/response_format/json_schema/schema",
+        ),
+        (
+            "openai",
+            "/v1",
+            json!({"api": "responses"}),
+            "/text/format/schema",
+        ),
+        (
+            "anthropic",
+            "/v1",
+            json!({}),
+            "/output_config/format/schema",
+        ),
+        (
+            "google",
+            "/v1beta",
+            json!({}),
+            "/generationConfig/responseJsonSchema",
+        ),
+        ("ollama", "", json!({}), "/format"),
+    ] {
         let mock = Mock::start(vec![Canned::json(
             "400 Bad Request",
             json!({"error": {"message": "no"}}),

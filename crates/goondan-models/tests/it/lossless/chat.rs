@@ -11,29 +11,16 @@ pub(super) const FAMILIES: &[Family] = &[
         name: "deepseek",
         provider: "deepseek",
         model: "deepseek-v4",
-        path: "/v1",
         owner: "deepseek",
         mark: "WHALE",
         refusal: "The reasoning_content in the thinking mode must be passed back to the API",
-        calls: |calls| answer(calls, "reasoning_content"),
-        end,
-        data: |step, _| thought("WHALE", step),
-        sent: |body| of_messages(body, |message| message["reasoning_content"].clone()),
-        accepts: |data| data.as_str().is_some_and(|text| !text.is_empty()),
+        data: |_, step, _| thought("WHALE", step),
+        ..REASONING_CONTENT
     },
     Family {
         name: "kimi",
         provider: "kimi",
-        model: "kimi-k2-thinking",
-        path: "/v1",
-        owner: "moonshot",
-        mark: "MOON",
-        refusal: "thinking is enabled but reasoning_content is missing in assistant tool call message",
-        calls: |calls| answer(calls, "reasoning_content"),
-        end,
-        data: |step, _| thought("MOON", step),
-        sent: |body| of_messages(body, |message| message["reasoning_content"].clone()),
-        accepts: |data| data.as_str().is_some_and(|text| !text.is_empty()),
+        ..MOONSHOT
     },
     Family {
         name: "openrouter",
@@ -43,9 +30,7 @@ pub(super) const FAMILIES: &[Family] = &[
         owner: "openrouter",
         mark: "ROUTE",
         refusal: "Provider returned error",
-        calls: details,
-        end,
-        data: |step, _| {
+        data: |_, step, _| {
             let text = thought("ROUTE", step);
             json!([
                 {"type": "reasoning.text", "text": text, "format": "google-gemini-v1", "index": 0},
@@ -53,41 +38,42 @@ pub(super) const FAMILIES: &[Family] = &[
                  "id": format!("openrouter-{step}-0"), "format": "google-gemini-v1", "index": 1},
             ])
         },
+        answer: details,
         sent: |body| of_messages(body, |message| message["reasoning_details"].clone()),
         accepts: Value::is_null,
+        ..REASONING_CONTENT
     },
     Family {
         name: "vllm",
         provider: "vllm",
         model: "qwen3",
-        path: "/v1",
         owner: "vllm",
         mark: "LOCAL",
         refusal: "reasoning is missing",
-        calls: |calls| answer(calls, "reasoning"),
-        end,
-        data: |step, _| thought("LOCAL", step),
+        data: |_, step, _| thought("LOCAL", step),
+        answer: |calls| answer(calls, "reasoning"),
         sent: |body| of_messages(body, |message| message["reasoning"].clone()),
         accepts: Value::is_null,
+        ..REASONING_CONTENT
     },
+    // Google's OpenAI-compatible address.
     Family {
-        name: "google-chat",
+        name: "compat",
         provider: "openai-compatible",
         model: "gemini-3-flash-preview",
         path: "/v1beta/openai",
         owner: "openai-compatible",
         mark: "SIGNED",
         refusal: "Function call is missing a thought_signature in functionCall parts",
-        calls: signed_calls,
-        end,
         // Google signs only the first call of a step.
-        data: |step, at| match at {
+        data: |_, step, at| match at {
             0 => json!({"google": {"thought_signature": format!("SIGNED+{step}==")}}),
             _ => Value::Null,
         },
+        answer: signed_calls,
         sent: |body| {
-            let calls = body["messages"].as_array().into_iter().flatten();
-            let calls = calls.flat_map(|message| message["tool_calls"].as_array());
+            let messages = body["messages"].as_array().into_iter().flatten();
+            let calls = messages.flat_map(|message| message["tool_calls"].as_array());
             calls
                 .flatten()
                 .map(|call| (id_of(call), call["extra_content"].clone()))
@@ -97,8 +83,38 @@ pub(super) const FAMILIES: &[Family] = &[
             data.is_null()
                 || data["google"]["thought_signature"] == "skip_thought_signature_validator"
         },
+        ..REASONING_CONTENT
     },
 ];
+
+pub(super) const MOONSHOT: Family = Family {
+    name: "moonshot",
+    provider: "moonshot",
+    model: "kimi-k2-thinking",
+    owner: "moonshot",
+    mark: "MOON",
+    refusal: "thinking is enabled but reasoning_content is missing in assistant tool call message",
+    data: |_, step, _| thought("MOON", step),
+    ..REASONING_CONTENT
+};
+
+/// A provider that requires `reasoning_content` in every message with calls.
+const REASONING_CONTENT: Family = Family {
+    name: "",
+    provider: "",
+    model: "",
+    options: "{}",
+    path: "/v1",
+    owner: "",
+    mark: "",
+    refusal: "",
+    data: |_, _, _| Value::Null,
+    answer: |calls| answer(calls, "reasoning_content"),
+    end,
+    sent: |body| of_messages(body, |message| message["reasoning_content"].clone()),
+    accepts: |data| data.as_str().is_some_and(|text| !text.is_empty()),
+    fault: |_| None,
+};
 
 /// Returns reasoning with characters that are easily damaged.
 fn thought(mark: &str, step: usize) -> Value {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use goondan_core::history::{History, Kept};
-use goondan_core::message::{Message, Part, Role};
-use goondan_core::ports::model::ModelClient;
+use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::ports::model::{ModelClient, ModelRequest};
 use serde_json::json;
 
 use crate::common::{answer, message, request, result, text};
@@ -16,17 +16,21 @@ pub(super) struct Conversation {
 
 impl Conversation {
     pub(super) fn begin(input: &str) -> Self {
-        Conversation {
-            messages: vec![message(Role::User, vec![text(input)])],
+        let mut conversation = Conversation {
+            messages: Vec::new(),
             kept: Kept::default(),
-        }
+        };
+        conversation.add_input(input);
+        conversation
+    }
+
+    pub(super) fn add_input(&mut self, input: &str) {
+        self.messages.push(message(Role::User, vec![text(input)]));
     }
 
     /// Calls the model, and appends its answer and a result for each of its calls.
     pub(super) async fn step(&mut self, client: &Arc<dyn ModelClient>) {
-        let mut request = request(Vec::new());
-        request.messages = History::new(Arc::new(self.messages.clone()), self.kept.clone());
-        let parts = answer(client, request).await.parts;
+        let parts = answer(client, self.request()).await.parts;
         let assistant = message(Role::Assistant, parts);
         let results: Vec<Part> = assistant
             .tool_calls()
@@ -36,6 +40,38 @@ impl Conversation {
         if !results.is_empty() {
             self.messages.push(message(Role::Tool, results));
         }
+    }
+
+    pub(super) fn request(&self) -> ModelRequest {
+        ModelRequest {
+            messages: History::new(Arc::new(self.messages.clone()), self.kept.clone()),
+            ..request(Vec::new())
+        }
+    }
+
+    /// Removes reasoning and all opaque data, as a program without a place for them does.
+    pub(super) fn forget_opaque_data(&mut self) {
+        for message in &mut self.messages {
+            let content = &mut Arc::make_mut(message).data.content;
+            content.retain(|part| {
+                matches!(
+                    part,
+                    Part::Text { .. } | Part::ToolCall(_) | Part::ToolResult(_)
+                )
+            });
+            for part in content {
+                if let Part::Text {
+                    provider_metadata, ..
+                }
+                | Part::ToolCall(ToolCall {
+                    provider_metadata, ..
+                }) = part
+                {
+                    provider_metadata.clear();
+                }
+            }
+        }
+        self.kept = Kept::default();
     }
 
     /// Stores the messages as JSON and loads them.
@@ -48,6 +84,9 @@ impl Conversation {
 
     /// Returns the text of the last message.
     pub(super) fn text(&self) -> String {
-        self.messages.last().expect("a message").text()
+        self.messages
+            .last()
+            .map(|message| message.text())
+            .unwrap_or_default()
     }
 }

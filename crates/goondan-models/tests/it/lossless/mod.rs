@@ -1,33 +1,64 @@
 //! Conversations of ten steps against servers that refuse a request which lacks what they gave before.
 
+mod anthropic;
 mod chat;
 mod conversation;
+mod converse;
+mod gemini;
+mod ollama;
+mod responses;
 mod server;
 
+use goondan_core::ports::model::ModelErrorKind;
+
+use crate::common::failure;
 use conversation::Conversation;
 use server::{Family, StrictServer};
 
 /// Number of model calls in a conversation.
 const STEPS: usize = 10;
 
-/// Steps after which the conversation changes to another provider, and back.
-const SWITCHES: [usize; 2] = [4, 7];
+/// Last steps of the parts of a conversation. Another provider answers the second part.
+const PART_ENDS: [usize; 3] = [3, 6, 9];
 
-fn families() -> Vec<&'static Family> {
-    chat::FAMILIES.iter().collect()
+fn families() -> impl Iterator<Item = &'static Family> {
+    [
+        chat::FAMILIES,
+        anthropic::FAMILIES,
+        responses::FAMILIES,
+        gemini::FAMILIES,
+        ollama::FAMILIES,
+        converse::FAMILIES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 #[tokio::test]
 async fn every_provider_gets_back_what_it_gave() {
     for family in families() {
-        let server = StrictServer::start(family, STEPS).await;
-        let client = server.client();
+        let server = StrictServer::start(family).await;
         let mut conversation = Conversation::begin("What is the weather?");
-        for _ in 0..STEPS {
-            conversation.step(&client).await;
+        for step in 0..STEPS {
+            server.end_turn(step + 1 == STEPS);
+            conversation.step(&server.client).await;
         }
-        assert_eq!(conversation.text(), server.last_text(), "{}", family.name);
-        assert_eq!(server.count(), STEPS, "{}", family.name);
+        assert_eq!(conversation.text(), server.text());
+        let last = server.bodies().pop().expect("a body").to_string();
+        assert!(last.contains(family.mark), "{}: {last}", family.name);
+    }
+}
+
+#[tokio::test]
+async fn servers_refuse_requests_that_lack_what_they_gave() {
+    for family in families() {
+        let server = StrictServer::start(family).await;
+        let mut conversation = Conversation::begin("What is the weather?");
+        conversation.step(&server.client).await;
+        conversation.forget_opaque_data();
+        let error = failure(&server.client, conversation.request()).await;
+        assert_eq!(error.kind, ModelErrorKind::Status(400), "{error:?}");
+        assert!(error.message.contains(family.refusal), "{error:?}");
     }
 }
 
@@ -35,14 +66,14 @@ async fn every_provider_gets_back_what_it_gave() {
 async fn restarts_change_no_request() {
     for family in families() {
         let (without, with) = (
-            StrictServer::start(family, STEPS).await,
-            StrictServer::start(family, STEPS).await,
+            StrictServer::start(family).await,
+            StrictServer::start(family).await,
         );
         let mut conversation = Conversation::begin("What is the weather?");
         let mut restarted = Conversation::begin("What is the weather?");
         for _ in 0..STEPS {
-            conversation.step(&without.client()).await;
-            restarted.step(&with.client()).await;
+            conversation.step(&without.client).await;
+            restarted.step(&with.client).await;
             restarted.restart();
         }
         assert_eq!(with.bodies(), without.bodies(), "{}", family.name);
@@ -50,30 +81,63 @@ async fn restarts_change_no_request() {
 }
 
 #[tokio::test]
-async fn another_provider_gets_nothing_of_the_first() {
-    for first in families() {
-        for second in families() {
-            if first.owner == second.owner {
-                continue;
-            }
-            let servers = [
-                StrictServer::start(first, STEPS).await,
-                StrictServer::start(second, STEPS).await,
-            ];
-            let mut conversation = Conversation::begin("What is the weather?");
-            for step in 0..STEPS {
-                let is_second = (SWITCHES[0]..SWITCHES[1]).contains(&step);
-                conversation
-                    .step(&servers[usize::from(is_second)].client())
-                    .await;
-                conversation.restart();
-            }
-            for (server, other) in [(&servers[0], second), (&servers[1], first)] {
-                for body in server.bodies() {
-                    let text = body.to_string();
-                    assert!(!text.contains(other.mark), "{}: {text}", other.name);
-                }
-            }
+async fn another_provider_in_a_turn_gets_nothing_of_the_first() {
+    for (first, second) in pairs() {
+        converse_with_both(first, second, false).await;
+    }
+}
+
+#[tokio::test]
+async fn another_provider_in_the_next_turn_gets_nothing_of_the_first() {
+    for (first, second) in pairs() {
+        converse_with_both(first, second, true).await;
+    }
+}
+
+/// Returns all pairs of providers that do not exchange opaque data.
+fn pairs() -> impl Iterator<Item = (&'static Family, &'static Family)> {
+    let pairs = families().flat_map(|first| families().map(move |second| (first, second)));
+    pairs.filter(|(first, second)| first.owner != second.owner)
+}
+
+/// Has a conversation whose second part another provider answers. A part is a turn, or all parts are one turn.
+async fn converse_with_both(first: &'static Family, second: &'static Family, has_turns: bool) {
+    let servers = [
+        StrictServer::start(first).await,
+        StrictServer::start(second).await,
+    ];
+    let mut conversation = Conversation::begin("What is the weather?");
+    for step in 0..STEPS {
+        let part = PART_ENDS.iter().position(|end| step <= *end).unwrap_or(0);
+        let server = &servers[part % 2];
+        let ends_part = PART_ENDS.contains(&step);
+        server.end_turn(ends_part && (has_turns || step + 1 == STEPS));
+        conversation.step(&server.client).await;
+        if ends_part && has_turns {
+            conversation.add_input("And tomorrow?");
+        }
+        conversation.restart();
+    }
+    for (server, other) in [(&servers[0], second), (&servers[1], first)] {
+        for body in server.bodies() {
+            let text = body.to_string();
+            assert!(!text.contains(other.mark), "{}: {text}", other.name);
         }
     }
+}
+
+#[tokio::test]
+async fn providers_of_one_owner_exchange_opaque_data() {
+    let kimi = chat::FAMILIES.iter().find(|family| family.name == "kimi");
+    let servers = [
+        StrictServer::start(kimi.expect("Kimi")).await,
+        StrictServer::start(&chat::MOONSHOT).await,
+    ];
+    let mut conversation = Conversation::begin("What is the weather?");
+    conversation.step(&servers[0].client).await;
+    conversation.restart();
+    servers[1].end_turn(true);
+    conversation.step(&servers[1].client).await;
+    let body = servers[1].bodies().remove(0).to_string();
+    assert!(body.contains("MOON 0"), "{body}");
 }

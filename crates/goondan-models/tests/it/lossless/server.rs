@@ -1,5 +1,6 @@
 //! Servers that refuse what real providers refuse.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use goondan_core::ports::model::ModelClient;
@@ -10,9 +11,12 @@ use crate::mock::{Asked, Canned, Mock};
 
 /// A provider that requires its own opaque data in every request.
 pub(super) struct Family {
+    /// Beginning of the call ids.
     pub(super) name: &'static str,
     pub(super) provider: &'static str,
     pub(super) model: &'static str,
+    /// JSON of the Model's options.
+    pub(super) options: &'static str,
     /// Path of the base URL.
     pub(super) path: &'static str,
     /// Owner of the opaque data. Providers with one owner exchange it.
@@ -21,16 +25,18 @@ pub(super) struct Family {
     pub(super) mark: &'static str,
     /// Error of the real provider, which answers 400.
     pub(super) refusal: &'static str,
+    /// Returns the opaque data for the call `at` of a step. It may depend on the request.
+    pub(super) data: fn(body: &Value, step: usize, at: usize) -> Value,
     /// Returns the answer with the calls of a step.
-    pub(super) calls: fn(&[Given]) -> Canned,
-    /// Returns the last answer.
-    pub(super) end: fn(&str) -> Canned,
-    /// Returns the opaque data for the call `at` of a step.
-    pub(super) data: fn(step: usize, at: usize) -> Value,
+    pub(super) answer: fn(&[Given]) -> Canned,
+    /// Returns an answer without calls.
+    pub(super) end: fn(text: &str) -> Canned,
     /// Returns the id and the opaque data of each call in a request, in order.
     pub(super) sent: fn(&Value) -> Vec<(String, Value)>,
     /// Returns whether the provider accepts this data for calls of another provider.
     pub(super) accepts: fn(&Value) -> bool,
+    /// Returns what else the provider refuses in a request.
+    pub(super) fault: fn(&Value) -> Option<String>,
 }
 
 /// A call that a server made, and the opaque data that belongs to it.
@@ -41,40 +47,51 @@ pub(super) struct Given {
 }
 
 pub(super) struct StrictServer {
+    pub(super) client: Arc<dyn ModelClient>,
     family: &'static Family,
     mock: Mock,
+    ends: Arc<AtomicBool>,
 }
 
 impl StrictServer {
-    /// Starts a server that answers with calls until the conversation contains `steps - 1` assistant messages.
-    pub(super) async fn start(family: &'static Family, steps: usize) -> StrictServer {
-        let given = Arc::new(Mutex::new(Vec::new()));
-        let handler = move |asked: &Asked, before: usize| {
+    pub(super) async fn start(family: &'static Family) -> StrictServer {
+        let given = Mutex::new(Vec::new());
+        let ends = Arc::new(AtomicBool::new(false));
+        let is_end = Arc::clone(&ends);
+        let handler = move |asked: &Asked, step: usize| {
             let mut given = given.lock().expect("unpoisoned calls");
-            let sent = (family.sent)(&asked.body);
-            if let Err(reason) = check(family, &given, &sent) {
+            if let Err(reason) = check(family, &given, &asked.body) {
                 let message = format!("{}: {reason}", family.refusal);
                 let error = json!({"error": {"message": message, "type": "invalid_request_error"}});
                 return Canned::json("400 Bad Request", error);
             }
-            if sent.iter().filter(|(id, _)| id.ends_with("-0")).count() + 1 == steps {
-                return (family.end)(&last_text(family));
+            if is_end.load(Ordering::Relaxed) {
+                return (family.end)(&text_of(family));
             }
-            let calls = calls_of_step(family, before);
+            let calls = calls_of_step(family, &asked.body, step);
             given.extend(calls.clone());
-            (family.calls)(&calls)
+            (family.answer)(&calls)
         };
+        let mock = Mock::with(handler).await;
+        let options = serde_json::from_str(family.options).expect("JSON");
+        let mut model = model(family.provider, Some(mock.url(family.path)), options);
+        model.spec.model = family.model.to_owned();
         StrictServer {
+            client: open(&model, &Default::default()).expect("a client"),
             family,
-            mock: Mock::with(handler).await,
+            mock,
+            ends,
         }
     }
 
-    pub(super) fn client(&self) -> Arc<dyn ModelClient> {
-        let endpoint = Some(self.mock.url(self.family.path));
-        let mut model = model(self.family.provider, endpoint, json!({}));
-        model.spec.model = self.family.model.to_owned();
-        open(&model, &Default::default()).expect("a client")
+    /// Makes the next answers end the turn, or call a tool.
+    pub(super) fn end_turn(&self, ends: bool) {
+        self.ends.store(ends, Ordering::Relaxed);
+    }
+
+    /// Returns the text of answers without calls.
+    pub(super) fn text(&self) -> String {
+        text_of(self.family)
     }
 
     pub(super) fn bodies(&self) -> Vec<Value> {
@@ -84,47 +101,33 @@ impl StrictServer {
             .map(|asked| asked.body)
             .collect()
     }
-
-    pub(super) fn count(&self) -> usize {
-        self.mock.asked().len()
-    }
-
-    pub(super) fn last_text(&self) -> String {
-        last_text(self.family)
-    }
 }
 
-fn last_text(family: &Family) -> String {
+fn text_of(family: &Family) -> String {
     format!("{} is done.", family.name)
 }
 
 /// Returns one call, or two in every third step.
-fn calls_of_step(family: &Family, step: usize) -> Vec<Given> {
+fn calls_of_step(family: &Family, body: &Value, step: usize) -> Vec<Given> {
     let count = if step % 3 == 2 { 2 } else { 1 };
     let call = |at: usize| Given {
         id: format!("{}-{step}-{at}", family.name),
-        data: (family.data)(step, at),
+        data: (family.data)(body, step, at),
     };
     (0..count).map(call).collect()
 }
 
 /// Checks the data of all calls in a request.
-fn check(family: &Family, given: &[Given], sent: &[(String, Value)]) -> Result<(), String> {
+fn check(family: &Family, given: &[Given], body: &Value) -> Result<(), String> {
+    let sent = (family.sent)(body).into_iter();
     let (own, others): (Vec<_>, Vec<_>) = sent
-        .iter()
-        .partition(|(id, _)| id.starts_with(&format!("{}-", family.name)));
-    let own: Vec<Given> = own
-        .into_iter()
-        .map(|(id, data)| Given {
-            id: id.clone(),
-            data: data.clone(),
-        })
-        .collect();
+        .map(|(id, data)| Given { id, data })
+        .partition(|call| call.id.starts_with(&format!("{}-", family.name)));
     if own != given {
         return Err(format!("expected {given:#?}, but got {own:#?}"));
     }
-    match others.iter().find(|(_, data)| !(family.accepts)(data)) {
-        Some((id, data)) => Err(format!("the call {id} has {data}")),
-        None => Ok(()),
+    if let Some(other) = others.iter().find(|call| !(family.accepts)(&call.data)) {
+        return Err(format!("unexpected data: {other:?}"));
     }
+    (family.fault)(body).map_or(Ok(()), Err)
 }
