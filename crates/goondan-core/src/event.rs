@@ -414,7 +414,7 @@ impl Cost {
         let amount = pricing.cost(PricedTokens {
             input: usage.prompt_tokens,
             cached: usage.cached_tokens,
-            cache_write: 0,
+            cache_write: usage.cache_write_tokens,
             output: usage.completion_tokens,
         });
         Cost {

@@ -161,7 +161,7 @@ impl RequestBuilder {
             called_tools,
             open_turn,
         });
-        fields.extend(self.own_fields.clone());
+        merge_own_fields(&mut fields, &self.own_fields);
         let has_messages = fields.contains_key(self.format.messages_field());
         let has_system = self
             .format
@@ -173,6 +173,19 @@ impl RequestBuilder {
             json: Bytes::from(json),
             has_messages,
             has_system,
+        }
+    }
+}
+
+/// Adds the Model's own fields, which take precedence. Objects are merged, so that one option of
+/// many can be set.
+fn merge_own_fields(fields: &mut JsonObject, own: &JsonObject) {
+    for (key, value) in own {
+        match (fields.get_mut(key), value) {
+            (Some(Value::Object(known)), Value::Object(more)) => known.extend(more.clone()),
+            _ => {
+                fields.insert(key.clone(), value.clone());
+            }
         }
     }
 }

@@ -21,7 +21,20 @@ codes! {
     SHORT_SECRET = "W_CONFIG_SHORT_SECRET" {
         why: "`gdn` masks secrets in tool results, events and logs. A short value also appears by chance, so a secret of four \
               to seven characters is masked only as a whole word, and a shorter secret is not masked.",
-        example: shell("export API_KEY=ok\n", "export API_KEY=ok-3b1f6c2d9a\n"),
+        example: yaml(
+            "\
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: openai-compatible, model: local, endpoint: \"http://localhost:8080/v1/\", apiKey: {value: ok}}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: main}
+spec: {provider: openai-compatible, model: local, endpoint: \"http://localhost:8080/v1/\", apiKey: {value: ok-3b1f6c2d9a}}
+",
+        ),
         next: "Use a value of at least eight characters. A server that checks no key needs no `apiKey`.",
         more: Some("security.md#secrets"),
     }

@@ -71,9 +71,7 @@ fn fuzz(provider_name: &str, wire: Wire, events: Vec<Event>) {
         prompt_caching: true,
     };
     let format = format_of(wire, target);
-    if format.wire() != wire {
-        return;
-    }
+    assert_eq!(format.wire(), wire);
     assert_is_whole(&*format, &events);
     let limit = number("GDN_FUZZ_SECONDS").map(Duration::from_secs);
     let seed = number("GDN_FUZZ_SEED").unwrap_or(1);
