@@ -48,7 +48,12 @@ const SCHEMA_WORDS: [&str; 7] = [
 ];
 
 /// Parts of messages that mean that a server, or the one behind a gateway, is starting.
-const STARTING_WORDS: [&str; 4] = ["loading", "connection error", "connection refused", "connect error"];
+const STARTING_WORDS: [&str; 4] = [
+    "loading",
+    "connection error",
+    "connection refused",
+    "connect error",
+];
 
 /// Names and secrets of one client, for its error messages.
 pub(crate) struct FailureContext {
@@ -236,7 +241,8 @@ impl FailureContext {
             return self.without_secrets(self.quota(code, message));
         }
         let words = reported.message.to_lowercase();
-        let is_starting = (500..=504).contains(&code) && STARTING_WORDS.iter().any(|word| words.contains(word));
+        let is_starting =
+            (500..=504).contains(&code) && STARTING_WORDS.iter().any(|word| words.contains(word));
         let refuses_schema = sent_schema
             && matches!(code, 400 | 422)
             && SCHEMA_WORDS.iter().any(|word| words.contains(word));

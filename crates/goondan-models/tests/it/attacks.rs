@@ -279,7 +279,7 @@ fn attacks() -> Vec<(&'static str, Canned, Outcome)> {
             Error,
         ),
         (
-            "an error that tells the key",
+            "an error that contains the key",
             Canned::json(
                 "400 Bad Request",
                 json!({"error": {"message": format!("no {KEY}")}}),
@@ -287,7 +287,7 @@ fn attacks() -> Vec<(&'static str, Canned, Outcome)> {
             Error,
         ),
         (
-            "a stream's error that tells the key",
+            "an error in a stream that contains the key",
             chat(events(&[
                 json!({"error": {"message": format!("no {KEY}"), "code": 400}}),
             ])),

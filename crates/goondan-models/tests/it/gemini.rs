@@ -69,6 +69,22 @@ async fn text_and_parallel_calls_arrive_with_ids() {
 }
 
 #[tokio::test]
+async fn objects_in_the_body_option_are_merged() {
+    let done = events(&[parts(json!([{"text": "7"}]), Some("STOP"))]);
+    let mock = Mock::start(vec![Canned::events(done)]).await;
+    let own =
+        json!({"generationConfig": {"candidateCount": 1, "temperature": 0}, "labels": {"a": "b"}});
+    let client = client("google", &mock.url("/v1beta"), json!({ "body": own }));
+    answer(&client, hello()).await;
+    let body = &mock.asked()[0].body;
+    let config = &body["generationConfig"];
+    assert_eq!(config["candidateCount"], 1);
+    assert_eq!(config["temperature"], 0);
+    assert_eq!(config["maxOutputTokens"], 100);
+    assert_eq!(body["labels"], json!({"a": "b"}));
+}
+
+#[tokio::test]
 async fn a_second_turn_carries_calls_results_and_errors() {
     let (mock, client) = google(vec![Canned::events(events(&[parts(
         json!([{"text": "7"}]),

@@ -108,7 +108,14 @@ async fn a_server_that_starts_is_retried() {
         json!({"message": "Loading model", "type": "unavailable_error", "code": 503}),
     );
     let loading = failure_of(loading, hello()).await;
-    for error in [refused, loading] {
+    // A gateway runs, but the server behind it does not.
+    let message = "InternalServerError: Connection error.. Received Model Group=m";
+    let gateway = error(
+        "500 Internal Server Error",
+        json!({"message": message, "code": "500"}),
+    );
+    let gateway = failure_of(gateway, hello()).await;
+    for error in [refused, loading, gateway] {
         assert_eq!(error.kind, ModelErrorKind::Starting, "{error:?}");
         assert!(error.is_starting() && error.is_transient());
     }

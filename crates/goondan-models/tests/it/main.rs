@@ -4,6 +4,7 @@ mod aimock;
 mod anthropic;
 mod attacks;
 mod bodies;
+mod calls;
 mod chat;
 mod common;
 mod documentation;

@@ -43,7 +43,7 @@ fn sent(body: &Value) -> Vec<(String, Value)> {
     calls.collect()
 }
 
-/// The first call of each message needs a signature, whoever made it.
+/// The first call of each message needs a signature, including calls of other models.
 fn unsigned_calls(body: &Value) -> Option<String> {
     let messages = body["contents"].as_array().into_iter().flatten();
     let mut first_calls = messages.filter_map(|message| calls_in(message).first().copied());

@@ -39,7 +39,7 @@ fn reasoning(body: &Value, step: usize, at: usize) -> Value {
     })
 }
 
-/// Without a store, the server knows no item of an earlier answer.
+/// Without a store, requests cannot refer to items of earlier answers.
 fn store_fault(body: &Value) -> Option<String> {
     let items = body["input"].as_array().into_iter().flatten();
     let is_reference = |item: &&Value| item["type"] == "item_reference";
