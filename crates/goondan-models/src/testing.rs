@@ -17,7 +17,7 @@ use goondan_core::ports::model::{
 };
 use goondan_core::ports::tool::{Attachment, ToolCallError, ToolCallStatus};
 use goondan_spec::kinds::{Model, ReasoningEffort};
-use goondan_spec::{BasePackage, LoadInput, MemoryFiles, Resource, load};
+use goondan_spec::{BasePackage, Code, LoadInput, MemoryFiles, Resource, load};
 use http_body::Body;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -210,7 +210,7 @@ pub(crate) fn failed_result(id: &str) -> Part {
     let error = ToolCallError {
         name: None,
         message: "no such city".to_owned(),
-        code: "E_TOOL".to_owned(),
+        code: Code::TOOL_FAILED.as_str().to_owned(),
         suggestion: None,
         help_url: None,
     };

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use goondan_core::message::{Message, Part, Role, ToolResultPart};
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_core::ports::tool::{Attachment, ToolCallError, ToolCallStatus};
+use goondan_spec::Code;
 use goondan_spec::kinds::ReasoningEffort;
 use http_body::Body;
 use serde_json::{Value, json};
@@ -68,7 +69,7 @@ pub(crate) fn conversation(answer: Vec<Part>) -> ModelRequest {
         result.error = Some(ToolCallError {
             name: None,
             message: "No such city.".to_owned(),
-            code: "E_TOOL".to_owned(),
+            code: Code::TOOL_FAILED.as_str().to_owned(),
             suggestion: None,
             help_url: None,
         });
