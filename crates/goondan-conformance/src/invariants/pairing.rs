@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn calls(ids: &[&str]) -> Message {
-        let call = |id: &&str| Part::ToolCall(ToolCall::new((*id), "a__b", json!({})));
+        let call = |id: &&str| Part::ToolCall(ToolCall::new(*id, "a__b", json!({})));
         message(Role::Assistant, ids.iter().map(call).collect())
     }
 
