@@ -98,7 +98,7 @@ fn a_provider_that_nobody_knows_is_told_before_the_run() {
     assert_eq!(outcome.code, 4);
     assert!(
         outcome.stdout.contains("the provider `opnai`")
-            && outcome.stdout.contains("did you mean `openai`")
+            && outcome.stdout.contains("Did you mean `openai`")
     );
 }
 
