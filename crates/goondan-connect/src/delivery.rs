@@ -209,3 +209,37 @@ fn cut_note(result: &TurnResult) -> String {
         .map(|reason| format!(" [incomplete: {}]", reason.as_str()))
         .unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn result(text: &str, more: Value) -> TurnResult {
+        let message = json!({
+            "id": "m", "data": {"role": "assistant", "content": [{"type": "text", "text": text}]},
+            "metadata": {}, "createdAt": "2026-01-01T00:00:00Z", "source": {"type": "assistant", "stepId": "s"},
+        });
+        let mut result = json!({
+            "turnId": "t", "finishReason": "text_response", "responseMessage": message, "stepCount": 1,
+            "usage": {"promptTokens": 0, "completionTokens": 0, "totalTokens": 0},
+        });
+        let fields = more.as_object().cloned().unwrap_or_default();
+        fields
+            .into_iter()
+            .for_each(|(name, value)| result[name] = value);
+        serde_json::from_value(result).unwrap()
+    }
+
+    #[test]
+    fn an_incomplete_answer_ends_with_a_note() {
+        let cut = json!({"modelFinishReason": "length"});
+        assert_eq!(
+            answer(&result("a half", cut.clone())).unwrap(),
+            "a half [incomplete: length]"
+        );
+        assert_eq!(answer(&result("", cut)), None);
+        assert_eq!(answer(&result("a whole", json!({}))).unwrap(), "a whole");
+    }
+}

@@ -155,7 +155,8 @@ mod tests {
     use crate::args::Cli;
 
     fn is_understood(line: &str) -> bool {
-        Cli::try_parse_from(line.split(' ').map(|word| word.trim_matches('"'))).is_ok()
+        line.starts_with("export ")
+            || Cli::try_parse_from(line.split(' ').map(|word| word.trim_matches('"'))).is_ok()
     }
 
     #[test]

@@ -123,6 +123,32 @@ rules:
 ";
 
 #[test]
+fn reasoning_and_retries_are_thoughts_and_an_incomplete_answer_has_its_reason() {
+    let sandbox = scripted(
+        "\
+agents:
+  a:
+    - {error: {status: 503, message: overloaded, retryAfterMs: 10}}
+    - {reasoning: Let me see., text: a half, finishReason: length}
+",
+    );
+    let mut editor = Editor::open(&sandbox);
+    let session = editor.begin();
+    let heard = editor.say(&session, "go");
+    let thoughts = heard.said("agent_thought_chunk");
+    assert!(
+        thoughts.starts_with("Retrying any in ") && thoughts.ends_with("Let me see."),
+        "{thoughts}"
+    );
+    assert_eq!(heard.said("agent_message_chunk"), "a half");
+    assert_eq!(heard.answer["result"]["stopReason"], "max_tokens");
+    let place = json!({"sessionId": session, "cwd": "/", "mcpServers": []});
+    let loaded = editor.ask("session/load", place);
+    assert_eq!(loaded.said("agent_thought_chunk"), "Let me see.");
+    editor.peer.close();
+}
+
+#[test]
 fn a_session_goes_on_after_a_restart() {
     let sandbox = scripted(ECHO);
     let mut editor = Editor::open(&sandbox);

@@ -77,6 +77,31 @@ fn five_thousand_lines_are_all_there_and_the_prompt_stands_below() {
 }
 
 #[test]
+fn reasoning_is_folded_once_the_answer_begins() {
+    let reply =
+        json!({"reasoning": "First this.\nThen that.", "text": "So.", "finishReason": "length"});
+    let sandbox = scripted(&json!({"default": reply}).to_string());
+    let mut viewer = Viewer::sit_down(&sandbox);
+    viewer.wait_prompt("a>");
+    viewer.write("go\r");
+    viewer.wait(|rows| {
+        let begins = |text: &str| rows.iter().position(|row| row.starts_with(text));
+        let places = [
+            begins("reasoning (2 lines)"),
+            begins("So."),
+            begins("warning: The answer is incomplete"),
+        ];
+        places.iter().all(Option::is_some) && places.is_sorted()
+    });
+    viewer.wait_prompt("a>");
+    viewer.write("/reasoning\r");
+    viewer.wait(|rows| rows.iter().any(|row| row == "Then that."));
+    viewer.write("/quit\r");
+    assert_eq!(viewer.end(), 0);
+    viewer.assert_clean();
+}
+
+#[test]
 fn the_cursor_stands_where_wide_letters_end() {
     let sandbox = scripted(ECHO);
     let mut viewer = Viewer::sit_down(&sandbox);

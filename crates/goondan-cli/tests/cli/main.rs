@@ -6,6 +6,7 @@
 )]
 
 mod acp;
+mod answers;
 #[cfg(unix)]
 mod bindings;
 mod bot;
