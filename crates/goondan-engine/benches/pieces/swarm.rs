@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
-use goondan_core::message::Role;
+use goondan_core::message::{Part, Role, ToolCall};
 use goondan_core::ports::approval::ApproveAll;
 use goondan_core::ports::clock::SystemClock;
 use goondan_core::ports::model::{
@@ -185,17 +185,17 @@ impl ModelClient for Calls {
             .iter()
             .filter(|message| message.data.role == Role::Tool)
             .count();
-        let said = if results < STEPS {
+        let part = if results < STEPS {
             let arguments = Value::Object(JsonObject::new());
-            ModelChunk::ToolCall {
-                id: format!("c{results}"),
-                name: "empty__call".to_owned(),
+            Part::ToolCall(ToolCall::new(
+                format!("c{results}"),
+                "empty__call",
                 arguments,
-            }
+            ))
         } else {
-            ModelChunk::Text("done".to_owned())
+            Part::text("done")
         };
-        let chunks = [said, ModelChunk::Finish { usage: None }];
-        Ok(futures::stream::iter(chunks.map(Ok)).boxed())
+        let answer = ModelChunk::finish(vec![part], None);
+        Ok(futures::stream::iter([Ok(answer)]).boxed())
     }
 }
