@@ -329,11 +329,11 @@ where
 /// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_engine=trace`.
 fn start_logging(global: &Global) {
     let default = match (global.quiet, global.verbose) {
-        (true, _) => "error,genai=off,rmcp=off",
-        (false, 0 | 1) => "warn,genai=off,agent_client_protocol=error,rmcp=off,gdn::agent=trace",
+        (true, _) => "error,rmcp=off",
+        (false, 0 | 1) => "warn,agent_client_protocol=error,rmcp=off,gdn::agent=trace",
         // `goondan` stands for all crates, `gdn` for what tools, extensions and agents log.
-        (false, 2) => "goondan=debug,gdn=debug,warn,genai=off,gdn::agent=trace",
-        (false, _) => "trace,genai=off",
+        (false, 2) => "goondan=debug,gdn=debug,warn,gdn::agent=trace",
+        (false, _) => "trace",
     };
     let asked = EnvFilter::try_from_env("GOONDAN_LOG").ok();
     let is_for_people = asked.is_none() && global.verbose == 0 && Output::stderr_is_terminal();

@@ -21,7 +21,7 @@ codes! {
     SHORT_SECRET = "W_CONFIG_SHORT_SECRET" {
         why: "`gdn` masks secrets in tool results, events and logs. A short value also appears by chance, so a secret of four \
               to seven characters is masked only as a whole word, and a shorter secret is not masked.",
-        example: yaml(
+        example: running(
             "\
 apiVersion: goondan.ai/v1
 kind: Model
