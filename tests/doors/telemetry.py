@@ -67,6 +67,8 @@ TYPES = {
     "gen_ai.usage.input_tokens": "int_value",
     "gen_ai.usage.output_tokens": "int_value",
     "gen_ai.usage.cache_read.input_tokens": "int_value",
+    "gen_ai.usage.cache_creation.input_tokens": "int_value",
+    "gen_ai.response.finish_reasons": "array_value",
 }
 OPERATIONS = {operation.value for operation in conventions.GenAiOperationNameValues}
 PROVIDERS = {provider.value for provider in conventions.GenAiProviderNameValues} | {"scripted"}
