@@ -16,7 +16,7 @@ use crate::text::{alternatives, closest, excerpt, list};
 
 /// How many unknown fields of one map are reported: whoever has more has put something else in its place.
 const MOST_UNKNOWN: usize = 20;
-/// How many known fields the advice about an unknown one names.
+/// Number of known fields that the advice about an unknown field names.
 const MOST_KNOWN: usize = 12;
 
 /// A value, the key that it stands under and its path such as `spec.exports[0].name`.
@@ -443,7 +443,7 @@ impl<'n> Fields<'n> {
         self.finish_with("remove it", |_| None, findings);
     }
 
-    /// As [`Fields::finish`]. `advice` covers keys of other programs, and `remedy` any other key that resembles no known
+    /// Finishes like [`Fields::finish`]. `advice` covers keys of other programs, and `remedy` any other key that resembles no known
     /// field.
     pub(crate) fn finish_with(
         self,
@@ -483,7 +483,7 @@ impl<'n> Fields<'n> {
 pub(crate) enum Advice {
     /// The known field with the same meaning.
     Rename(&'static str),
-    /// What to write elsewhere.
+    /// Text to write elsewhere.
     Move(&'static str),
 }
 

@@ -178,7 +178,7 @@ fn none_at_all() -> Diagnostic {
     .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
 }
 
-/// Whether a value belongs to the `config` of a Connection, which holds no secrets.
+/// Returns whether a value belongs to the `config` of a Connection, which holds no secrets.
 fn is_setting(origin: &ValueOrigin) -> bool {
     origin.resource.kind == Kind::Connection && origin.field.starts_with("spec.config.")
 }

@@ -15,7 +15,7 @@ const SHORTEST_FORM: usize = 8;
 /// and those of JavaScript's `encodeURIComponent` and `encodeURI`.
 const KEPT_IN_URLS: [&str; 4] = ["", "/", "!'()*", "!'()*;/?:@&=+$,#"];
 
-/// Where a form is masked.
+/// Places in which a form is masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reach {
     /// Only where no letter and no digit is next to it.

@@ -12,7 +12,7 @@ use super::forms::Reach;
 /// The forms of all secrets, ready to be found.
 pub(super) struct Known {
     pub(super) forms: BTreeMap<String, Reach>,
-    /// What forms begin with.
+    /// Beginnings of the forms.
     first: BTreeSet<char>,
     /// The length of the longest form, in bytes.
     longest: usize,
@@ -99,7 +99,7 @@ impl Known {
         open.next().unwrap_or(text.len())
     }
 
-    /// Whether a form begins with `text`.
+    /// Returns whether a form begins with `text`.
     fn begins(&self, text: &str) -> bool {
         let from = (Bound::Included(text), Bound::Unbounded);
         self.forms
@@ -109,7 +109,7 @@ impl Known {
     }
 }
 
-/// Whether no letter and no digit is next to `place`.
+/// Returns whether no letter and no digit is next to `place`.
 fn is_word(text: &str, place: Range<usize>, before: Option<char>) -> bool {
     let before = text[..place.start].chars().next_back().or(before);
     let after = text[place.end..].chars().next();

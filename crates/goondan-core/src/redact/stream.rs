@@ -5,7 +5,7 @@ use super::{MASK, Redactor};
 /// A text that comes in pieces. The clean pieces make up what [`Redactor::text`] makes of the whole.
 pub struct TextStream {
     redactor: Redactor,
-    /// What may be the beginning of a secret, never longer than the longest form of one.
+    /// Possible beginning of a secret, at most as long as its longest form.
     held: String,
     /// The character before `held`.
     before: Option<char>,

@@ -81,7 +81,7 @@ fn script_of(model: &Resource<Model>, root: &Path) -> Result<Script, ModelError>
             default: Some(Reply::text(ECHO)),
             ..Script::default()
         }),
-        // JSON is YAML, and mistakes are told in the same words.
+        // JSON is YAML, so both report errors in the same words.
         None => goondan_spec::yaml::from_str(&Value::Object(inline.clone()).to_string()).map_err(
             |error| {
                 configuration(

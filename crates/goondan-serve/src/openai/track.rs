@@ -27,7 +27,7 @@ struct State {
     parts: Vec<Saying>,
     /// Reasoning so far, one entry a step.
     reasoning: Vec<Reasoned>,
-    /// Whether the step of the last entry still runs.
+    /// The step of the last entry still runs.
     is_reasoning: bool,
     /// The text of the step is being said again; so much of it is known.
     again: Option<String>,

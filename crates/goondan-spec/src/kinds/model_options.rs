@@ -34,11 +34,11 @@ pub struct ModelOptions {
     pub reasoning_effort: Option<ReasoningEffort>,
     /// The format of OpenAI's API.
     pub api: Option<ModelApi>,
-    /// Whether requests mark what the provider keeps in its cache.
+    /// Requests mark the prefixes that the provider caches.
     pub prompt_caching: Option<bool>,
-    /// Whether tool calls that a model writes as text are recovered.
+    /// Tool calls that a model writes as text are recovered.
     pub text_tool_calls: Option<bool>,
-    /// Whether tool schemas are checked against OpenAI's strict mode.
+    /// Tool schemas are checked against OpenAI's strict mode.
     pub strict: Option<bool>,
     /// The script file of a scripted model, relative to the bundle.
     pub script: Option<String>,

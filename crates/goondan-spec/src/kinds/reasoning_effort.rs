@@ -38,7 +38,7 @@ impl ReasoningEffort {
         ReasoningEffort::Max,
     ];
 
-    /// The word in YAML, which most providers use, too.
+    /// Returns the word in YAML, which most providers also use.
     pub const fn as_str(self) -> &'static str {
         match self {
             ReasoningEffort::None => "none",

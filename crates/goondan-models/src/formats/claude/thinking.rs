@@ -117,7 +117,7 @@ fn adaptive_thinking(model: ClaudeModel) -> Value {
     json!({"type": "adaptive"})
 }
 
-/// Returns the level that stands for `effort`, or `None` without thinking.
+/// Returns the level for `effort`, or `None` without thinking.
 fn level(model: ClaudeModel, effort: ReasoningEffort) -> Option<&'static str> {
     Some(match effort {
         ReasoningEffort::None => return None,
@@ -130,7 +130,7 @@ fn level(model: ClaudeModel, effort: ReasoningEffort) -> Option<&'static str> {
     })
 }
 
-/// Returns the budget that stands for `effort`, or `None` without thinking.
+/// Returns the budget for `effort`, or `None` without thinking.
 fn budget_tokens(effort: ReasoningEffort) -> Option<u32> {
     Some(match effort {
         ReasoningEffort::None => return None,

@@ -138,7 +138,7 @@ impl BedrockModel {
     }
 }
 
-/// Returns the level that stands for `effort`, or `None` without reasoning.
+/// Returns the level for `effort`, or `None` without reasoning.
 fn nova_level(effort: ReasoningEffort) -> Option<&'static str> {
     Some(match effort {
         ReasoningEffort::None => return None,

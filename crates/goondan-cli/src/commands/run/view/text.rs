@@ -33,7 +33,7 @@ pub(crate) struct TextView {
     instance: Option<InstanceId>,
     /// What was written of the current step.
     written: String,
-    /// Whether reasoning is shown.
+    /// Reasoning is shown.
     shows_reasoning: bool,
     /// Reasoning of the current step that was not shown.
     reasoning: String,

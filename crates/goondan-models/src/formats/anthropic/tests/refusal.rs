@@ -1,4 +1,4 @@
-//! What Anthropic's API refuses.
+//! Requests that Anthropic's API refuses.
 
 use std::collections::BTreeSet;
 

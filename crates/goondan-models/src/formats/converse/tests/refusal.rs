@@ -1,4 +1,4 @@
-//! What Bedrock refuses, with a Claude model.
+//! Requests that Bedrock refuses for a Claude model.
 
 use std::collections::BTreeSet;
 
