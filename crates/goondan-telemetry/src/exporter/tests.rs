@@ -68,7 +68,7 @@ async fn names(server: &MockServer) -> Vec<String> {
 
 #[tokio::test]
 async fn a_receiver_that_is_busy_gets_the_same_spans_again() {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     let busy = ResponseTemplate::new(503).insert_header("Retry-After", "0");
     Mock::given(method("POST"))
         .respond_with(busy)
@@ -100,7 +100,7 @@ async fn a_receiver_that_is_busy_gets_the_same_spans_again() {
 
 #[tokio::test]
 async fn what_a_receiver_refuses_is_dropped_and_counted() {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     Mock::given(method("POST"))
         .respond_with(ResponseTemplate::new(400))
         .mount(&server)
@@ -142,7 +142,7 @@ async fn a_receiver_that_never_answers_does_not_hold_the_end() {
 
 #[tokio::test]
 async fn json_has_ids_in_hex_and_large_numbers_as_text() {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     Mock::given(header("content-type", "application/json"))
         .respond_with(ResponseTemplate::new(200))
         .mount(&server)

@@ -107,7 +107,7 @@ const SCHEMES: &[&str] = &[
 
 #[tokio::test]
 async fn requests_to_what_is_not_public() {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     let port = server.address().port();
     let bench = Bench::new();
     let hosts = HOSTS.iter().flat_map(|host| {
@@ -158,7 +158,7 @@ async fn requests_to_what_is_not_public() {
 
 #[tokio::test]
 async fn redirects_to_what_is_not_public() {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     let port = server.address().port();
     // A header contains only ASCII, and a URL without a host is not followed.
     let hosts = HOSTS

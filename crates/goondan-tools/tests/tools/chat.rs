@@ -17,7 +17,7 @@ async fn platform(rows: &[(&str, Value, Value)]) -> (MockServer, Bench) {
 
 /// Starts a mock platform that answers such requests. A body of `null` matches any.
 pub(crate) async fn platform_of(rows: &[(&str, &str, Value, Value)]) -> (MockServer, Bench) {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     for (verb, at, wanted, answer) in rows {
         let mut mock = Mock::given(method(*verb)).and(path(*at));
         if !wanted.is_null() {

@@ -8,7 +8,7 @@ use crate::bench::{Bench, keys, with_unknown};
 
 /// Starts a server with a few pages, and a bench that may reach it.
 async fn server() -> (MockServer, Bench) {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     let page = |at: &str, response: ResponseTemplate| {
         Mock::given(path(at.to_owned())).respond_with(response)
     };

@@ -7,7 +7,7 @@ use crate::bench::{Bench, with_unknown};
 /// Starts a bench with channels to a local server: one accepts messages, one refuses them, one
 /// redirects.
 async fn server() -> (MockServer, Bench) {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     let taken = json!({
         "to": "ops:night-shift", "content": "it is down", "text": "it is down", "agent": "assistant", "instanceKey": "main",
     });

@@ -6,7 +6,7 @@ use crate::bench::{Bench, with_unknown};
 
 /// Starts a server with one page, and a bench that may reach it.
 async fn serve(response: ResponseTemplate) -> (MockServer, Bench, String) {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     Mock::given(path("/dir/page"))
         .respond_with(response)
         .mount(&server)

@@ -49,7 +49,7 @@ async fn spans(more: &[(&str, &str)]) -> BTreeMap<String, Span> {
 }
 
 async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, Span> {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     Mock::given(path("/v1/traces"))
         .respond_with(ResponseTemplate::new(200))
         .mount(&server)

@@ -63,7 +63,7 @@ impl Respond for Tools {
 
 /// Servers of all kinds, at one address.
 async fn world() -> MockServer {
-    let server = MockServer::start().await;
+    let server = MockServer::builder().start().await;
     let mock = |verb: &str, place: &str| Mock::given(method(verb)).and(path(place));
     let card = json!({
         "name": "planner", "description": "Plans.", "version": "1", "capabilities": {}, "skills": [],
