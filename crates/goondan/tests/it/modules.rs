@@ -171,6 +171,8 @@ async fn no_call_fails_while_the_file_changes() {
         return;
     }
     let project = Project::start().await;
+    // A process reads its files at the first call. It must not read those of a later version.
+    assert_eq!(project.call("version").await, 1);
     let is_over = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..4)
         .map(|_| {
